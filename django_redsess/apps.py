@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class RedsessConfig(AppConfig):
+    name = "django_redsess"
+    verbose_name = _("Sessions")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_redsess import checks  # noqa: F401

@@ -1,0 +1,113 @@
+"""Session ids, partitions, and the name of every key in Redis."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from hashlib import sha256
+
+from django_redsess.conf import conf
+
+
+def sid_of(session_key: str) -> str:
+    """
+    Name the session of ``session_key`` without giving the key away.
+
+    Returns 20 characters: the first 15 bytes of the key's SHA-256 as base64, with ``.`` and ``_`` in place of ``+``
+    and ``/``. Whoever knows a sid can't make a cookie from it.
+    """
+    return b64encode(sha256(session_key.encode()).digest()[:15], b"._").decode()
+
+
+def is_sid(text: str) -> bool:
+    """Tell whether ``text`` has the form of a sid."""
+    return len(text) == 20 and text.isascii() and text.replace(".", "").replace("_", "").isalnum()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """
+    The names of a complete set of keys, all of them in one hash slot.
+
+    ``tag`` stands in braces at the front of each name, and the server hashes nothing but what is in the braces.
+    """
+
+    tag: str
+
+    def _name(self, rest: str) -> str:
+        return f"{{{self.tag}}}:{rest}"
+
+    @property
+    def login(self) -> str:
+        """Hash: sid → record."""
+        return self._name("login")
+
+    @property
+    def expire(self) -> str:
+        """Sorted set: sid → deadline."""
+        return self._name("expire")
+
+    @property
+    def recent(self) -> str:
+        """Sorted set: sid → last seen."""
+        return self._name("recent")
+
+    @property
+    def online_seen(self) -> str:
+        """Sorted set: sid → last seen, sessions with a user only."""
+        return self._name("online:seen")
+
+    @property
+    def online_user(self) -> str:
+        """Sorted set: sid → login time, sessions with a user only."""
+        return self._name("online:user")
+
+    def online_user_of(self, user_id: str) -> str:
+        """Sorted set: sid → login time, the sessions of one user. A script puts the id behind the name of ``''``."""
+        return self._name(f"online:user:{user_id}")
+
+    def viewed_by(self, sid: str) -> str:
+        """Sorted set: item → time viewed, in one session. A script puts the sid behind the name of ``''``."""
+        return self._name(f"viewed:{sid}")
+
+    @property
+    def viewed(self) -> str:
+        """Sorted set: item → views, negative, so that the most viewed comes first."""
+        return self._name("viewed")
+
+
+@dataclass(frozen=True, slots=True)
+class Keyspace:
+    """
+    All partitions of one store.
+
+    ``count`` is how many there are: a power of two, at most 16 384, the number of hash slots.
+    """
+
+    prefix: str
+    count: int = 1
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Every partition, in order."""
+        return [self._partition(number) for number in range(self.count)]
+
+    def of_sid(self, sid: str) -> Partition:
+        """Return the partition of a session: the leading bits of its sid's digest. It never changes."""
+        return self._partition(_leading_bits(b64decode(sid[:4], b"._"), self.count))
+
+    def of_item(self, item: str) -> Partition:
+        """Return the partition that counts the views of ``item``."""
+        return self._partition(_leading_bits(sha256(item.encode()).digest(), self.count))
+
+    def _partition(self, number: int) -> Partition:
+        return Partition(self.prefix if self.count == 1 else f"{self.prefix}:{number}")
+
+
+def _leading_bits(digest: bytes, count: int) -> int:
+    return int.from_bytes(digest[:3], "big") * count >> 24
+
+
+def keyspace() -> Keyspace:
+    """Return the keyspace that the settings describe. It has one partition in this release."""
+    return Keyspace(conf.PREFIX)

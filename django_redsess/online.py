@@ -1,0 +1,109 @@
+"""Who is online, and ending their sessions. Public."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django_redsess import store
+from django_redsess.keys import is_sid
+from django_redsess.record import Client, Record, RecordError, unpack
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+logger = logging.getLogger("django.security.SuspiciousSession")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """
+    A session that is online, without its data.
+
+    ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
+    last used the session (exact to ``TOUCH_INTERVAL``), ``expires_at`` its deadline (all aware, UTC); ``address`` and
+    ``user_agent`` are those of the request that last saved it, ``""`` where not known. For a guest's session
+    ``user_id`` is ``""`` and ``login_at`` None.
+    """
+
+    sid: str
+    user_id: str
+    login_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    address: str
+    user_agent: str
+
+
+def sessions(
+    *, offset: int = 0, limit: int = 100, newest_first: bool = True, user_ids: Sequence[str] | None = None
+) -> list[Session]:
+    """
+    List signed-in sessions by the time of sign-in.
+
+    ``offset`` leaves out so many, ``limit`` returns at most so many; ``newest_first`` turns the order round;
+    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users.
+    """
+    if limit < 1:
+        return []
+    calls = store.page(offset, offset + limit - 1, newest_first=newest_first, user_ids=user_ids)
+    rows = [row for call in calls for row in call.run()]
+    if len(calls) > 1:
+        rows.sort(key=lambda row: (row.login_at, row.sid), reverse=newest_first)
+        rows = rows[offset : offset + limit]
+    return [_session(row) for row in rows]
+
+
+def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
+    """List the sessions of ``user``, at most ``limit``, newest sign-in first."""
+    return sessions(limit=limit, user_ids=[user_id_of(user)])
+
+
+def get(sid: str) -> Session | None:
+    """Return the session ``sid``, a guest's too, or None when it is gone, due, or ``sid`` is none."""
+    found = find([sid])
+    return found[0] if found else None
+
+
+def find(sids: Sequence[str]) -> list[Session]:
+    """Return the sessions of these sids (at most 1 000) that are there, in no certain order."""
+    return [_session(row) for call in store.find([sid for sid in sids if is_sid(sid)]) for row in call.run()]
+
+
+def count(*, user_ids: Sequence[str] | None = None) -> int:
+    """Count signed-in sessions: of these users (at most 1 000), or of all."""
+    return sum(call.run() for call in store.count(user_ids))
+
+
+def end(*sids: str) -> list[store.Ended]:
+    """
+    End these sessions at once: each one's next request finds itself signed out.
+
+    Returns sid and user id of those that were there; what was gone already is no error.
+    """
+    return [ended for call in store.end([sid for sid in sids if is_sid(sid)]) for ended in call.run()]
+
+
+def user_id_of(user: AbstractBaseUser) -> str:
+    """Return the primary key of ``user`` as sessions hold it: as text."""
+    return user._meta.pk.value_to_string(user)
+
+
+def _session(row: store.Row) -> Session:
+    try:
+        record = unpack(row.sid, row.record)
+    except RecordError as error:
+        logger.warning("Session data of %s is not usable: %s", row.sid, error)
+        record = Record("", Client(), b"")
+    return Session(
+        row.sid,
+        record.user_id,
+        row.login_at,
+        row.seen_at,
+        row.expires_at,
+        record.client.address,
+        record.client.user_agent,
+    )

@@ -1,0 +1,100 @@
+"""
+The record of a session: a plain header that Lua reads, and a payload sealed by us.
+
+====== ======= ====================================================================
+bytes  from    content
+====== ======= ====================================================================
+1      0       the format, ``1``
+8      1       revision: random, new with each write
+1      9       length of the user id, in bytes
+n      10      user id, UTF-8; nothing for a guest
+16     10 + n  seal: keyed BLAKE2b of format, sid, user id and payload
+rest   26 + n  payload: address, user agent and the serialized data, a newline between
+====== ======= ====================================================================
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from hmac import compare_digest
+
+from django.conf import settings
+
+FORMAT = b"1"
+SEAL_SIZE = 16
+USER_ID_AT = 10
+USER_ID_MAX = 255
+
+
+class RecordError(ValueError):
+    """A record that this site did not write for this session, or that it can't read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sent the request: its address and its ``User-Agent``, as the server saw them; ``""`` where unknown."""
+
+    address: str = ""
+    user_agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record, read: ``user_id`` is ``""`` for a guest, ``data`` the bytes that the session serializer made."""
+
+    user_id: str
+    client: Client
+    data: bytes
+
+
+def pack(sid: str, record: Record) -> bytes:
+    """
+    Write ``record`` for the session ``sid``, sealed, under a new revision.
+
+    Raises ValueError for a user id above 255 bytes.
+    """
+    user_id = record.user_id.encode()
+    if len(user_id) > USER_ID_MAX:
+        raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(user_id)}.")
+    address, user_agent = record.client.address.encode(), record.client.user_agent.encode()
+    payload = b"\n".join((address, user_agent, record.data))
+    head = bytes([len(user_id)]) + user_id
+    seal = _seal(settings.SECRET_KEY, sid, head, payload)
+    return b"".join((FORMAT, secrets.token_bytes(8), head, seal, payload))
+
+
+def unpack(sid: str, packed: bytes) -> Record:
+    """
+    Read what :func:`pack` wrote for the session ``sid``.
+
+    Raises RecordError when the format is unknown or the seal fits neither ``SECRET_KEY`` nor any of
+    ``SECRET_KEY_FALLBACKS``: the record was changed, cut short, or copied from another session.
+    """
+    if packed[:1] != FORMAT or len(packed) < USER_ID_AT:
+        raise RecordError("unknown format")
+    seal_at = USER_ID_AT + packed[USER_ID_AT - 1]
+    head, seal = packed[USER_ID_AT - 1 : seal_at], packed[seal_at : seal_at + SEAL_SIZE]
+    payload = packed[seal_at + SEAL_SIZE :]
+    if not any(
+        compare_digest(seal, _seal(key, sid, head, payload))
+        for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    ):
+        raise RecordError("the seal does not fit")
+    address, user_agent, data = payload.split(b"\n", 2)
+    return Record(head[1:].decode(), Client(address.decode(), user_agent.decode()), data)
+
+
+def _seal(secret_key: str | bytes, sid: str, head: bytes, payload: bytes) -> bytes:
+    # The sid has a fixed length and the head tells its own, so that no two contents run together to the same bytes.
+    seal = blake2b(FORMAT + sid.encode() + head, digest_size=SEAL_SIZE, key=_seal_key(secret_key))
+    seal.update(payload)
+    return seal.digest()
+
+
+@lru_cache(maxsize=8)
+def _seal_key(secret_key: str | bytes) -> bytes:
+    secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
+    return blake2b(secret, digest_size=32, person=b"redsess.record").digest()

@@ -1,0 +1,99 @@
+"""Settings of the demo shop. They suit a demonstration on one's own machine, not a site on the internet."""
+
+import json
+import os
+from pathlib import Path
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# What `make demo` keeps between runs, and where it says which server it started.
+DEMO_DIR = Path(os.environ.get("REDSESS_DEMO_DIR", BASE_DIR / ".demo"))
+
+
+def redis_url(port: str = os.environ.get("PORT", "8000")) -> str:
+    """Where the sessions are: REDIS_URL if given, else the server of the demo that runs on ``port``."""
+    try:
+        started: dict[str, str] = json.loads((DEMO_DIR / f"{port}.json").read_text())
+    except (OSError, ValueError):
+        started = {}
+    return os.environ.get("REDIS_URL") or started.get("redis_url") or "redis://127.0.0.1:6379/0"
+
+
+SECRET_KEY = "the demo shop's key, known to everyone: never use it for a real site"
+DEBUG = True
+ALLOWED_HOSTS = ["*"]
+ROOT_URLCONF = "testproject.urls"
+WSGI_APPLICATION = "testproject.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "static/"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "shop:home"
+LOGOUT_REDIRECT_URL = "shop:home"
+
+# A replay signs in thousands of people; Django's default hasher would take a quarter of a second for each.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django_redsess",
+    "testproject.shop",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django_redsess.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_redsess.middleware.ViewedItemsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "testproject.shop.basket.pieces",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": DEMO_DIR / "db.sqlite3",
+        # Many threads write: wait for each other's turn instead of failing half-way through a transaction.
+        "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
+    },
+}
+
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": redis_url(),
+        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5},
+    },
+}
+
+SESSION_ENGINE = "django_redsess.backend"
+
+REDSESS = {
+    "VIEWED_VIEWS": {"shop:product": "slug"},
+}

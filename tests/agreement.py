@@ -1,0 +1,52 @@
+"""Whether all keys of the store tell the same story."""
+
+from __future__ import annotations
+
+import redis
+
+from django_redsess import store
+from django_redsess.keys import Partition
+
+
+def disagreements(client: redis.Redis) -> list[str]:
+    """Compare every key of every partition with the others, and return what does not fit, in words."""
+    found = []
+    known: set[bytes] = set()
+    for partition in store.keyspace().partitions:
+        found += _within(client, partition)
+        known |= _names(client, partition)
+    found += [f"{name!r} belongs to no session" for name in client.keys() if name not in known]
+    return found
+
+
+def _user_of(record: bytes) -> str:
+    return record[10 : 10 + record[9]].decode()
+
+
+def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
+    records = client.hgetall(partition.login)
+    names = {partition.login, partition.expire, partition.recent, partition.online_seen, partition.online_user}
+    names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
+    names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
+    return {name.encode() for name in names}
+
+
+def _within(client: redis.Redis, partition: Partition) -> list[str]:
+    users = {sid: _user_of(record) for sid, record in client.hgetall(partition.login).items()}
+    signed_in = {sid for sid, user in users.items() if user}
+    login_times = dict(client.zrange(partition.online_user, 0, -1, withscores=True))
+    found = [
+        f"{name} has {len(there)} of {len(expected)} sessions, {len(there - expected)} too many"
+        for name, expected in {
+            partition.expire: set(users),
+            partition.recent: set(users),
+            partition.online_seen: signed_in,
+            partition.online_user: signed_in,
+        }.items()
+        if (there := set(client.zrange(name, 0, -1))) != expected
+    ]
+    for user in set(users.values()) - {""}:
+        his = {sid: time for sid, time in login_times.items() if users.get(sid) == user}
+        if dict(client.zrange(partition.online_user_of(user), 0, -1, withscores=True)) != his:
+            found.append(f"the list of user {user!r} differs from online:user")
+    return found

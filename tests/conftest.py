@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import store
+from django_redsess.backend import SessionStore
+from django_redsess.keys import Keyspace
+from tests import servers
+from tests.agreement import disagreements
+
+
+def pytest_report_header() -> str:
+    return "servers: " + ", ".join(f"{name} ({binary.name})" for name, binary in servers.available().items())
+
+
+@pytest.fixture(scope="session", params=servers.available())
+def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    """A server of its own for the whole run, of each kind that this machine has."""
+    started = servers.Server(servers.available()[request.param])
+    yield started
+    started.close()
+
+
+@pytest.fixture(autouse=True)
+def redis(server: servers.Server, settings: Any) -> Iterator[redis_py.Redis]:
+    """Point the site at the server; afterwards see that all keys agree, and empty it. Gives a plain client."""
+    settings.CACHES = {
+        "default": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": server.url,
+            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 2, "SOCKET_TIMEOUT": 5},
+        }
+    }
+    yield server.client
+    found = disagreements(server.client)
+    server.client.flushall()
+    assert not found
+
+
+@pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])
+def partitions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run the test twice, with a store of one partition and of four."""
+    monkeypatch.setattr(store, "keyspace", lambda: Keyspace("redsess", request.param))
+    count: int = request.param
+    return count
+
+
+@pytest.fixture
+def new_session() -> Callable[..., SessionStore]:
+    """Return a function that saves a session with the given data, signed in as ``user`` where one is named."""
+
+    def create(user: str = "", **data: Any) -> SessionStore:
+        session = SessionStore()
+        session.update({**data, **({"_auth_user_id": user} if user else {})})
+        session.save()
+        return session
+
+    return create
+
+
+@pytest.fixture
+def commands(redis: redis_py.Redis) -> Callable[[], dict[str, int]]:
+    """Return a function that counts the commands that clients sent since the last call (or the test's start)."""
+
+    def count() -> dict[str, int]:
+        stats = redis.info("commandstats")
+        redis.config_resetstat()
+        return {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
+
+    count()
+    return count

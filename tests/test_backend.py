@@ -1,0 +1,410 @@
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.core.management import call_command
+from redis.exceptions import OutOfMemoryError
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.keys import keyspace, sid_of
+from django_redsess.record import Client
+
+pytestmark = pytest.mark.usefixtures("partitions")
+
+
+def make_due(redis, session: SessionStore) -> None:
+    """Move the deadline of ``session`` into the past, as if its time had run out."""
+    from django_redsess import store
+
+    redis.zadd(store.keyspace().of_sid(session.sid).expire, {session.sid: 1})
+
+
+def test_saved_data_is_loaded(new_session) -> None:
+    session = new_session(basket={"lamp": 2})
+    assert SessionStore(session.session_key)["basket"] == {"lamp": 2}
+
+
+def test_the_session_key_is_nowhere_in_redis(redis, new_session) -> None:
+    session = new_session("7", colour="blue")
+    viewed.record(session, "lamp")
+    everything = b""
+    for name in redis.keys():
+        everything += name + (redis.dump(name) or b"")
+    everything += b"".join(redis.hgetall(keyspace().partitions[0].login).values())
+    assert session.session_key.encode() not in everything
+
+
+def test_a_sid_opens_nothing(new_session) -> None:
+    session = new_session("7")
+    assert SessionStore(session.sid).load() == {}
+    assert SessionStore(session.sid.lower()).load() == {}
+
+
+def test_an_unknown_key_loads_nothing_and_is_dropped() -> None:
+    session = SessionStore("unknownkey" * 3)
+    assert session.load() == {}
+    assert session.session_key is None
+
+
+@pytest.mark.parametrize(
+    "key", ["short", "Capitals" * 4, "with space" * 3, "x" * 129, "nul\0" * 8, "ä" * 32, "a:b" * 9]
+)
+def test_what_cannot_be_a_key_sends_no_command(commands, key: str) -> None:
+    session = SessionStore(key)
+    assert session.session_key is None
+    assert dict(session.items()) == {}
+    assert not session.exists(key)
+    session.delete(key)
+    assert not set(commands()) & {"evalsha", "eval"}
+
+
+def test_save_without_a_key_creates_one(new_session) -> None:
+    session = new_session(colour="blue")
+    assert len(session.session_key) == 32
+    assert session.exists(session.session_key)
+
+
+def test_create_under_a_key_that_is_taken_changes_nothing(new_session) -> None:
+    session = new_session(colour="blue")
+    other = SessionStore(session.session_key)
+    other._session_cache = {"colour": "red"}
+    with pytest.raises(CreateError):
+        other.save(must_create=True)
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_a_save_does_not_bring_an_ended_session_back(redis, new_session) -> None:
+    session = new_session("7", colour="blue")
+    late = SessionStore(session.session_key)
+    late["colour"] = "red"
+    session.flush()
+    with pytest.raises(UpdateError):
+        late.save()
+    assert online.get(late.sid) is None
+
+
+def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> None:
+    session = new_session("7", colour="blue")
+    make_due(redis, session)
+    with pytest.raises(UpdateError):
+        session.save()
+    assert SessionStore(session.session_key).load() == {}
+
+
+def test_an_expired_session_is_not_loaded_though_no_cleaner_ran(redis, new_session) -> None:
+    session = new_session(colour="blue")
+    make_due(redis, session)
+    assert not session.exists(session.session_key)
+    assert SessionStore(session.session_key).load() == {}
+
+
+def test_delete_of_what_is_gone_is_no_error(new_session) -> None:
+    session = new_session("7")
+    session.delete()
+    session.delete()
+    assert not session.exists(session.session_key)
+
+
+def test_flush_leaves_no_trace(redis, new_session) -> None:
+    session = new_session("7")
+    viewed.record(session, "lamp")
+    session.flush()
+    assert session.session_key is None
+    assert [name for name in redis.keys() if not name.endswith(b":viewed")] == []
+
+
+def test_cycle_key_sends_nothing_before_the_save(commands, new_session) -> None:
+    session = new_session(colour="blue")
+    old_key = session.session_key
+    commands()
+    session.cycle_key()
+    assert "evalsha" not in commands()
+    assert SessionStore(old_key)["colour"] == "blue"
+
+
+def test_the_save_after_cycle_key_moves_everything_at_once(new_session) -> None:
+    session = new_session("7", colour="blue")
+    viewed.record(session, "lamp")
+    old_key, login_at = session.session_key, online.get(session.sid).login_at
+    session.cycle_key()
+    session.save()
+    assert session.session_key != old_key
+    assert SessionStore(old_key).load() == {}
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    assert [item.item for item in viewed.recent(session)] == ["lamp"]
+    assert online.get(session.sid).login_at == login_at
+    assert online.count() == 1
+
+
+def test_a_session_ended_before_the_save_after_cycle_key_stays_ended(new_session) -> None:
+    session = new_session("7")
+    session.cycle_key()
+    online.end(sid_of(session._rotates_from))
+    with pytest.raises(UpdateError):
+        session.save()
+    assert online.count() == 0
+
+
+def test_delete_after_cycle_key_ends_the_session_under_its_old_key(new_session) -> None:
+    session = new_session("7")
+    session.cycle_key()
+    session.delete()
+    assert online.count() == 0
+
+
+def test_one_of_two_concurrent_rotations_wins(new_session) -> None:
+    key = new_session("7").session_key
+    barrier = threading.Barrier(2)
+    outcomes = []
+
+    def rotate() -> None:
+        session = SessionStore(key)
+        session.cycle_key()
+        barrier.wait()
+        try:
+            session.save()
+            outcomes.append("won")
+        except UpdateError:
+            outcomes.append("lost")
+
+    threads = [threading.Thread(target=rotate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["lost", "won"]
+    assert online.count() == 1
+
+
+def test_sign_in_lists_the_user_and_sign_out_does_not(new_session) -> None:
+    session = new_session(colour="blue")
+    assert online.count() == 0
+    session["_auth_user_id"] = "7"
+    session.save()
+    assert [found.user_id for found in online.sessions()] == ["7"]
+    del session["_auth_user_id"]
+    session.save()
+    assert online.count() == 0
+
+
+def test_another_user_in_the_same_session_has_a_login_time_of_his_own(redis, new_session) -> None:
+    session = new_session("7")
+    first = online.get(session.sid).login_at
+    threading.Event().wait(0.01)
+    session["_auth_user_id"] = "8"
+    session.save()
+    assert [found.user_id for found in online.sessions()] == ["8"]
+    assert online.get(session.sid).login_at > first
+
+
+@pytest.mark.parametrize("user_id", ["7:8", "ä ö", "0f8fad5b-d9cb-469f-a165-70867728950e", "-1", "*"])
+def test_any_text_is_a_user_id(new_session, user_id: str) -> None:
+    session = new_session(user_id)
+    assert [found.sid for found in online.sessions(user_ids=[user_id])] == [session.sid]
+
+
+def test_later_saves_keep_the_login_time(new_session) -> None:
+    session = new_session("7")
+    login_at = online.get(session.sid).login_at
+    threading.Event().wait(0.01)
+    session["colour"] = "blue"
+    session.save()
+    found = online.get(session.sid)
+    assert found.login_at == login_at
+    assert found.seen_at > login_at
+
+
+def seen_long_ago(redis, session: SessionStore) -> None:
+    from django_redsess import store
+
+    partition = store.keyspace().of_sid(session.sid)
+    redis.zadd(partition.recent, {session.sid: 1000})
+    redis.zadd(partition.online_seen, {session.sid: 1000})
+
+
+def test_a_session_that_a_request_opened_is_seen_when_loaded(redis, new_session) -> None:
+    session = new_session("7")
+    seen_long_ago(redis, session)
+    opened = SessionStore(session.session_key)
+    opened.opened_by(Client())
+    opened.load()
+    assert datetime.now(UTC) - online.get(session.sid).seen_at < timedelta(seconds=5)
+
+
+def test_a_session_read_in_a_shell_leaves_no_trace(redis, new_session) -> None:
+    session = new_session("7")
+    seen_long_ago(redis, session)
+    SessionStore(session.session_key).load()
+    assert online.get(session.sid).seen_at == datetime.fromtimestamp(1, UTC)
+
+
+def test_last_seen_never_goes_back_when_the_clock_does(redis, new_session) -> None:
+    from django_redsess import store
+
+    session = new_session("7")
+    future = 10_000_000_000_000
+    redis.zadd(store.keyspace().of_sid(session.sid).recent, {session.sid: future})
+    session.save()
+    assert redis.zscore(store.keyspace().of_sid(session.sid).recent, session.sid) == future
+
+
+def test_a_session_is_noted_as_seen_once_an_interval(redis, new_session, settings) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 3600}
+    session = new_session("7")
+    seen = online.get(session.sid).seen_at
+    threading.Event().wait(0.01)
+    opened = SessionStore(session.session_key)
+    opened.opened_by(Client())
+    opened.load()
+    assert online.get(session.sid).seen_at == seen
+
+
+def test_deadline_is_djangos(new_session, settings) -> None:
+    settings.SESSION_COOKIE_AGE = 100
+    found = online.get(new_session("7").sid)
+    assert timedelta(seconds=99) < found.expires_at - found.seen_at < timedelta(seconds=101)
+
+
+def test_deadline_of_set_expiry_in_seconds(new_session) -> None:
+    found = online.get(new_session("7", _session_expiry=300).sid)
+    assert found.expires_at - found.seen_at == timedelta(seconds=300)
+
+
+def test_deadline_of_set_expiry_at_a_date(new_session) -> None:
+    session = new_session("7")
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
+    session.set_expiry(date)
+    session.save()
+    assert online.get(session.sid).expires_at == date
+
+
+def test_clearsessions_ends_what_is_due_and_nothing_else(redis, new_session) -> None:
+    for _ in range(3):
+        make_due(redis, new_session("7"))
+    kept = new_session("7")
+    call_command("clearsessions")
+    assert [found.sid for found in online.sessions()] == [kept.sid]
+    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) == 1
+
+
+def test_a_changed_record_is_an_empty_session_and_a_log_line_without_secrets(redis, new_session, caplog) -> None:
+    from django_redsess import store
+
+    session = new_session(colour="blue")
+    login = store.keyspace().of_sid(session.sid).login
+    redis.hset(login, session.sid, redis.hget(login, session.sid)[:-3] + b"x}}")
+    with caplog.at_level(logging.WARNING, logger="django.security.SuspiciousSession"):
+        assert SessionStore(session.session_key).load() == {}
+    [line] = caplog.records
+    assert session.sid in line.getMessage()
+    assert session.session_key not in line.getMessage()
+    assert "blue" not in line.getMessage()
+
+
+def test_loading_takes_one_round_trip_and_loading_and_saving_two(commands, new_session) -> None:
+    session = new_session("7", colour="blue")
+    commands()
+    opened = SessionStore(session.session_key)
+    opened.opened_by(Client())
+    opened["colour"] = "red"
+    assert commands()["evalsha"] == 1
+    opened.save()
+    assert commands()["evalsha"] == 1
+
+
+def test_sign_in_takes_two_round_trips(commands, new_session) -> None:
+    session = new_session(colour="blue")
+    commands()
+    opened = SessionStore(session.session_key)
+    assert "_auth_user_id" not in opened
+    opened.cycle_key()
+    opened["_auth_user_id"] = "7"
+    opened.save()
+    sent = commands()
+    assert sent["evalsha"] == 2
+
+
+def test_scripts_are_sent_again_when_the_server_forgot_them(redis, new_session) -> None:
+    session = new_session(colour="blue")
+    redis.script_flush()
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_creating_sessions_keeps_the_store_bounded_though_no_cleaner_runs(redis, new_session, settings) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 8}
+    for number in range(100):
+        new_session(f"user {number}")
+    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) <= 8
+
+
+def test_creating_a_session_takes_two_out_that_are_due(redis, new_session) -> None:
+    for _ in range(20):
+        make_due(redis, new_session("7"))
+    for _ in range(60):
+        new_session("8")
+    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) <= 62
+
+
+def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
+    from django_redsess import store
+    from django_redsess.record import Record, pack
+
+    sid = sid_of("k" * 32)
+    call = store.create(sid, pack(sid, Record("7", Client(), b"{}")), "7", store.Deadline(60))
+    assert call.run()
+    assert call.run()
+    assert online.count() == 1
+
+
+def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> None:
+    from django_redsess import store
+    from django_redsess.record import Record, pack
+
+    session = new_session("7")
+    number = 0
+    while not store.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
+        number += 1
+    call = store.rotate(session.sid, sid, pack(sid, Record("7", Client(), b"{}")), "7", store.Deadline(60))
+    assert call.run()
+    assert call.run()
+    assert [found.sid for found in online.sessions()] == [sid]
+
+
+def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session) -> None:
+    session = new_session(colour="blue")
+    session.opened_by(Client("192.0.2.1", "Mozilla"))
+    session.save()
+    assert online.get(session.sid).address == ""
+    session["_auth_user_id"] = "7"
+    session.save()
+    assert online.get(session.sid).address == "192.0.2.1"
+
+
+def test_client_details_survive_a_save_in_a_shell(new_session) -> None:
+    session = new_session("7")
+    session.opened_by(Client("192.0.2.1", "Mozilla"))
+    session.save()
+    in_shell = SessionStore(session.session_key)
+    in_shell["colour"] = "blue"
+    in_shell.save()
+    assert online.get(session.sid).user_agent == "Mozilla"
+
+
+def test_a_full_server_refuses_saves_and_still_reads_and_ends(redis, new_session) -> None:
+    session = new_session("7", colour="blue")
+    seen_long_ago(redis, session)
+    redis.config_set("maxmemory", 1)
+    try:
+        session["colour"] = "red"
+        with pytest.raises(OutOfMemoryError):
+            session.save()
+        opened = SessionStore(session.session_key)
+        opened.opened_by(Client())
+        assert opened["colour"] == "blue"
+        assert [ended.sid for ended in online.end(session.sid)] == [session.sid]
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert online.count() == 0

@@ -1,0 +1,131 @@
+import logging
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess import online, viewed
+from testproject.shop.models import Product
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def products(db) -> list[Product]:
+    return Product.objects.bulk_create(Product(slug=slug, name=slug) for slug in ("lamp", "vase"))
+
+
+def sign_in(client: Client, **headers: str) -> str:
+    """Sign a new user in over the sign-in page, and return the sid."""
+    User.objects.create_user("alice", password="secret")
+    response = client.post("/login/", {"username": "alice", "password": "secret"}, **headers)
+    assert response.status_code == 302
+    return online.sessions()[0].sid
+
+
+def test_sign_in_keeps_address_and_user_agent(client) -> None:
+    session = online.get(sign_in(client, REMOTE_ADDR="192.0.2.7", HTTP_USER_AGENT="Mozilla/5.0 (X11)"))
+    assert (session.address, session.user_agent) == ("192.0.2.7", "Mozilla/5.0 (X11)")
+
+
+@pytest.mark.parametrize(
+    ("header", "kept"),
+    [
+        ("x" * 1_000_000, "x" * 256),
+        ("ä" * 200, "ä" * 128),
+        ("a\r\nb\x00c\x1bd\x85e", "abcde"),
+        ("caf\udce9", "caf"),
+        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
+    ],
+)
+def test_a_hostile_user_agent_is_cut_and_cleaned(client, header: str, kept: str) -> None:
+    assert online.get(sign_in(client, HTTP_USER_AGENT=header)).user_agent == kept
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
+def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
+    assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""
+
+
+@pytest.mark.parametrize("cookie", ["x" * 1_000_000, "\0" * 32, "a\r\nb" * 9, "ä" * 32, "NaN:" * 8, "'; DROP TABLE --"])
+def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: str) -> None:
+    client.cookies["sessionid"] = cookie
+    assert client.get("/login/").status_code == 200
+    assert redis.keys() == []
+
+
+def test_sign_out_ends_the_session(client, redis) -> None:
+    sign_in(client)
+    client.post("/logout/")
+    assert online.count() == 0
+    assert [name for name in redis.keys() if b"login" in name] == []
+
+
+def test_an_ended_session_is_signed_out_at_its_next_request(client) -> None:
+    sid = sign_in(client)
+    assert client.get("/").wsgi_request.user.is_authenticated
+    online.end(sid)
+    assert not client.get("/").wsgi_request.user.is_authenticated
+
+
+def test_a_viewed_product_is_recorded(client, products) -> None:
+    sid = sign_in(client)
+    for slug in ("lamp", "vase"):
+        assert client.get(f"/products/{slug}/").status_code == 200
+    assert [found.item for found in viewed.recent(sid)] == ["vase", "lamp"]
+    assert viewed.popular() == [("lamp", 1), ("vase", 1)]
+
+
+def test_a_guest_with_a_session_is_recorded_too(client, products) -> None:
+    session = client.session
+    session["colour"] = "blue"
+    session.save()
+    client.get("/products/lamp/")
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+
+
+def test_a_visitor_without_a_session_gets_none_for_viewing(client, products, redis) -> None:
+    response = client.get("/products/lamp/")
+    assert response.status_code == 200
+    assert "sessionid" not in response.cookies
+    assert redis.keys() == []
+
+
+def test_what_was_not_found_is_not_recorded(client, products) -> None:
+    sign_in(client)
+    assert client.get("/products/nothing/").status_code == 404
+    assert viewed.popular() == []
+
+
+def test_what_was_not_read_is_not_recorded(client, products) -> None:
+    sign_in(client)
+    client.head("/products/lamp/")
+    client.post("/products/lamp/")
+    assert viewed.popular() == []
+
+
+def test_views_that_are_not_named_are_not_recorded(client, products, settings) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {}}
+    sign_in(client)
+    client.get("/products/lamp/")
+    assert viewed.popular() == []
+
+
+def test_an_item_that_cannot_be_one_is_logged_and_the_page_shown(client, products, settings, caplog) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "no such keyword"}}
+    sign_in(client)
+    with caplog.at_level(logging.WARNING, logger="django_redsess"):
+        assert client.get("/products/lamp/").status_code == 200
+    assert "shop:product was not recorded" in caplog.text
+
+
+def test_works_with_djangos_own_session_middleware(client, settings) -> None:
+    settings.MIDDLEWARE = [
+        name.replace(
+            "django_redsess.middleware.SessionMiddleware", "django.contrib.sessions.middleware.SessionMiddleware"
+        )
+        for name in settings.MIDDLEWARE
+    ]
+    session = online.get(sign_in(client))
+    assert (session.address, session.user_agent) == ("", "")
+    assert client.get("/").wsgi_request.user.is_authenticated

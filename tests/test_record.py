@@ -1,0 +1,57 @@
+import pytest
+
+from django_redsess.keys import sid_of
+from django_redsess.record import Client, Record, RecordError, pack, unpack
+
+SID = sid_of("some session key")
+RECORD = Record("7:ä b", Client("192.0.2.1", "Mozilla/5.0"), b'{"basket": "\n\\u0000"}')
+
+
+def test_reads_what_it_wrote() -> None:
+    assert unpack(SID, pack(SID, RECORD)) == RECORD
+
+
+def test_begins_with_its_format() -> None:
+    assert pack(SID, RECORD)[:1] == b"1"
+
+
+def test_has_a_new_revision_each_time() -> None:
+    assert pack(SID, RECORD)[1:9] != pack(SID, RECORD)[1:9]
+
+
+def test_every_changed_byte_behind_the_revision_is_noticed() -> None:
+    packed = pack(SID, RECORD)
+    for place in (0, *range(9, len(packed))):
+        changed = bytearray(packed)
+        changed[place] ^= 1
+        with pytest.raises(RecordError):
+            unpack(SID, bytes(changed))
+
+
+@pytest.mark.parametrize("length", range(40))
+def test_a_record_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(RecordError):
+        unpack(SID, pack(SID, RECORD)[:length])
+
+
+def test_a_record_of_another_session_is_refused() -> None:
+    with pytest.raises(RecordError):
+        unpack(sid_of("another session key"), pack(SID, RECORD))
+
+
+def test_a_record_under_an_earlier_secret_key_is_read(settings) -> None:
+    packed = pack(SID, RECORD)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new", [settings.SECRET_KEY]
+    assert unpack(SID, packed) == RECORD
+
+
+def test_a_record_under_an_unknown_secret_key_is_refused(settings) -> None:
+    packed = pack(SID, RECORD)
+    settings.SECRET_KEY = "new"
+    with pytest.raises(RecordError):
+        unpack(SID, packed)
+
+
+def test_a_user_id_too_long_for_the_header_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 255 bytes; this one has 256"):
+        pack(SID, Record("é" * 128, Client(), b""))
