@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
@@ -13,7 +14,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html
+from django.utils.text import capfirst
+from django.utils.timesince import timesince
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
@@ -32,7 +37,7 @@ END_MAX = 1000
 
 @admin.register(OnlineSession)
 class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    list_display = ("user", "login_at", "seen_at", "address", "browser")
+    list_display = ("user", "login_at", "seen", "address", "browser")
     list_display_links = ("login_at",)
     list_per_page = 100
     list_max_show_all = 0
@@ -47,6 +52,10 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
         return OnlineSession.online.all()
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = capfirst(self.opts.verbose_name_plural)
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
@@ -77,6 +86,15 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
         except NoReverseMatch:
             return str(session)
         return format_html('<a href="{}">{}</a>', url, session)
+
+    @admin.display(description=gettext_lazy("last seen"))
+    def seen(self, session: OnlineSession) -> str:
+        """Tell how long ago, and exactly when on hover."""
+        exact = date_format(timezone.localtime(session.seen_at), "DATETIME_FORMAT")
+        ago = gettext("just now")
+        if timezone.now() - session.seen_at >= timedelta(minutes=1):
+            ago = gettext("%(time)s ago") % {"time": timesince(session.seen_at, depth=1)}
+        return format_html('<time datetime="{}" title="{}">{}</time>', session.seen_at.isoformat(), exact, ago)
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:

@@ -10,6 +10,7 @@ from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessio
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
+from redis.exceptions import RedisError
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
@@ -52,7 +53,8 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         if keyword is not None and isinstance(session, SessionStore):
             try:
                 viewed.record(session, match.kwargs.get(keyword, ""))
-            except ValueError as error:
+            except (ValueError, RedisError) as error:
+                # The page is there: it is worth more than the note that it was viewed.
                 logger.warning("A view of %s was not recorded: %s", match.view_name, error)
         return response
 

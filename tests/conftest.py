@@ -25,9 +25,15 @@ def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
     started.close()
 
 
+@pytest.fixture
+def redis(server: servers.Server) -> redis_py.Redis:
+    """A plain client, to look at what is stored."""
+    return server.client
+
+
 @pytest.fixture(autouse=True)
-def redis(server: servers.Server, settings: Any) -> Iterator[redis_py.Redis]:
-    """Point the site at the server; afterwards see that all keys agree, and empty it. Gives a plain client."""
+def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
+    """Point the site at the server; afterwards see that all keys agree, and empty it."""
     settings.CACHES = {
         "default": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -35,7 +41,7 @@ def redis(server: servers.Server, settings: Any) -> Iterator[redis_py.Redis]:
             "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 2, "SOCKET_TIMEOUT": 5},
         }
     }
-    yield server.client
+    yield
     found = disagreements(server.client)
     server.client.flushall()
     assert not found

@@ -119,6 +119,17 @@ def test_an_item_that_cannot_be_one_is_logged_and_the_page_shown(client, product
     assert "shop:product was not recorded" in caplog.text
 
 
+def test_a_full_server_records_no_view_and_the_page_is_shown(client, products, redis, caplog) -> None:
+    sign_in(client)
+    redis.config_set("maxmemory", 1)
+    try:
+        assert client.get("/products/lamp/").status_code == 200
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert "shop:product was not recorded" in caplog.text
+    assert viewed.popular() == []
+
+
 def test_works_with_djangos_own_session_middleware(client, settings) -> None:
     settings.MIDDLEWARE = [
         name.replace(

@@ -1,0 +1,35 @@
+# Every target sets itself up in .venv; nothing else is installed or changed.
+
+PYTHON ?= python3
+PORT ?= 8000
+BIN := .venv/bin
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20
+
+demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, REDIS_URL= for a server of yours)
+	@PORT=$(PORT) $(BIN)/python -m testproject.demo
+
+test: .venv/installed-test  ## Run all tests on servers of their own
+	@$(BIN)/pytest $(ARGS)
+
+lint: .venv/installed-dev  ## Check style, types, import layers and migrations
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python testproject/manage.py makemigrations --check --dry-run
+
+clean:  ## Remove what the other targets made
+	rm -rf .venv .demo dist
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed-%: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+.PHONY: help demo test lint clean

@@ -1,0 +1,77 @@
+"""The people of the demo: an administrator, and a dozen shoppers who come in and look around."""
+
+from random import Random
+
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from django_redsess import online
+from testproject.shop.models import Product
+
+PASSWORD = "shopping"
+
+_WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64"
+_MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)"
+_CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0"
+CHROME_WINDOWS = f"{_WINDOWS}) {_CHROME} Safari/537.36"
+CHROME_MAC = f"{_MAC} {_CHROME} Safari/537.36"
+CHROME_ANDROID = f"Mozilla/5.0 (Linux; Android 10; K) {_CHROME} Mobile Safari/537.36"
+EDGE_WINDOWS = f"{CHROME_WINDOWS} Edg/143.0.0.0"
+FIREFOX_WINDOWS = f"{_WINDOWS}; rv:145.0) Gecko/20100101 Firefox/145.0"
+FIREFOX_LINUX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+SAFARI_MAC = f"{_MAC} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Safari/605.1.15"
+SAFARI_IPHONE = (
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/26.1 Mobile/15E148 Safari/604.1"
+)
+
+# Name, address, browser. The addresses are of the ranges kept for documentation: nobody's.
+SHOPPERS = [
+    ("Amelia Novak", "192.0.2.17", CHROME_WINDOWS),
+    ("Benjamin Okafor", "198.51.100.23", SAFARI_IPHONE),
+    ("Chiara Rossi", "2001:db8:12::a4", SAFARI_MAC),
+    ("Daniel Lindqvist", "203.0.113.8", FIREFOX_LINUX),
+    ("Elif Yilmaz", "192.0.2.140", CHROME_ANDROID),
+    ("Farid Haddad", "198.51.100.71", EDGE_WINDOWS),
+    ("Grace Mwangi", "203.0.113.55", CHROME_ANDROID),
+    ("Hugo Fernandes", "2001:db8:7:31::9", CHROME_MAC),
+    ("Ines Moreau", "198.51.100.198", FIREFOX_WINDOWS),
+    ("Jun Tanaka", "203.0.113.201", SAFARI_IPHONE),
+    ("Kavya Sharma", "192.0.2.66", CHROME_WINDOWS),
+    ("Lukas Weber", "2001:db8:90::1f", SAFARI_MAC),
+]
+
+
+def create_administrator() -> None:
+    """Make sure that ``admin`` with the password ``admin`` is there, and may do anything."""
+    _account("admin", "admin", is_staff=True, is_superuser=True)
+
+
+def bring_in_shoppers() -> list[str]:
+    """Sign every shopper in, let them look at some products, and return their user names; older sessions end."""
+    products = list(Product.objects.order_by("pk")[:24])
+    # Always the same walks, so that what a page of the documentation shows is there.
+    chance = Random(1)
+    usernames = []
+    for name, address, user_agent in SHOPPERS:
+        first_name, last_name = name.split()
+        user = _account(first_name.lower(), PASSWORD, first_name=first_name, last_name=last_name)
+        online.end(*(session.sid for session in online.of_user(user)))
+        browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
+        browser.post(reverse("login"), {"username": user.username, "password": PASSWORD})
+        for product in chance.sample(products, chance.randint(2, 7)):
+            browser.get(product.get_absolute_url())
+            if chance.random() < 0.15:
+                browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
+        usernames.append(user.username)
+    return usernames
+
+
+def _account(username: str, password: str, **fields: str | bool) -> User:
+    user, _ = User.objects.get_or_create(username=username, defaults=fields)
+    # A new hash of the same password would sign the user out everywhere.
+    if not user.check_password(password):
+        user.set_password(password)
+        user.save()
+    return user

@@ -1,0 +1,84 @@
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import require_POST, require_safe
+
+from testproject.shop import basket, strips
+from testproject.shop.forms import QuantityForm
+from testproject.shop.models import Product
+from testproject.shop.picture import drawing
+
+PAGE_SIZE = 12
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    paginator = Paginator(Product.objects.all(), PAGE_SIZE)
+    page = paginator.get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "page_range": paginator.get_elided_page_range(page.number, on_each_side=1, on_ends=1),
+        "recently_viewed": strips.recently_viewed(request.session),
+        "most_viewed": strips.most_viewed(),
+    }
+    return render(request, "shop/home.html", context)
+
+
+@require_safe
+def product(request: HttpRequest, slug: str) -> HttpResponse:
+    shown = get_object_or_404(Product, slug=slug)
+    context = {
+        "product": shown,
+        "max_quantity": basket.MAX_QUANTITY,
+        "recently_viewed": strips.recently_viewed(request.session, leave_out=slug),
+    }
+    return render(request, "shop/product.html", context)
+
+
+@require_safe
+@cache_control(public=True, max_age=3600)
+def picture(request: HttpRequest, slug: str) -> HttpResponse:
+    shown = get_object_or_404(Product, slug=slug)
+    # Without the request: a context processor would read the session, and the picture would no longer be cacheable.
+    return render(None, "shop/picture.svg", drawing(shown), content_type="image/svg+xml")
+
+
+@require_safe
+def basket_page(request: HttpRequest) -> HttpResponse:
+    lines = basket.lines(request.session)
+    context = {
+        "lines": lines,
+        "total": sum(line.price for line in lines),
+        "max_quantity": basket.MAX_QUANTITY,
+        "recently_viewed": strips.recently_viewed(request.session),
+    }
+    return render(request, "shop/basket.html", context)
+
+
+@require_POST
+def add(request: HttpRequest, slug: str) -> HttpResponse:
+    """Add pieces to those that are in the basket."""
+    chosen = get_object_or_404(Product, slug=slug)
+    form = QuantityForm(request.POST)
+    if not form.is_valid() or not form.cleaned_data["quantity"]:
+        messages.error(request, f"Choose between 1 and {basket.MAX_QUANTITY} pieces.")
+        return redirect(chosen)
+    already = basket.quantities(request.session).get(slug, 0)
+    basket.set_quantity(request.session, slug, already + form.cleaned_data["quantity"])
+    messages.success(request, f"{chosen.name} is in your basket.")
+    return redirect("shop:basket")
+
+
+@require_POST
+def change(request: HttpRequest, slug: str) -> HttpResponse:
+    """Set the number of pieces of what is in the basket; 0 takes it out."""
+    form = QuantityForm(request.POST)
+    if slug not in basket.quantities(request.session):
+        messages.error(request, "That is no longer in your basket.")
+    elif form.is_valid():
+        basket.set_quantity(request.session, slug, form.cleaned_data["quantity"])
+    else:
+        messages.error(request, f"Choose between 0 and {basket.MAX_QUANTITY} pieces.")
+    return redirect("shop:basket")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from testproject.people import PASSWORD
+from testproject.shop.catalogue import load_catalogue
+from tests import servers
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[servers.Server]:
+    """One kind of server is enough to see the pages."""
+    started = servers.Server(servers.available()["valkey"])
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if "REDSESS_SKIP_NOTHING" in os.environ:
+            pytest.fail("no browser is installed")
+        pytest.skip("no browser is installed: install chromium, or name one in CHROMIUM")
+    # Playwright runs an event loop in this thread, in which Django would refuse the tests' own queries.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as launched:
+        yield launched
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def shop(live_server: Any, transactional_db: None) -> str:
+    """The address of a shop with its catalogue, the shopper alice and the administrator."""
+    load_catalogue()
+    User.objects.create_user("alice", password=PASSWORD)
+    User.objects.create_superuser("admin", password="admin")
+    return str(live_server.url)
+
+
+@pytest.fixture
+def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
+    """Return a function that opens a browser of its own (cookies, size, colour scheme) and gives a page of it."""
+    opened: list[BrowserContext] = []
+
+    def open_page(width: int = 1280, dark: bool = False) -> Page:
+        context = browser.new_context(
+            base_url=shop,
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(10_000)
+        opened.append(context)
+        return context.new_page()
+
+    yield open_page
+    for context in opened:
+        context.close()
+
+
+@pytest.fixture
+def keep_picture() -> Callable[[Page, str], None]:
+    """Return a function that saves a picture of a page, where SCREENSHOTS names a folder for them."""
+    folder = os.environ.get("SCREENSHOTS")
+
+    def keep(page: Page, name: str) -> None:
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+    return keep

@@ -1,0 +1,247 @@
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+import redis
+import requests
+
+from testproject.people import PASSWORD, SHOPPERS
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def empty_store() -> None:
+    """Do without the tests' server: the demo brings its own."""
+
+
+@dataclass
+class Demo:
+    """A demo that runs, with what is its own."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    output: Path
+    url: str
+    env: dict[str, str]
+
+    @property
+    def state_file(self) -> Path:
+        return self.directory / f"{self.env['PORT']}.json"
+
+    @property
+    def redis_url(self) -> str:
+        return str(json.loads(self.state_file.read_text())["redis_url"])
+
+    def replay(self, file: Path, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "testproject/manage.py", "replay", str(file), "--url", self.url, *options]
+        # Without PORT: a second terminal does not have it either.
+        env = {name: value for name, value in self.env.items() if name != "PORT"}
+        return subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+        )
+
+
+def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) -> None:
+    """Write a file to replay: each of ``users`` views ``visits`` of ``items`` items, some again; rows in disorder."""
+    chance = Random(2)
+    rows = [
+        (f"visitor{user}", f"item{chance.randrange(items)}", datetime(2026, 1, 5, 9) + timedelta(seconds=second))
+        for user in range(users)
+        for second in range(visits)
+    ]
+    chance.shuffle(rows)
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        csv.writer(lines).writerows([("user_id", "event", "timestamp"), *rows])
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def environment(directory: Path, **more: str) -> dict[str, str]:
+    # Not the server and the settings of the tests: the demo brings its own.
+    env = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "DJANGO_SETTINGS_MODULE")}
+    return {**env, "PYTHONUTF8": "1", "REDSESS_DEMO_DIR": str(directory), **more}
+
+
+@contextmanager
+def running(directory: Path, **more: str) -> Iterator[Demo]:
+    env = environment(directory, PORT=str(free_port()), **more)
+    output = directory / f"{env['PORT']}.txt"
+    with output.open("wb") as log:
+        # A session of its own, as a terminal's: its Ctrl-C goes to Valkey too.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "testproject.demo"],
+            cwd=ROOT,
+            env=env,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    demo = Demo(process, directory, output, f"http://127.0.0.1:{env['PORT']}", env)
+    try:
+        wait_until_served(demo)
+        yield demo
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def wait_until_served(demo: Demo) -> None:
+    deadline = time.monotonic() + 30
+    while "Press Ctrl-C" not in demo.output.read_text():
+        assert demo.process.poll() is None, demo.output.read_text()
+        assert time.monotonic() < deadline, demo.output.read_text()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with running(tmp_path_factory.mktemp("demo")) as demo:
+        yield demo
+
+
+def sign_in(demo: Demo, username: str, password: str) -> requests.Session:
+    client = requests.Session()
+    client.trust_env = False
+    client.get(f"{demo.url}/login/")
+    form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    assert client.post(f"{demo.url}/login/", form, allow_redirects=False).status_code == 302
+    return client
+
+
+def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
+    page = requests.get(f"{demo.url}/")
+    assert page.status_code == 200
+    styles = re.findall(r'<link[^>]+href="(/static/[^"]+)"', page.text)
+    assert styles
+    assert [requests.get(demo.url + style).status_code for style in styles] == [200] * len(styles)
+
+
+def test_demo_has_shoppers_online(demo: Demo) -> None:
+    page = sign_in(demo, "admin", "admin").get(f"{demo.url}/admin/django_redsess/onlinesession/")
+    assert page.status_code == 200
+    assert [address for _, address, _ in SHOPPERS if address not in page.text] == []
+
+
+def test_demo_does_not_log_requests_that_went_well(demo: Demo) -> None:
+    requests.get(f"{demo.url}/login/")
+    assert "GET /login/" not in demo.output.read_text()
+
+
+def test_demo_tells_addresses_and_passwords(demo: Demo) -> None:
+    told = demo.output.read_text()
+    assert f"{demo.url}/admin/django_redsess/onlinesession/" in told
+    assert "admin, password admin" in told
+    assert f"password {PASSWORD} for each" in told
+
+
+def test_replay_finds_every_session_history_and_count_as_the_file_says(demo: Demo, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    write_visits(file, users=6)
+    replay = demo.replay(file)
+    report, _ = replay.communicate(timeout=40)
+    assert (replay.returncode, "Differences  0" in report) == (0, True), report
+
+
+def test_replay_runs_again_with_the_same_users(demo: Demo, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    write_visits(file, users=2, visits=5)
+    for _ in range(2):
+        replay = demo.replay(file, "--workers", "1")
+        report, _ = replay.communicate(timeout=40)
+        assert replay.returncode == 0, report
+
+
+def test_replay_fails_when_somebody_else_views_an_item_meanwhile(demo: Demo, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    write_visits(file, users=3, items=1)
+    amelia = sign_in(demo, "amelia", PASSWORD)
+    replay = demo.replay(file)
+    while replay.poll() is None:
+        amelia.get(f"{demo.url}/products/item0/")
+    report, _ = replay.communicate()
+    assert replay.returncode == 1
+    assert re.search(r"item item0: \d+ views instead of 180", report)
+    assert "CommandError: The replay failed: 1 difference." in report
+
+
+def test_replay_fails_when_a_user_can_not_sign_in(demo: Demo, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    # The administrator has another password than the replay's users.
+    file.write_text("user_id,event,timestamp\nadmin,item0,2026-01-05\n")
+    replay = demo.replay(file)
+    report, _ = replay.communicate(timeout=40)
+    assert replay.returncode == 1
+    assert "user admin could not sign in" in report
+    assert "user admin: 0 sessions online instead of 1" in report
+    assert "Traceback" not in report
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_demo_stops_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path) as demo:
+        with redis.Redis.from_url(demo.redis_url) as client:
+            valkey = int(client.info("server")["process_id"])
+        os.killpg(demo.process.pid, number)
+        assert demo.process.wait(timeout=20) == 0
+        told = demo.output.read_text()
+        assert told.endswith("The demo has stopped.\n")
+        assert "Traceback" not in told
+        assert not demo.state_file.exists()
+        with pytest.raises(ProcessLookupError):
+            os.kill(valkey, 0)
+        with pytest.raises(requests.ConnectionError):
+            requests.get(demo.url)
+
+
+def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_in_twice(tmp_path: Path) -> None:
+    with (
+        running(tmp_path) as first,
+        running(tmp_path, REDIS_URL=first.redis_url),
+        redis.Redis.from_url(first.redis_url) as client,
+    ):
+        assert client.zcard("{redsess}:online:user") == len(SHOPPERS)
+
+
+@pytest.mark.parametrize(
+    ("env", "error"),
+    [
+        ({"PORT": "here"}, "Error: PORT is 'here', which is no port: give a number"),
+        ({"PORT": "70000"}, "Error: PORT is '70000', which is no port: give a number"),
+        ({"REDIS_URL": "redis://:secret@127.0.0.1:1/0"}, "Error: REDIS_URL, redis://127.0.0.1:1/0, does not answer"),
+        ({"REDIS_URL": "localhost"}, "Error: REDIS_URL, localhost, does not answer"),
+    ],
+)
+def test_demo_says_in_one_line_what_is_wrong(tmp_path: Path, env: dict[str, str], error: str) -> None:
+    assert_refused(environment(tmp_path, **{"PORT": str(free_port()), **env}), error)
+
+
+def test_demo_says_in_one_line_that_its_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert_refused(environment(tmp_path, PORT=port), f"Error: port {port} can't be used (address already in use)")
+
+
+def assert_refused(env: dict[str, str], error: str) -> None:
+    demo = subprocess.run(
+        [sys.executable, "-m", "testproject.demo"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=20
+    )
+    assert (demo.returncode, demo.stdout) == (1, "")
+    assert re.fullmatch(re.escape(error) + ".*\n", demo.stderr)
