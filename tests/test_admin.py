@@ -133,6 +133,13 @@ def test_names_come_in_one_query_a_page(admin_client, sids, django_assert_max_nu
         admin_client.get(LIST)
 
 
+def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(admin_client, sids, commands) -> None:
+    admin_client.get(LIST)
+    commands()
+    admin_client.get(LIST)
+    assert commands()["evalsha"] == 1 + 3
+
+
 def test_ending_asks_first(admin_client, sids) -> None:
     response = select(admin_client, sids["bob"], sids["carol"])
     assert "these 2 sessions" in response.text
