@@ -119,7 +119,7 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
             wanted = READ_AT_ONCE if last is None else min(READ_AT_ONCE, last - first)
             page = online.sessions(offset=first, limit=wanted, newest_first=self._newest_first, user_ids=self._user_ids)
             sessions += page
-            if not page:
+            if len(page) < wanted:
                 break
             first += wanted
         return sessions

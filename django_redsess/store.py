@@ -150,6 +150,8 @@ def page(
     """
     Read the signed-in sessions, of these users or of all, from rank ``first`` to ``last`` (inclusive) by login time.
 
+    Ends up to 200 due ones of each partition before.
+
     With several partitions each answers from rank 0 on, since any of them may hold all of the page; merge and cut.
     """
     space = keyspace()

@@ -43,9 +43,9 @@ def record(session: SessionBase, item: str | int) -> bool:
 
 
 def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
-    """List what ``session`` (or the session of that sid) viewed, newest first, at most ``limit`` (1 or more)."""
+    """List what ``session`` (or the session of that sid) viewed, newest first, at most ``limit``."""
     sid = session if isinstance(session, str) else _sid(session)
-    if sid is None:
+    if sid is None or limit < 1:
         return []
     return [
         ViewedItem(item, datetime.fromtimestamp(milliseconds / 1000, UTC))
@@ -54,7 +54,9 @@ def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
 
 
 def popular(*, limit: int = 10) -> list[PopularItem]:
-    """List the most viewed items, at most ``limit`` (1 or more), with their views."""
+    """List the most viewed items, at most ``limit``, with their views."""
+    if limit < 1:
+        return []
     found = [entry for call in store.popular_items(limit=limit) for entry in call.run()]
     found.sort(key=lambda entry: (entry[1], entry[0]))
     return [PopularItem(item, -int(score)) for item, score in found[:limit]]

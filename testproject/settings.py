@@ -10,13 +10,13 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 DEMO_DIR = Path(os.environ.get("REDSESS_DEMO_DIR", BASE_DIR / ".demo"))
 
 
-def redis_url(port: str = os.environ.get("PORT", "8000")) -> str:
-    """Where the sessions are: REDIS_URL if given, else the server of the demo that runs on ``port``."""
+def redis_url(port: str = os.environ.get("PORT", "8000")) -> str | None:
+    """Where the sessions are: REDIS_URL if given, else the server of the demo that runs on ``port``, if one does."""
     try:
         started: dict[str, str] = json.loads((DEMO_DIR / f"{port}.json").read_text())
     except (OSError, ValueError):
         started = {}
-    return os.environ.get("REDIS_URL") or started.get("redis_url") or "redis://127.0.0.1:6379/0"
+    return os.environ.get("REDIS_URL") or started.get("redis_url")
 
 
 SECRET_KEY = "the demo shop's key, known to everyone: never use it for a real site"
@@ -87,7 +87,7 @@ DATABASES = {
 CACHES = {
     "default": {
         "BACKEND": "django_redis.cache.RedisCache",
-        "LOCATION": redis_url(),
+        "LOCATION": redis_url() or "redis://127.0.0.1:6379/0",
         "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5},
     },
 }

@@ -55,6 +55,14 @@ def test_most_viewed_come_first_over_all_partitions(new_session) -> None:
     assert [viewed.views(item) for item in ("lamp", "vase", "nothing")] == [2, 3, 0]
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+def test_no_items_are_asked_for_and_none_come(new_session, limit: int) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    assert viewed.recent(session, limit=limit) == []
+    assert viewed.popular(limit=limit) == []
+
+
 def test_a_session_that_is_gone_views_nothing(redis, new_session) -> None:
     session = new_session("7")
     online.end(session.sid)

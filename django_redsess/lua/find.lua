@@ -2,6 +2,6 @@
 -- include partition.lua
 local rows = {}
 for _, sid in ipairs(ARGV) do
-  table.insert(rows, row_of(sid))
+  table.insert(rows, row_of(sid, live_record(sid)))
 end
 return rows

@@ -1,4 +1,4 @@
--- Read a page of sessions, by the order of one list or of several together.
+-- Read a page of sessions, by the order of one list or of several together, after taking out up to 200 that are due.
 -- KEYS: those of partition.lua, then sorted sets of sids. ARGV: first and last rank, "REV" for the highest score first
 -- (or ""). Reply: rows, see row_of.
 -- include partition.lua
@@ -9,6 +9,7 @@ local function range(key, from, to, ...)
   return redis.call("ZRANGE", key, from, to, ...)
 end
 
+remove(due(200))
 local sids = {}
 if #KEYS == 8 then
   sids = range(KEYS[8], first, last)
@@ -32,6 +33,6 @@ end
 
 local rows = {}
 for _, sid in ipairs(sids) do
-  table.insert(rows, row_of(sid))
+  table.insert(rows, row_of(sid, redis.call("HGET", login, sid)))
 end
 return rows

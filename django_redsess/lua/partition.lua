@@ -98,9 +98,8 @@ local function excess(maximum, limit)
   return count > 0 and redis.call("ZRANGE", recent, 0, count - 1) or {}
 end
 
--- What a list shows of a session, or nil when it isn't there or due: sid, login time, last seen, deadline, record.
-local function row_of(sid)
-  local record = live_record(sid)
+-- What a list shows of a session: sid, login time, last seen, deadline, record. Nothing (nil) without a record.
+local function row_of(sid, record)
   return record and {
     sid,
     redis.call("ZSCORE", online_user, sid) or "",

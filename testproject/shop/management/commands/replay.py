@@ -56,7 +56,7 @@ Example, in a second terminal beside `make demo`:
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE", help="the recorded visits")
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="the running demo (default: %(default)s)")
-        parser.add_argument("--workers", type=int, default=8, help="users at the same time (default: %(default)s)")
+        parser.add_argument("--workers", type=int, default=4, help="users at the same time (default: %(default)s)")
         parser.add_argument("--limit", type=int, help="read only so many rows (default: all)")
 
     def handle(self, *, file: Path, url: str, workers: int, limit: int | None, **options: Any) -> None:
@@ -70,7 +70,12 @@ Example, in a second terminal beside `make demo`:
         except ShopError as error:
             raise CommandError(f"No shop at {url}: {error}. Start it with `make demo`, or give its address.") from error
         # The demo's own server, which these settings know only where PORT or REDIS_URL is set as for the demo.
-        location = redis_url(str(urlsplit(url).port or 80))
+        port = urlsplit(url).port or 80
+        location = redis_url(str(port))
+        if location is None:
+            raise CommandError(
+                f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
+            )
         caches = {**settings.CACHES, "default": {**settings.CACHES["default"], "LOCATION": location}}
         try:
             with override_settings(CACHES=caches):
@@ -115,7 +120,8 @@ Example, in a second terminal beside `make demo`:
         self.report("failed request", failures)
         self.report("difference", wrong)
         pages = sum(demand.views.values())
-        self.stdout.write(f"Events       {pages:,} on {len(demand.views):,} items by {len(ways):,} users")
+        items, visitors = number(len(demand.views), "item"), number(len(ways), "user")
+        self.stdout.write(f"Events       {pages:,} on {items} by {visitors}")
         # Each user also asks for the form to sign in, and sends it.
         self.stdout.write(f"Requests     {(pages + 2 * len(ways)) / seconds:,.0f} a second, for {seconds:,.1f} seconds")
         self.stdout.write(f"Failed       {len(failures):,}")
