@@ -68,7 +68,7 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
             return by_sid, False
         users = get_user_model()._base_manager
         name = f"{get_user_model().USERNAME_FIELD}__icontains"
-        found = list(users.filter(**{name: term}).order_by("pk")[: USERS_MAX + 1])
+        found = list(users.filter(**{name: term}).order_by("pk").only("pk")[: USERS_MAX + 1])
         if len(found) > USERS_MAX and request.method == "GET":
             text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
             self.message_user(request, text % {"limit": USERS_MAX}, messages.WARNING)

@@ -6,6 +6,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.utils import timezone
@@ -48,7 +49,8 @@ class SessionStore(SessionBase):
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""
-        if not self._validate_session_key(session_key):
+        # What this session is about to leave, it has left as far as its own request is concerned.
+        if not self._validate_session_key(session_key) or session_key == self._rotates_from:
             return False
         return store.load(sid_of(session_key)).run() is not None
 
@@ -97,7 +99,7 @@ class SessionStore(SessionBase):
         data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
         if self.sid is None:
             return self.create()
-        user_id = str(data.get(SESSION_KEY, ""))
+        user_id = "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
         client = (self._client or self._stored_client) if user_id else Client()
         packed = pack(self.sid, Record(user_id, client, self.serializer().dumps(data)))
         written = (packed, user_id, self._deadline())
@@ -125,6 +127,10 @@ class SessionStore(SessionBase):
                 if store.same_partition(sid_of(self._rotates_from), sid_of(self._session_key)):
                     break
         self.modified = True
+
+    async def acycle_key(self) -> None:
+        """Do as :meth:`cycle_key` does. Django's own would store the new session and end the old one in two steps."""
+        await sync_to_async(self.cycle_key)()
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session of ``session_key``: this one, when None is given. It's no error if there is none."""

@@ -24,6 +24,10 @@ BATCH_MAX = 1000
 """The most sessions that one call may take out: more would keep the server from everybody else for too long."""
 
 
+LAST_SECOND = 250_000_000_000
+"""In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """One round trip to one partition: what is sent, and ``read``, which makes a result of the reply."""
@@ -267,4 +271,4 @@ def _scores(reply: list[bytes]) -> list[tuple[str, float]]:
 
 
 def _time(milliseconds: bytes | float) -> datetime:
-    return datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
+    return datetime.fromtimestamp(min(float(milliseconds) / 1000, LAST_SECOND), UTC)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,11 @@ from django_redsess.backend import SessionStore
 from django_redsess.keys import Keyspace
 from tests import servers
 from tests.agreement import disagreements
+
+
+def pytest_configure() -> None:
+    if "REDSESS_SKIP_NOTHING" in os.environ and "redis" not in servers.available():
+        raise pytest.UsageError("no redis-server is installed")
 
 
 def pytest_report_header() -> str:

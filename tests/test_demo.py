@@ -19,6 +19,7 @@ import redis
 import requests
 
 from testproject.people import PASSWORD, SHOPPERS
+from tests.servers import free_port
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,12 +67,6 @@ def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) 
     chance.shuffle(rows)
     with file.open("w", encoding="utf-8", newline="") as lines:
         csv.writer(lines).writerows([("user_id", "event", "timestamp"), *rows])
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def environment(directory: Path, **more: str) -> dict[str, str]:

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from django_redsess import online
+from django_redsess import online, store
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -82,8 +82,6 @@ def test_more_sessions_than_a_batch_are_ended(new_session) -> None:
 
 
 def test_counts_leave_out_what_is_due(redis, new_session) -> None:
-    from django_redsess import store
-
     sids = sign_in(new_session, "a", "b", "c")
     redis.zadd(store.keyspace().of_sid(sids[1]).expire, {sids[1]: 1})
     assert online.count() == 2
@@ -101,8 +99,6 @@ def test_a_page_and_its_count_take_a_round_trip_a_partition_each(commands, parti
 
 
 def test_a_record_that_was_tampered_with_shows_no_details(redis, new_session, caplog) -> None:
-    from django_redsess import store
-
     [sid] = sign_in(new_session, "a")
     login = store.keyspace().of_sid(sid).login
     redis.hset(login, sid, redis.hget(login, sid) + b"x")
