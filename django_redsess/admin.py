@@ -24,12 +24,10 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online
 from django_redsess.keys import is_sid
 from django_redsess.models import OnlineSession
+from django_redsess.store import USERS_MAX
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
-
-USERS_MAX = 1000
-"""How many users a search may match: each costs a look into that user's list."""
 
 END_MAX = 1000
 """How many sessions can be ended at once."""
@@ -130,6 +128,9 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
         found = [session for session in OnlineSession.online.filter(sid__in=sids) if _may_end(request, session)]
         ended = {one.sid for one in online.end(*(session.sid for session in found))}
         self._log(request, [session for session in found if session.sid in ended])
+        if getattr(request.session, "sid", None) in ended:
+            # Else a message that is kept in the session would be saved to what is over.
+            request.session.flush()
         if ended:
             text = ngettext("%(count)d session was ended.", "%(count)d sessions were ended.", len(ended))
             self.message_user(request, text % {"count": len(ended)}, messages.SUCCESS)

@@ -52,7 +52,7 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         session = getattr(request, "session", None)
         if keyword is not None and isinstance(session, SessionStore):
             try:
-                viewed.record(session, match.kwargs.get(keyword, ""))
+                viewed.record(session, str(match.kwargs.get(keyword, "")))
             except (ValueError, RedisError) as error:
                 # The page is there: it is worth more than the note that it was viewed.
                 logger.warning("A view of %s was not recorded: %s", match.view_name, error)
@@ -62,7 +62,8 @@ class ViewedItemsMiddleware(MiddlewareMixin):
 def client_of(request: HttpRequest) -> Client:
     """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
     try:
-        address = str(ip_address(request.META.get("REMOTE_ADDR", "")))
+        # Without the zone of a link-local address, which may be any text.
+        address = str(ip_address(request.META.get("REMOTE_ADDR", "").partition("%")[0]))
     except ValueError:
         address = ""
     # A surrogate stands for a byte that is no UTF-8: it can't be stored.

@@ -45,8 +45,11 @@ def sessions(
     List signed-in sessions by the time of sign-in.
 
     ``offset`` leaves out so many, ``limit`` returns at most so many; ``newest_first`` turns the order round;
-    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users.
+    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users. Raises ValueError for a
+    negative ``offset``, or too many users.
     """
+    if offset < 0:
+        raise ValueError(f"offset must be 0 or more, not {offset}.")
     if limit < 1:
         return []
     calls = store.page(offset, offset + limit - 1, newest_first=newest_first, user_ids=user_ids)
@@ -69,7 +72,7 @@ def get(sid: str) -> Session | None:
 
 
 def find(sids: Sequence[str]) -> list[Session]:
-    """Return the sessions of these sids (at most 1 000) that are there, in no certain order."""
+    """Return the sessions of these sids that are there, in no certain order."""
     return [_session(row) for call in store.find([sid for sid in sids if is_sid(sid)]) for row in call.run()]
 
 

@@ -7,7 +7,7 @@ given, and reads the reply; ``call.run()`` sends it. Operations that concern eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,6 +23,9 @@ T = TypeVar("T")
 BATCH_MAX = 1000
 """The most sessions that one call may take out: more would keep the server from everybody else for too long."""
 
+
+USERS_MAX = 1000
+"""The most users whose sessions one call may count or page through: each costs a look into that user's list."""
 
 LAST_SECOND = 250_000_000_000
 """In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
@@ -116,12 +119,9 @@ def same_partition(sid: str, other_sid: str) -> bool:
 
 def end(sids: Sequence[str]) -> list[Call[list[Ended]]]:
     """End sessions, up to 1 000 a call. Each call's result holds those that were there."""
-    calls = []
-    for partition, of_partition in _by_partition(sids).items():
-        for start in range(0, len(of_partition), BATCH_MAX):
-            batch = of_partition[start : start + BATCH_MAX]
-            calls.append(Call(partition, scripts.END, _session_keys(partition), batch, _ended))
-    return calls
+    return [
+        Call(partition, scripts.END, _session_keys(partition), batch, _ended) for partition, batch in _batches(sids)
+    ]
 
 
 def expire(*, limit: int) -> list[Call[list[Ended]]]:
@@ -168,10 +168,9 @@ def page(
 
 
 def find(sids: Sequence[str]) -> list[Call[list[Row]]]:
-    """Look up these sessions (at most 1 000). Those that are gone or due are left out."""
+    """Look up sessions, up to 1 000 a call. Those that are gone or due are left out."""
     return [
-        Call(partition, scripts.FIND, _session_keys(partition), of_partition, _rows)
-        for partition, of_partition in _by_partition(sids[:BATCH_MAX]).items()
+        Call(partition, scripts.FIND, _session_keys(partition), batch, _rows) for partition, batch in _batches(sids)
     ]
 
 
@@ -229,15 +228,19 @@ def _session_keys(partition: Partition) -> tuple[str, ...]:
 def _lists(partition: Partition, user_ids: Sequence[str] | None) -> tuple[str, ...]:
     if user_ids is None:
         return (partition.online_user,)
+    if len(user_ids) > USERS_MAX:
+        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(user_ids)}.")
     return tuple(partition.online_user_of(user_id) for user_id in user_ids)
 
 
-def _by_partition(sids: Sequence[str]) -> dict[Partition, list[str]]:
+def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
     space = keyspace()
     partitions: dict[Partition, list[str]] = {}
     for sid in sids:
         partitions.setdefault(space.of_sid(sid), []).append(sid)
-    return partitions
+    for partition, of_partition in partitions.items():
+        for start in range(0, len(of_partition), BATCH_MAX):
+            yield partition, of_partition[start : start + BATCH_MAX]
 
 
 def _share(maximum: int, partitions: int) -> int:

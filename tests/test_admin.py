@@ -191,6 +191,21 @@ def test_the_own_session_is_pointed_out(admin_client, sids) -> None:
     assert "this is your own session" not in select(admin_client, sids["bob"]).text
 
 
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
+def test_ending_the_own_session_leads_to_the_sign_in_page(admin_client, settings, storage) -> None:
+    settings.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    response = admin_client.post(END, {"sids": admin_client.session.sid}, follow=True)
+    assert response.status_code == 200
+    assert response.redirect_chain[-1][0].startswith("/admin/login/")
+    assert online.count() == 0
+
+
+def test_an_action_on_a_search_result_takes_its_selection(admin_client, sids) -> None:
+    page = admin_client.post(f"{LIST}?q=bob", {"action": "end_selected", "_selected_action": [sids["bob"]]}).text
+    assert "this session?" in page
+    assert f'value="{sids["bob"]} "' in page
+
+
 def test_all_that_match_can_be_chosen_over_several_pages(admin_client, new_session) -> None:
     for _ in range(120):
         new_session("12345")

@@ -54,6 +54,10 @@ def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: 
     assert redis.keys() == []
 
 
+def test_an_address_is_kept_without_its_zone(client) -> None:
+    assert online.get(sign_in(client, REMOTE_ADDR="fe80::1%\n<b>")).address == "fe80::1"
+
+
 def test_sign_out_ends_the_session(client, redis) -> None:
     sign_in(client)
     client.post("/logout/")

@@ -37,6 +37,14 @@ def test_sessions_of_some_users_page_in_the_same_order(new_session) -> None:
     assert online.count(user_ids=["a", "b"]) == 5
 
 
+def test_what_cannot_be_asked_is_a_clear_error() -> None:
+    with pytest.raises(ValueError, match="offset must be 0 or more, not -1"):
+        online.sessions(offset=-1)
+    for ask in (online.sessions, online.count):
+        with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
+            ask(user_ids=["a"] * 1001)
+
+
 def test_no_users_have_no_sessions(new_session) -> None:
     sign_in(new_session, "a")
     assert online.sessions(user_ids=[]) == []
@@ -77,6 +85,7 @@ def test_ending_what_is_gone_is_no_error(new_session) -> None:
 
 def test_more_sessions_than_a_batch_are_ended(new_session) -> None:
     sids = [new_session("a").sid for _ in range(1100)]
+    assert {session.sid for session in online.find(sids)} == set(sids)
     assert len(online.end(*sids)) == 1100
     assert online.count() == 0
 
