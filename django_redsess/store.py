@@ -23,7 +23,6 @@ T = TypeVar("T")
 BATCH_MAX = 1000
 """The most sessions that one call may take out: more would keep the server from everybody else for too long."""
 
-
 USERS_MAX = 1000
 """The most users whose sessions one call may count or page through: each costs a look into that user's list."""
 

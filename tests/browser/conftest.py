@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from testproject.people import PASSWORD
+from testproject.people import CHROME_MAC, PASSWORD
 from testproject.shop.catalogue import load_catalogue
 from tests import servers
 
@@ -59,6 +59,7 @@ def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
+            user_agent=CHROME_MAC,
         )
         context.set_default_timeout(10_000)
         opened.append(context)
