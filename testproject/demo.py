@@ -123,7 +123,6 @@ def _sessions(url: str | None) -> Iterator[str]:
 
 def _fill_shop(url: str) -> str:
     """Prepare database, products and people, and return what to tell the one who started it."""
-    settings.DEMO_DIR.mkdir(parents=True, exist_ok=True)
     django.setup()
     call_command("migrate", verbosity=0)
 

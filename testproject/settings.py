@@ -8,6 +8,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # What `make demo` keeps between runs, and where it says which server it started.
 DEMO_DIR = Path(os.environ.get("REDSESS_DEMO_DIR", BASE_DIR / ".demo"))
+# SQLite makes a file, but not its folder.
+DEMO_DIR.mkdir(parents=True, exist_ok=True)
 
 
 def redis_url(port: str = os.environ.get("PORT", "8000")) -> str | None:
