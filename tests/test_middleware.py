@@ -6,6 +6,7 @@ from django.test import Client
 
 from django_redsess import online, viewed
 from testproject.shop.models import Product
+from tests.servers import free_port
 
 pytestmark = pytest.mark.django_db
 
@@ -132,6 +133,18 @@ def test_a_full_server_records_no_view_and_the_page_is_shown(client, products, r
         redis.config_set("maxmemory", 0)
     assert "shop:product was not recorded" in caplog.text
     assert viewed.popular() == []
+
+
+def test_an_outage_takes_nobodys_cookie_away(client, settings) -> None:
+    sign_in(client)
+    working = settings.CACHES
+    gone = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"default": {**working["default"], "LOCATION": gone}}
+    client.raise_request_exception = False
+    response = client.get("/")
+    assert (response.status_code, list(response.cookies)) == (500, [])
+    settings.CACHES = working
+    assert client.get("/").wsgi_request.user.is_authenticated
 
 
 def test_works_with_djangos_own_session_middleware(client, settings) -> None:
