@@ -158,7 +158,7 @@ def page(
     With several partitions each answers from rank 0 on, since any of them may hold all of the page; merge and cut.
     """
     space = keyspace()
-    args = (first if space.count == 1 else 0, last, "REV" if newest_first else "")
+    args = (first if space.count == 1 else 0, last, *(("REV",) if newest_first else ()))
     return [
         Call(partition, scripts.PAGE, (*_session_keys(partition), *_lists(partition, user_ids)), args, _rows)
         for partition in space.partitions
@@ -191,16 +191,16 @@ def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
     ]
 
 
-def recent_items(sid: str, *, limit: int) -> Call[list[tuple[str, float]]]:
-    """Read what a session viewed: item and time (milliseconds since 1970), the newest ``limit`` first."""
+def recent_items(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
+    """Read what a session viewed: item and time, the newest ``limit`` first."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, limit - 1, "REV"), _scores)
+    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, limit - 1, "REV"), _items(_time))
 
 
-def popular_items(*, limit: int) -> list[Call[list[tuple[str, float]]]]:
-    """Read each partition's ``limit`` most viewed items: item and views, negative."""
+def popular_items(*, limit: int) -> list[Call[list[tuple[str, int]]]]:
+    """Read each partition's ``limit`` most viewed items: item and views, the most viewed first."""
     return [
-        Call(partition, scripts.ITEMS, (partition.viewed,), (0, limit - 1, ""), _scores)
+        Call(partition, scripts.ITEMS, (partition.viewed,), (0, limit - 1), _items(_views))
         for partition in keyspace().partitions
     ]
 
@@ -208,7 +208,7 @@ def popular_items(*, limit: int) -> list[Call[list[tuple[str, float]]]]:
 def views_of(item: str) -> Call[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
-    return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: -int(float(reply[0] or 0)))
+    return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: _views(reply[0] or 0))
 
 
 def _session_keys(partition: Partition) -> tuple[str, ...]:
@@ -268,9 +268,16 @@ def _rows(reply: list[tuple[bytes, bytes, bytes, bytes, bytes]]) -> list[Row]:
     ]
 
 
-def _scores(reply: list[bytes]) -> list[tuple[str, float]]:
-    return [(item.decode(), float(score)) for item, score in zip(reply[::2], reply[1::2], strict=True)]
+def _items(meaning: Callable[[bytes], T]) -> Callable[[list[bytes]], list[tuple[str, T]]]:
+    def read(reply: list[bytes]) -> list[tuple[str, T]]:
+        return [(item.decode(), meaning(score)) for item, score in zip(reply[::2], reply[1::2], strict=True)]
+
+    return read
 
 
-def _time(milliseconds: bytes | float) -> datetime:
+def _views(score: bytes | int) -> int:
+    return -int(float(score))
+
+
+def _time(milliseconds: bytes) -> datetime:
     return datetime.fromtimestamp(min(float(milliseconds) / 1000, LAST_SECOND), UTC)

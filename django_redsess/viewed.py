@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from django.contrib.sessions.backends.base import SessionBase
@@ -47,19 +47,15 @@ def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
     sid = session if isinstance(session, str) else _sid(session)
     if sid is None or limit < 1:
         return []
-    return [
-        ViewedItem(item, datetime.fromtimestamp(milliseconds / 1000, UTC))
-        for item, milliseconds in store.recent_items(sid, limit=limit).run()
-    ]
+    return [ViewedItem(item, at) for item, at in store.recent_items(sid, limit=limit).run()]
 
 
 def popular(*, limit: int = 10) -> list[PopularItem]:
     """List the most viewed items, at most ``limit``, with their views."""
     if limit < 1:
         return []
-    found = [entry for call in store.popular_items(limit=limit) for entry in call.run()]
-    found.sort(key=lambda entry: (entry[1], entry[0]))
-    return [PopularItem(item, -int(score)) for item, score in found[:limit]]
+    found = [PopularItem(item, count) for call in store.popular_items(limit=limit) for item, count in call.run()]
+    return sorted(found, key=lambda entry: (-entry.views, entry.item))[:limit]
 
 
 def views(item: str | int) -> int:

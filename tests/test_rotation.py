@@ -5,6 +5,7 @@ import threading
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.sessions.backends.base import UpdateError
+from redis.exceptions import OutOfMemoryError
 
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
@@ -119,6 +120,22 @@ def test_the_asynchronous_cycle_key_moves_everything_at_once_too(new_session) ->
     async_to_sync(rotate)()
     assert SessionStore(old_key).load() == {}
     assert [found.item for found in viewed.recent(session)] == ["lamp"]
+
+
+@pytest.mark.parametrize("user", ["", "7"])
+def test_a_full_server_refuses_to_rotate_and_leaves_the_old_session(redis, new_session, user: str) -> None:
+    session = new_session(user, colour="blue")
+    viewed.record(session, "lamp")
+    old_key = session.session_key
+    redis.config_set("maxmemory", 1)
+    try:
+        session.cycle_key()
+        with pytest.raises(OutOfMemoryError):
+            session.save()
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert SessionStore(old_key)["colour"] == "blue"
+    assert [found.item for found in viewed.recent(sid_of(old_key))] == ["lamp"]
 
 
 def test_signing_in_keeps_what_a_guest_viewed(new_session) -> None:

@@ -16,10 +16,15 @@ local function deadline_from(age, date)
   return date == "" and now + age or tonumber(date)
 end
 
+-- Whether the deadline of a session is still ahead.
+local function in_time(sid)
+  local deadline = redis.call("ZSCORE", expire, sid)
+  return deadline and tonumber(deadline) > now
+end
+
 -- The record of a session that is there and not due, or false.
 local function live_record(sid)
-  local deadline = redis.call("ZSCORE", expire, sid)
-  return deadline and tonumber(deadline) > now and redis.call("HGET", login, sid)
+  return in_time(sid) and redis.call("HGET", login, sid)
 end
 
 -- The header of a record is described in record.py; "" stands for no user.
@@ -33,14 +38,15 @@ local function same_revision(record, other)
   return string.sub(record, 2, 9) == string.sub(other, 2, 9)
 end
 
--- Write a session into every key. Its login time stays where it has one for this user.
-local function put(sid, record, user_id, deadline)
+-- Write a session into every key. Its login time stays where it has one for this user, else it is that given, or now.
+local function put(sid, record, user_id, deadline, login_time)
   redis.call("HSET", login, sid, record)
   redis.call("ZADD", expire, text(deadline), sid)
   redis.call("ZADD", recent, "GT", text(now), sid)
   if user_id ~= "" then
-    redis.call("ZADD", online_user, "NX", text(now), sid)
-    redis.call("ZADD", online_user_of .. user_id, "NX", text(now), sid)
+    login_time = login_time or text(now)
+    redis.call("ZADD", online_user, "NX", login_time, sid)
+    redis.call("ZADD", online_user_of .. user_id, "NX", login_time, sid)
     redis.call("ZADD", online_seen, "GT", text(now), sid)
   end
 end
@@ -56,15 +62,17 @@ end
 
 -- Take up to 1000 sessions out of every key. Returns sid, user id, sid, user id, … of those that were there.
 local function remove(sids)
-  local removed, derived, of_user = {}, {}, {}
+  local removed, views, users, of_user = {}, {}, {}, {}
   if #sids == 0 then return removed end
   for index, record in ipairs(redis.call("HMGET", login, unpack(sids))) do
     local sid, user_id = sids[index], user_of(record)
-    derived[#derived + 1] = viewed_by .. sid
+    views[index] = viewed_by .. sid
     if user_id ~= "" then
       local name = online_user_of .. user_id
-      derived[#derived + 1] = name
-      of_user[name] = of_user[name] or {}
+      if not of_user[name] then
+        of_user[name] = {}
+        table.insert(users, name)
+      end
       table.insert(of_user[name], sid)
     end
     if record then
@@ -73,7 +81,8 @@ local function remove(sids)
     end
   end
   -- While a cluster moves this slot, a key may be elsewhere already: fail on that now, with nothing written yet.
-  redis.call("EXISTS", unpack(derived))
+  redis.call("EXISTS", unpack(views))
+  if #users > 0 then redis.call("EXISTS", unpack(users)) end
   redis.call("HDEL", login, unpack(sids))
   for _, name in ipairs({ expire, recent, online_seen, online_user }) do
     redis.call("ZREM", name, unpack(sids))
@@ -81,9 +90,7 @@ local function remove(sids)
   for name, his in pairs(of_user) do
     redis.call("ZREM", name, unpack(his))
   end
-  for _, sid in ipairs(sids) do
-    redis.call("DEL", viewed_by .. sid)
-  end
+  redis.call("DEL", unpack(views))
   return removed
 end
 

@@ -8,14 +8,11 @@ local found = redis.call("HGET", login, sid)
 if found then return same_revision(found, record) and 1 or 0 end
 local old_record = live_record(old_sid)
 if not old_record then return 0 end
-if user_id ~= "" and user_of(old_record) == user_id then
-  local login_time = redis.call("ZSCORE", online_user, old_sid)
-  redis.call("ZADD", online_user, login_time, sid)
-  redis.call("ZADD", online_user_of .. user_id, login_time, sid)
-end
+local login_time = user_of(old_record) == user_id and redis.call("ZSCORE", online_user, old_sid)
+-- The new one first: a server that is full refuses it, and then the old one is as it was.
+put(sid, record, user_id, deadline, login_time)
 if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
   redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
 end
 remove({ old_sid })
-put(sid, record, user_id, deadline)
 return 1

@@ -4,7 +4,7 @@
 -- include partition.lua
 local popularity, sid, item, keep = KEYS[8], ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-if not live_record(sid) then return 0 end
+if not in_time(sid) or redis.call("HEXISTS", login, sid) == 0 then return 0 end
 local viewed = viewed_by .. sid
 -- After the newest, even if the clock has stepped back: else what was just viewed could be the first to be trimmed.
 local newest = redis.call("ZRANGE", viewed, -1, -1, "WITHSCORES")
