@@ -112,7 +112,7 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
             "title": gettext("End sessions"),
             "opts": self.opts,
             "chosen": chosen,
-            "protected": [session for session in chosen if not _may_end(request, session)],
+            "protected": {session.sid for session in chosen if not _may_end(request, session)},
             "own_sid": getattr(request.session, "sid", None),
         }
         request.current_app = self.admin_site.name

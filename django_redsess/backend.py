@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import Any
 
@@ -15,13 +14,11 @@ from django.utils.crypto import get_random_string
 from django_redsess import cleaner, store
 from django_redsess.conf import conf
 from django_redsess.keys import sid_of
-from django_redsess.record import Client, Record, RecordError, pack, unpack
+from django_redsess.record import Client, Record, log_unusable, pack, unpack
 
 KEY_LENGTH = 32
 KEY_LENGTH_MAX = 128
 KEY_CHARS = frozenset(VALID_KEY_CHARS)
-
-logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class SessionStore(SessionBase):
@@ -60,19 +57,19 @@ class SessionStore(SessionBase):
 
         Data that this site did not write for this session (or can't read) is taken for none, and logged.
         """
-        if self.sid is None:
+        sid = self.sid
+        if sid is None:
             return {}
         touch_interval = None if self._client is None else conf.TOUCH_INTERVAL
-        packed = store.load(self.sid, touch_interval_seconds=touch_interval).run()
+        packed = store.load(sid, touch_interval_seconds=touch_interval).run()
         if packed is None:
             self._session_key = None
             return {}
         try:
-            record = unpack(self.sid, packed)
+            record = unpack(sid, packed)
             data: dict[str, Any] = self.serializer().loads(record.data)
-        except Exception as error:
-            # A serializer may raise anything. The text of its exception could show what is in the session: not logged.
-            logger.warning("Session data of %s is not usable: %s", self.sid, _reason(error))
+        except Exception as error:  # A serializer may raise anything.
+            log_unusable(sid, error)
             self._session_key = None
             return {}
         self._stored_client = record.client
@@ -97,19 +94,20 @@ class SessionStore(SessionBase):
         or expired meanwhile: it is not brought back.
         """
         data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
-        if self.sid is None:
+        sid = self.sid
+        if sid is None:
             return self.create()
         user_id = "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
         client = (self._client or self._stored_client) if user_id else Client()
-        packed = pack(self.sid, Record(user_id, client, self.serializer().dumps(data)))
+        packed = pack(sid, Record(user_id, client, self.serializer().dumps(data)))
         written = (packed, user_id, self._deadline())
         if must_create:
-            if not store.create(self.sid, *written).run():
+            if not store.create(sid, *written).run():
                 raise CreateError
         elif self._rotates_from is not None:
-            if not store.rotate(sid_of(self._rotates_from), self.sid, *written).run():
+            if not store.rotate(sid_of(self._rotates_from), sid, *written).run():
                 raise UpdateError
-        elif not store.save(self.sid, *written).run():
+        elif not store.save(sid, *written).run():
             raise UpdateError
         self._rotates_from = None
 
@@ -161,7 +159,3 @@ class SessionStore(SessionBase):
 
 def _new_key() -> str:
     return get_random_string(KEY_LENGTH, VALID_KEY_CHARS)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, RecordError) else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from django.db import models
@@ -52,15 +53,7 @@ class OnlineSession(models.Model):
     @classmethod
     def of(cls, session: online_sessions.Session, user: AbstractBaseUser | None) -> OnlineSession:
         """Make the row of ``session``, whose user is ``user`` (None when it was deleted)."""
-        row = cls(
-            sid=session.sid,
-            user_id=session.user_id,
-            login_at=session.login_at,
-            seen_at=session.seen_at,
-            expires_at=session.expires_at,
-            address=session.address,
-            user_agent=session.user_agent,
-        )
+        row = cls(**asdict(session))
         row.user = user
         row._state.adding = False
         return row

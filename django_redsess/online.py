@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from django_redsess import store
 from django_redsess.keys import is_sid
-from django_redsess.record import Client, Record, RecordError, unpack
+from django_redsess.record import Client, Record, RecordError, log_unusable, unpack
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
-
-logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def _session(row: store.Row) -> Session:
     try:
         record = unpack(row.sid, row.record)
     except RecordError as error:
-        logger.warning("Session data of %s is not usable: %s", row.sid, error)
+        log_unusable(row.sid, error)
         record = Record("", Client(), b"")
     return Session(
         row.sid,

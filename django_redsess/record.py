@@ -15,6 +15,7 @@ rest   26 + n  payload: address, user agent and the serialized data, a newline b
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +28,9 @@ FORMAT = b"1"
 SEAL_SIZE = 16
 USER_ID_AT = 10
 USER_ID_MAX = 255
+
+
+logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class RecordError(ValueError):
@@ -85,6 +89,12 @@ def unpack(sid: str, packed: bytes) -> Record:
         raise RecordError("the seal does not fit")
     address, user_agent, data = payload.split(b"\n", 2)
     return Record(head[1:].decode(), Client(address.decode(), user_agent.decode()), data)
+
+
+def log_unusable(sid: str, error: Exception) -> None:
+    """Log that the record of ``sid`` can't be used. The text of a foreign exception could show its data: not logged."""
+    reason = str(error) if isinstance(error, RecordError) else type(error).__name__
+    logger.warning("Session data of %s is not usable: %s", sid, reason)
 
 
 def _seal(secret_key: str | bytes, sid: str, head: bytes, payload: bytes) -> bytes:

@@ -11,13 +11,9 @@ from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
+from tests.behind import make_due, make_seen, stored
 
 pytestmark = pytest.mark.usefixtures("partitions")
-
-
-def make_due(redis, session: SessionStore) -> None:
-    """Move the deadline of ``session`` into the past, as if its time had run out."""
-    redis.zadd(store.keyspace().of_sid(session.sid).expire, {session.sid: 1})
 
 
 def test_saved_data_is_loaded(new_session) -> None:
@@ -86,7 +82,7 @@ def test_a_save_does_not_bring_an_ended_session_back(redis, new_session) -> None
 
 def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> None:
     session = new_session("7", colour="blue")
-    make_due(redis, session)
+    make_due(redis, session.sid)
     with pytest.raises(UpdateError):
         session.save()
     assert SessionStore(session.session_key).load() == {}
@@ -94,7 +90,7 @@ def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> No
 
 def test_an_expired_session_is_not_loaded_though_no_cleaner_ran(redis, new_session) -> None:
     session = new_session(colour="blue")
-    make_due(redis, session)
+    make_due(redis, session.sid)
     assert not session.exists(session.session_key)
     assert SessionStore(session.session_key).load() == {}
 
@@ -152,15 +148,9 @@ def test_later_saves_keep_the_login_time(new_session) -> None:
     assert found.seen_at > login_at
 
 
-def seen_long_ago(redis, session: SessionStore) -> None:
-    partition = store.keyspace().of_sid(session.sid)
-    redis.zadd(partition.recent, {session.sid: 1000})
-    redis.zadd(partition.online_seen, {session.sid: 1000})
-
-
 def test_a_session_that_a_request_opened_is_seen_when_loaded(redis, new_session) -> None:
     session = new_session("7")
-    seen_long_ago(redis, session)
+    make_seen(redis, session.sid, 1000)
     opened = SessionStore(session.session_key)
     opened.opened_by(Client())
     opened.load()
@@ -169,7 +159,7 @@ def test_a_session_that_a_request_opened_is_seen_when_loaded(redis, new_session)
 
 def test_a_session_read_in_a_shell_leaves_no_trace(redis, new_session) -> None:
     session = new_session("7")
-    seen_long_ago(redis, session)
+    make_seen(redis, session.sid, 1000)
     SessionStore(session.session_key).load()
     assert online.get(session.sid).seen_at == datetime.fromtimestamp(1, UTC)
 
@@ -214,11 +204,11 @@ def test_deadline_of_set_expiry_at_a_date(new_session) -> None:
 
 def test_clearsessions_ends_what_is_due_and_nothing_else(redis, new_session) -> None:
     for _ in range(3):
-        make_due(redis, new_session("7"))
+        make_due(redis, new_session("7").sid)
     kept = new_session("7")
     call_command("clearsessions")
     assert [found.sid for found in online.sessions()] == [kept.sid]
-    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) == 1
+    assert stored(redis) == 1
 
 
 def test_a_changed_record_is_an_empty_session_and_a_log_line_without_secrets(redis, new_session, caplog) -> None:
@@ -254,15 +244,15 @@ def test_creating_sessions_keeps_the_store_bounded_though_no_cleaner_runs(redis,
     settings.REDSESS = {"MAX_SESSIONS": 8}
     for number in range(100):
         new_session(f"user {number}")
-    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) <= 8
+    assert stored(redis) <= 8
 
 
 def test_creating_a_session_takes_two_out_that_are_due(redis, new_session) -> None:
     for _ in range(20):
-        make_due(redis, new_session("7"))
+        make_due(redis, new_session("7").sid)
     for _ in range(60):
         new_session("8")
-    assert sum(redis.hlen(name) for name in redis.keys() if name.endswith(b":login")) <= 62
+    assert stored(redis) <= 62
 
 
 def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
@@ -295,7 +285,7 @@ def test_client_details_survive_a_save_in_a_shell(new_session) -> None:
 
 def test_a_full_server_refuses_saves_and_still_reads_and_ends(redis, new_session) -> None:
     session = new_session("7", colour="blue")
-    seen_long_ago(redis, session)
+    make_seen(redis, session.sid, 1000)
     redis.config_set("maxmemory", 1)
     try:
         session["colour"] = "red"

@@ -5,22 +5,14 @@ from django.core.management import call_command
 
 from django_redsess import cleaner, online, store, viewed
 from django_redsess.backend import SessionStore
+from tests.behind import make_due, make_seen, stored
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
 
-def make_due(redis, *sessions: SessionStore) -> None:
-    for session in sessions:
-        redis.zadd(store.keyspace().of_sid(session.sid).expire, {session.sid: 1})
-
-
-def stored(redis) -> int:
-    return sum(redis.hlen(partition.login) for partition in store.keyspace().partitions)
-
-
 def test_cleansessions_says_what_it_removed(redis, new_session, settings, capsys) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 1000}
-    make_due(redis, *(new_session("7") for _ in range(3)))
+    make_due(redis, *(new_session("7").sid for _ in range(3)))
     call_command("cleansessions")
     assert capsys.readouterr().out == "Removed 3 expired sessions and 0 above the maximum of 1,000.\n"
 
@@ -34,7 +26,7 @@ def test_due_sessions_go_with_all_that_belongs_to_them(redis, new_session) -> No
     sessions = [new_session(f"user {number % 7}", colour="blue") for number in range(250)]
     for session in sessions:
         viewed.record(session, "lamp")
-    make_due(redis, *sessions)
+    make_due(redis, *(session.sid for session in sessions))
     kept = new_session("8")
     assert sum(cleaner.expired()) >= 248
     assert [session.sid for session in online.sessions()] == [kept.sid]
@@ -51,9 +43,7 @@ def test_sessions_that_are_not_due_stay(redis, new_session) -> None:
 def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
     sessions = [new_session("7") for _ in range(40)]
     for number, session in enumerate(sessions):
-        partition = store.keyspace().of_sid(session.sid)
-        redis.zadd(partition.recent, {session.sid: 1000 + number})
-        redis.zadd(partition.online_seen, {session.sid: 1000 + number})
+        make_seen(redis, session.sid, 1000 + number)
     removed = sum(cleaner.evicted(maximum=8))
     assert removed == 40 - stored(redis)
     assert stored(redis) <= 8
@@ -64,7 +54,7 @@ def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
 
 def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
     sessions = [new_session("7") for _ in range(10)]
-    make_due(redis, *sessions)
+    make_due(redis, *(session.sid for session in sessions))
     batches = cleaner.expired(batch_size=2)
     next(batches)
     late = next(session for session in sessions if online_anyway(redis, session))
@@ -78,7 +68,7 @@ def online_anyway(redis, session: SessionStore) -> bool:
 
 
 def test_two_cleaners_at_once_remove_each_session_once(redis, new_session) -> None:
-    make_due(redis, *(new_session("7") for _ in range(500)))
+    make_due(redis, *(new_session("7").sid for _ in range(500)))
     before = stored(redis)
     counts: list[int] = []
 

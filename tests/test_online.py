@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from django_redsess import online, store
+from tests.behind import make_due
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -93,7 +94,7 @@ def test_more_sessions_than_a_batch_are_ended(new_session) -> None:
 
 def test_counts_leave_out_what_is_due(redis, new_session) -> None:
     sids = sign_in(new_session, "a", "b", "c")
-    redis.zadd(store.keyspace().of_sid(sids[1]).expire, {sids[1]: 1})
+    make_due(redis, sids[1])
     assert online.count() == 2
     assert [session.sid for session in online.sessions()] == [sids[2], sids[0]]
 
