@@ -1,3 +1,5 @@
+import logging
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
@@ -8,4 +10,11 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from django.contrib.auth.signals import user_logged_in
+
         from django_redsess import checks  # noqa: F401
+        from django_redsess.backend import note_sign_in
+        from django_redsess.middleware import not_about_an_outage
+
+        user_logged_in.connect(note_sign_in, dispatch_uid="django_redsess")
+        logging.getLogger("django.request").addFilter(not_about_an_outage)

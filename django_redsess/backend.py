@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from itertools import chain, product
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from django_redsess import cleaner, store
-from django_redsess.conf import conf
+from django_redsess import call, cleaner, merge, store
+from django_redsess.call import Pause, Steps, T
+from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import sid_of
-from django_redsess.record import Client, Record, log_unusable, pack, unpack
+from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
+
+__all__ = ["SessionStore", "SessionStoreUnavailable"]
 
 KEY_LENGTH = 32
 KEY_LENGTH_MAX = 128
 KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
+SAVE_SECONDS_MAX = 5.0
+"""How long a save tries again while other requests change the same session."""
+
 
 class SessionStore(SessionBase):
-    """A session, kept in Redis under a name that can't be turned into its cookie."""
+    """
+    A session, kept in Redis under a name that can't be turned into its cookie.
+
+    What Django defines as a pair (``save`` and ``asave``) is written once, as steps, and driven by either.
+    """
 
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
+        self.passive = False
+        """Whether nobody made this request by hand: it prolongs nothing."""
+        self.unavailable = False
+        """Whether an operation met an outage. All later ones fail at once: a request waits for a server once."""
+        self.late = False
+        """Whether the cookie's session lives on under another key, which this request does not know."""
+        self.refresh_cookie = False
+        """Whether the cookie is to be sent again, so that it lasts as long as the session that slides."""
         self._client: Client | None = None
-        self._stored_client = Client()
+        self._base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
         self._rotates_from: str | None = None
+        self._signs_in = False
 
     @property
     def sid(self) -> str | None:
@@ -44,12 +67,34 @@ class SessionStore(SessionBase):
         """
         self._client = client
 
+    def signed_in(self) -> None:
+        """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
+        self._signs_in = True
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive ``steps``; remember an outage."""
+        self._fail_at_once()
+        try:
+            return call.run(steps)
+        except SessionStoreUnavailable:
+            self.unavailable = True
+            raise
+
+    async def arun(self, steps: Steps[T]) -> T:
+        """Do as :meth:`run` does, awaiting each step."""
+        self._fail_at_once()
+        try:
+            return await call.arun(steps)
+        except SessionStoreUnavailable:
+            self.unavailable = True
+            raise
+
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""
-        # What this session is about to leave, it has left as far as its own request is concerned.
-        if not self._validate_session_key(session_key) or session_key == self._rotates_from:
-            return False
-        return store.load(sid_of(session_key)).run() is not None
+        return self.run(self._existing(session_key))
+
+    async def aexists(self, session_key: str) -> bool:
+        return await self.arun(self._existing(session_key))
 
     def load(self) -> dict[str, Any]:
         """
@@ -57,59 +102,30 @@ class SessionStore(SessionBase):
 
         Data that this site did not write for this session (or can't read) is taken for none, and logged.
         """
-        sid = self.sid
-        if sid is None:
-            return {}
-        touch_interval = None if self._client is None else conf.TOUCH_INTERVAL
-        packed = store.load(sid, touch_interval_seconds=touch_interval).run()
-        if packed is None:
-            self._session_key = None
-            return {}
-        try:
-            record = unpack(sid, packed)
-            data: dict[str, Any] = self.serializer().loads(record.data)
-        except Exception as error:  # A serializer may raise anything.
-            log_unusable(sid, error)
-            self._session_key = None
-            return {}
-        self._stored_client = record.client
-        return data
+        return self.run(self._loading())
+
+    async def aload(self) -> dict[str, Any]:
+        return await self.arun(self._loading())
 
     def create(self) -> None:
         """Store a new session, with the data that this object already holds, under a new key."""
-        while True:
-            self._session_key = _new_key()
-            try:
-                self.save(must_create=True)
-            except CreateError:
-                continue
-            self.modified = True
-            return
+        self.run(self._creating())
+
+    async def acreate(self) -> None:
+        await self.arun(self._creating())
 
     def save(self, must_create: bool = False) -> None:
         """
         Store the session's data, and note that it was seen.
 
-        With ``must_create``, raises CreateError when the key is taken; without, UpdateError when the session was ended
-        or expired meanwhile: it is not brought back.
+        Where another request has changed the session since it was loaded, only the top-level keys that this one
+        changed are written. With ``must_create``, raises CreateError when the key is taken; without, UpdateError when
+        the session was ended, has expired or got another key meanwhile: it is not brought back.
         """
-        data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
-        sid = self.sid
-        if sid is None:
-            return self.create()
-        user_id = "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
-        client = (self._client or self._stored_client) if user_id else Client()
-        packed = pack(sid, Record(user_id, client, self.serializer().dumps(data)))
-        written = (packed, user_id, self._deadline())
-        if must_create:
-            if not store.create(sid, *written).run():
-                raise CreateError
-        elif self._rotates_from is not None:
-            if not store.rotate(sid_of(self._rotates_from), sid, *written).run():
-                raise UpdateError
-        elif not store.save(sid, *written).run():
-            raise UpdateError
-        self._rotates_from = None
+        self.run(self.saving(must_create))
+
+    async def asave(self, must_create: bool = False) -> None:
+        await self.arun(self.saving(must_create))
 
     def cycle_key(self) -> None:
         """
@@ -117,27 +133,17 @@ class SessionStore(SessionBase):
 
         Nothing is sent before: when that save does not happen, the session stays under its old key.
         """
-        self._get_session()  # type: ignore[attr-defined]
-        if self.session_key is not None:
-            self._rotates_from = self._rotates_from or self.session_key
-            while True:
-                self._session_key = _new_key()
-                if store.same_partition(sid_of(self._rotates_from), sid_of(self._session_key)):
-                    break
-        self.modified = True
+        self.run(self._cycling())
 
     async def acycle_key(self) -> None:
-        """Do as :meth:`cycle_key` does. Django's own would store the new session and end the old one in two steps."""
-        await sync_to_async(self.cycle_key)()
+        await self.arun(self._cycling())
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session of ``session_key``: this one, when None is given. It's no error if there is none."""
-        if session_key is None:
-            # Before a rotation is saved, the session is still under its old key.
-            session_key, self._rotates_from = self._rotates_from or self.session_key, None
-        if session_key is not None and self._validate_session_key(session_key):
-            for call in store.end([sid_of(session_key)]):
-                call.run()
+        self.run(self._deleting(session_key))
+
+    async def adelete(self, session_key: str | None = None) -> None:
+        await self.arun(self._deleting(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -145,17 +151,206 @@ class SessionStore(SessionBase):
         for _ in cleaner.expired():
             pass
 
-    def _deadline(self) -> store.Deadline:
+    def opening(self, no_load: bool = False) -> Steps[dict[str, Any]]:
+        """Return the data, read from the server unless it is there already (or ``no_load`` forbids it)."""
+        self.accessed = True
+        if not hasattr(self, "_session_cache"):
+            empty = no_load or self.session_key is None
+            self._session_cache: dict[str, Any] = {} if empty else (yield from self._loading())
+        return self._session_cache
+
+    def saving(self, must_create: bool = False) -> Steps[None]:
+        data = yield from self.opening(no_load=must_create)
+        if self.session_key is None:
+            return (yield from self._creating())
+        began, tries = time.monotonic(), 0
+        while True:
+            outcome = yield from self._writing(data, must_create)
+            if outcome.word == "saved":
+                return None
+            if outcome.word == "gone":
+                return (yield from self._save_of_gone(data, outcome))
+            self._merge(data, outcome.record)
+            tries += 1
+            if tries >= 2:
+                yield Pause(random.uniform(0, 0.005 * tries))  # noqa: S311
+            if time.monotonic() - began > SAVE_SECONDS_MAX:
+                raise SessionStoreUnavailable(f"Other requests kept changing the session for {SAVE_SECONDS_MAX} s.")
+
+    def still_there(self) -> Steps[bool]:
+        """Tell whether the session still lives under this key. Reads without a trace."""
+        return (yield from self._existing(self.session_key or ""))
+
+    def _existing(self, session_key: str) -> Steps[bool]:
+        # What this session is about to leave, it has left as far as its own request is concerned.
+        if not self._validate_session_key(session_key) or session_key == self._rotates_from:
+            return False
+        loaded = yield store.load(sid_of(session_key))
+        return loaded.record is not None
+
+    def _loading(self) -> Steps[dict[str, Any]]:
+        sid = self.sid
+        if sid is None:
+            return {}
+        touch = store.Touch.NOTHING
+        if self._client is not None:
+            touch = store.Touch.SEEN if self.passive else store.Touch.ACTIVE
+        loaded: store.Loaded = yield store.load(sid, touch)
+        if loaded.record is None:
+            self.late = loaded.rotated
+            self._session_key = None
+            return {}
+        try:
+            record = unpack(sid, loaded.record)
+            data: dict[str, Any] = self.serializer().loads(record.data)
+        except Exception as error:  # A serializer may raise anything.
+            log_unusable(sid, error)
+            self._session_key = None
+            return {}
+        if not hasattr(self, "_session_cache"):
+            self._base = record
+            self.refresh_cookie = loaded.refresh_cookie
+        return data
+
+    def _creating(self) -> Steps[None]:
+        data = yield from self.opening(no_load=True)
+        if self.late and not _user_of(data):
+            # The browser has a newer cookie by now: another one would take it away.
+            raise UpdateError
+        while True:
+            self._session_key = _new_key(partial(store.at_home, user_id=_user_of(data)))
+            try:
+                yield from self.saving(must_create=True)
+            except CreateError:
+                continue
+            self.late = False
+            self.modified = True
+            return
+
+    def _writing(self, data: dict[str, Any], must_create: bool) -> Steps[store.Outcome]:
+        user_id, sid = _user_of(data), self.sid or ""
+        if not store.at_home(sid, user_id):
+            if not must_create:
+                self._rotates_from = self._rotates_from or self.session_key
+            self._session_key = _new_key(partial(store.at_home, user_id=user_id))
+            sid = self.sid or ""
+        client = self._client or (self._base.client if self._base else Client())
+        record = Record(user_id, client if user_id else Client(), self.serializer().dumps(data))
+        date = self._expiry_date()
+        packed = pack(sid, record, age_seconds=0 if date else self.get_expiry_age())
+        written = store.Written(packed, user_id, date, self._signs_in, self.passive)
+        if must_create:
+            if not (yield store.create(sid, written)):
+                raise CreateError
+            outcome = store.Outcome("saved")
+        elif self._rotates_from is None:
+            outcome = yield store.save(sid, written, loaded=self._base.revision if self._base else b"")
+        else:
+            outcome = yield from self._rotating(sid_of(self._rotates_from), sid, written)
+        if outcome.word == "saved":
+            self._base = Record(user_id, record.client, record.data, revision_of(packed))
+            self._rotates_from = None
+            self._signs_in = False
+        return outcome
+
+    def _rotating(self, old_sid: str, sid: str, written: store.Written) -> Steps[store.Outcome]:
+        elsewhere = not store.same_partition(old_sid, sid)
+        if elsewhere:
+            viewed = yield store.viewed_by(old_sid)
+            yield store.create(sid, written, viewed)
+        outcome: store.Outcome = yield store.rotate(
+            old_sid, sid, written, loaded=self._base.revision if self._base else b""
+        )
+        if elsewhere and outcome.word != "saved":
+            yield store.end([sid])[0]
+        return outcome
+
+    def _save_of_gone(self, data: dict[str, Any], outcome: store.Outcome) -> Steps[None]:
+        was_guest = self._base is not None and not self._base.user_id
+        self._rotates_from = self._base = None
+        if not (outcome.rotated and was_guest and _user_of(data)):
+            raise UpdateError
+        # Somebody signs in who had signed in a moment before, by a double click: each click gets a session.
+        self._session_key = None
+        yield from self._creating()
+
+    def _merge(self, data: dict[str, Any], packed: bytes) -> None:
+        sid = sid_of(self._rotates_from or self.session_key or "")
+        serializer = self.serializer()
+        try:
+            record = unpack(sid, packed)
+            theirs = serializer.loads(record.data)
+        except Exception as error:
+            log_unusable(sid, error)
+            raise UpdateError from None
+        base = serializer.loads(self._base.data) if self._base else {}
+        mine = serializer.loads(serializer.dumps(data))
+        merged = merge.merge(base, mine, theirs)
+        # What is still the same stays the object that the request's code may hold.
+        kept = {key: data[key] if key in data and mine.get(key) == value else value for key, value in merged.items()}
+        data.clear()
+        data.update(kept)
+        self._base = record
+
+    def _cycling(self) -> Steps[None]:
+        yield from self.opening()
+        if self.session_key is not None:
+            self._rotates_from = self._rotates_from or self.session_key
+            self._session_key = _new_key(partial(store.same_partition, sid_of(self._rotates_from)))
+        self.modified = True
+
+    def _deleting(self, session_key: str | None) -> Steps[None]:
+        if session_key is None:
+            # Before a rotation is saved, the session is still under its old key.
+            session_key, self._rotates_from = self._rotates_from or self.session_key, None
+        if session_key is not None and self._validate_session_key(session_key):
+            yield store.end([sid_of(session_key)])[0]
+
+    def _expiry_date(self) -> datetime | None:
         expiry = self.get("_session_expiry")
         if not isinstance(expiry, (datetime, str)):
-            return store.Deadline(self.get_expiry_age())
+            return None
         date = self.get_expiry_date()
-        return store.Deadline(0, timezone.make_aware(date) if timezone.is_naive(date) else date)
+        return timezone.make_aware(date) if timezone.is_naive(date) else date
 
     def _validate_session_key(self, key: object) -> bool:
         # What can't be a key names no session and is never sent to the server. Eight is Django's own lower bound.
         return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
 
+    def _fail_at_once(self) -> None:
+        if self.unavailable:
+            raise SessionStoreUnavailable("The server that holds the sessions could not be reached a moment ago.")
 
-def _new_key() -> str:
-    return get_random_string(KEY_LENGTH, VALID_KEY_CHARS)
+    def _get_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            return self.run(self.opening(no_load))
+
+    async def _aget_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            return await self.arun(self.opening(no_load))
+
+    _session = property(_get_session)
+
+
+def note_sign_in(sender: Any, request: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_in``."""
+    session = getattr(request, "session", None)
+    if isinstance(session, SessionStore):
+        session.signed_in()
+
+
+def _user_of(data: dict[str, Any]) -> str:
+    return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
+
+
+def _new_key(fits: Callable[[str], bool]) -> str:
+    """Return a key that nobody can guess, and whose sid ``fits``."""
+    key = get_random_string(KEY_LENGTH, VALID_KEY_CHARS)
+    others = (key[:-4] + "".join(end) for end in product(VALID_KEY_CHARS, repeat=4))
+    return next(key for key in chain([key], others) if fits(sid_of(key)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django_redsess import store
+from django_redsess.call import Call
 from django_redsess.conf import conf
 
 BATCH_SIZE = 100
@@ -29,7 +30,7 @@ def evicted(*, maximum: int | None = None, batch_size: int = BATCH_SIZE) -> Iter
     yield from _until_done(calls, batch_size)
 
 
-def _until_done(calls: list[store.Call[list[store.Ended]]], batch_size: int) -> Iterator[int]:
+def _until_done(calls: list[Call[list[store.Ended]]], batch_size: int) -> Iterator[int]:
     for call in calls:
         ended = batch_size
         while ended == batch_size:

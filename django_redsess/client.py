@@ -1,23 +1,214 @@
-"""The connection that reaches a partition: the one of a django-redis cache."""
+"""
+Running a script on the server of a partition: connections, repeating, and what is an outage.
+
+Connections are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and
+time-outs. Where the caller awaits, they come from a client for asyncio that is made after the same description.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+import redis
+import redis.asyncio
 from django.conf import settings
 from django_redis import get_redis_connection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 if TYPE_CHECKING:
-    from redis import Redis
-
     from django_redsess.keys import Partition
+    from django_redsess.scripts import Script
+
+REPEATS = 1
+"""How often a command is sent again when the connection broke. With the time-outs that the README recommends, half a
+second each, a request waits one second at most."""
+
+UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
+
+REFUSALS = ("BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+"""How the answers of a server begin that works, but can't do this now."""
+
+logger = logging.getLogger("django_redsess")
 
 
-def connection_for(partition: Partition) -> Redis:
+class SessionStoreUnavailable(Exception):  # noqa: N818
     """
-    Return the connection to the server that holds ``partition``: that of ``CACHES[SESSION_CACHE_ALIAS]``.
+    The server that holds the sessions can't be reached in time, or can't do now what it was asked to.
 
-    Raises NotImplementedError when that cache is not one of django-redis.
+    This is neither a missing key nor a missing session: nobody is signed out by it, and the same cookie works
+    afterwards. The middleware answers 503.
     """
-    connection: Redis = get_redis_connection(settings.SESSION_CACHE_ALIAS)
-    return connection
+
+
+class _Outage:
+    """What this process knows of an outage, so that it is logged once when it begins and once when it is over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failing: set[str] = set()
+        self._since = 0.0
+
+    @property
+    def known(self) -> bool:
+        return bool(self._failing)
+
+    def met(self, script: Script, error: Exception) -> None:
+        with self._lock:
+            begins = not self._failing
+            self._failing.add(script.name)
+        if begins:
+            self._since = time.monotonic()
+            logger.error("Sessions can't be reached: %s: %s", type(error).__name__, error)
+
+    def over(self, script: Script) -> None:
+        # A full server still loads: it has recovered when what failed works again.
+        with self._lock:
+            over = script.name in self._failing
+            if over:
+                self._failing.clear()
+        if over:
+            logger.info("Sessions are reached again, after %.1f seconds.", time.monotonic() - self._since)
+
+
+outage = _Outage()
+
+
+class _Attempt:
+    """What is to be sent, and what an answer means. Sending itself differs only in being awaited or not."""
+
+    def __init__(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> None:
+        self.script = script
+        self.command: tuple[str | bytes | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args)
+        # While an outage is known, repeating would only make everybody wait longer.
+        self.repeats = REPEATS if script.repeatable and not outage.known else 0
+
+    def succeeded(self) -> None:
+        if outage.known:
+            outage.over(self.script)
+
+    def failed(self, error: RedisError) -> None:
+        """Prepare for being sent again; else raise what the caller is to know."""
+        if isinstance(error, NoScriptError):
+            # The server has been restarted, or told to forget: this time it gets the text.
+            self.command = ("EVAL", self.script.text, *self.command[2:])
+        elif isinstance(error, UNREACHABLE) and self.repeats:
+            self.repeats -= 1
+        elif _is_outage(error):
+            outage.met(self.script, error)
+            raise SessionStoreUnavailable("The server that holds the sessions can't be reached.") from error
+        else:
+            raise error
+
+
+def run(partition: Partition, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+    """
+    Run ``script`` on the server of ``partition``, and return its reply.
+
+    A command whose connection broke is repeated once, where the script allows it. Raises SessionStoreUnavailable in an
+    outage, and redis-py's ResponseError when the server refuses for any other reason.
+    """
+    execute: Callable[..., Any] = get_redis_connection(settings.SESSION_CACHE_ALIAS).execute_command
+    attempt = _Attempt(script, keys, args)
+    while True:
+        try:
+            reply = execute(*attempt.command)
+        except RedisError as error:
+            attempt.failed(error)
+        else:
+            attempt.succeeded()
+            return reply
+
+
+async def arun(partition: Partition, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+    """Do as :func:`run` does, on a connection of the running event loop."""
+    execute: Callable[..., Any] = (await _asyncio_client()).execute_command
+    attempt = _Attempt(script, keys, args)
+    while True:
+        try:
+            reply = await execute(*attempt.command)
+        except RedisError as error:
+            attempt.failed(error)
+        else:
+            attempt.succeeded()
+            return reply
+
+
+def _is_outage(error: RedisError) -> bool:
+    if isinstance(error, UNREACHABLE):
+        return True
+    # redis-py takes the code off the message where it has a class for it, and then the class tells.
+    return isinstance(error, ResponseError) and (
+        str(error).startswith(REFUSALS)
+        or isinstance(
+            error,
+            (
+                redis.exceptions.ClusterDownError,
+                redis.exceptions.OutOfMemoryError,
+                redis.exceptions.ReadOnlyError,
+                redis.exceptions.TryAgainError,
+            ),
+        )
+    )
+
+
+_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, tuple[redis.asyncio.Redis, Any]]] = WeakKeyDictionary()
+_OF_LOOP_LOCK = threading.Lock()
+
+# What describes a connection in both halves of redis-py. The rest (parser, retries, what the pools tell each other)
+# is each half's own.
+_COMMON_OPTIONS = frozenset(
+    (
+        *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "protocol"),
+        *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options"),
+        *("ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs"),
+        *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "health_check_interval"),
+    )
+)
+
+
+async def _asyncio_client() -> redis.asyncio.Redis:
+    # A connection belongs to the event loop that opened it, so each loop has a client of its own.
+    pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+    loop = asyncio.get_running_loop()
+    with _OF_LOOP_LOCK:
+        clients = _OF_LOOP.setdefault(loop, {})
+    if pool not in clients:
+        client = _asyncio_twin(pool)
+        lifetime = _lifetime(client)
+        clients[pool] = client, lifetime
+        await anext(lifetime)
+    return clients[pool][0]
+
+
+async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
+    # An event loop that ends closes the asynchronous generators that are under way in it: the only notice there is.
+    try:
+        yield
+    finally:
+        with _OF_LOOP_LOCK:
+            _OF_LOOP.pop(asyncio.get_running_loop(), None)
+        await client.connection_pool.disconnect()
+
+
+def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
+    options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
+    if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The address is what the sentinels say.
+        sentinels = [_asyncio_twin(sentinel.connection_pool) for sentinel in pool.sentinel_manager.sentinels]
+        ssl = issubclass(pool.connection_class, redis.sentinel.SentinelManagedSSLConnection)
+        manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]
+        manager.sentinels = sentinels
+        master: redis.asyncio.Redis = manager.master_for(pool.service_name)
+        return master
+    connection_class = getattr(redis.asyncio.connection, pool.connection_class.__name__)
+    asyncio_pool = redis.asyncio.ConnectionPool(
+        connection_class=connection_class, max_connections=pool.max_connections, **options
+    )
+    return redis.asyncio.Redis(connection_pool=asyncio_pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from django.conf import settings
@@ -27,6 +27,47 @@ class Conf:
     def TOUCH_INTERVAL(self) -> int:
         """Seconds that must pass before a request writes again that its session was seen."""
         return self._read("TOUCH_INTERVAL", 10)
+
+    @property
+    def PARTITIONS(self) -> int:
+        """How many partitions the sessions are spread over: a power of two, for the life of the store."""
+        return self._read("PARTITIONS", 1)
+
+    @property
+    def IDLE_TIMEOUT(self) -> int | None:
+        """Seconds without an active request after which a session expires; None for no such limit."""
+        return self._read("IDLE_TIMEOUT", None)
+
+    @property
+    def ABSOLUTE_TIMEOUT(self) -> int | None:
+        """Seconds after sign-in when a session expires, whatever happens in between; None for no such limit."""
+        return self._read("ABSOLUTE_TIMEOUT", None)
+
+    @property
+    def SLIDING(self) -> bool:
+        """Whether each active request prolongs its session by its full age, and the cookie with it."""
+        return self._read("SLIDING", False)
+
+    @property
+    def PASSIVE_PATHS(self) -> Sequence[str]:
+        """Path prefixes of requests that nobody made by hand, polling for one: they prolong no session."""
+        nothing: Sequence[str] = ()
+        return self._read("PASSIVE_PATHS", nothing)
+
+    @property
+    def PASSIVE_HEADER(self) -> str:
+        """The request header that marks a request as passive when its value is ``1``."""
+        return self._read("PASSIVE_HEADER", "X-Session-Passive")
+
+    @property
+    def TRUSTED_PROXIES(self) -> int:
+        """How many proxies of yours a request passes: so many entries of X-Forwarded-For are believed."""
+        return self._read("TRUSTED_PROXIES", 0)
+
+    @property
+    def CLIENT_ADDRESS(self) -> str:
+        """How much of the client's address is kept: ``full``, ``truncated`` to its network, or ``none``."""
+        return self._read("CLIENT_ADDRESS", "full")
 
     @property
     def VIEWED_VIEWS(self) -> Mapping[str, str]:

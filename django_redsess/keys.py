@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from binascii import crc_hqx
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from django_redsess.conf import conf
@@ -70,6 +72,10 @@ class Partition:
         """Sorted set: item → time viewed, in one session. A script puts the sid behind the name of ``''``."""
         return self._name(f"viewed:{sid}")
 
+    def ended_of(self, sid: str) -> str:
+        """Text: why a session is gone, kept for a while. A script puts the sid behind the name of ``''``."""
+        return self._name(f"ended:{sid}")
+
     @property
     def viewed(self) -> str:
         """Sorted set: item → views, negative, so that the most viewed comes first."""
@@ -81,33 +87,54 @@ class Keyspace:
     """
     All partitions of one store.
 
-    ``count`` is how many there are: a power of two, at most 16 384, the number of hash slots.
+    ``count`` is how many there are: a power of two, at most 1 024.
     """
 
     prefix: str
     count: int = 1
 
     @property
+    def meta(self) -> str:
+        """Hash: what must be the same wherever this store is used. Its name does not depend on ``count``."""
+        return f"{{{self.prefix}}}:meta"
+
+    @property
     def partitions(self) -> list[Partition]:
         """Every partition, in order."""
-        return [self._partition(number) for number in range(self.count)]
+        return [Partition(tag) for tag in _tags(self.prefix, self.count)]
 
     def of_sid(self, sid: str) -> Partition:
         """Return the partition of a session: the leading bits of its sid's digest. It never changes."""
-        return self._partition(_leading_bits(b64decode(sid[:4], b"._"), self.count))
+        return self._of_digest(b64decode(sid[:4], b"._"))
+
+    def of_user(self, user_id: str) -> Partition:
+        """Return the home partition of a user, where all of that user's sessions are."""
+        return self._of_digest(sha256(user_id.encode()).digest())
 
     def of_item(self, item: str) -> Partition:
         """Return the partition that counts the views of ``item``."""
-        return self._partition(_leading_bits(sha256(item.encode()).digest(), self.count))
+        return self._of_digest(sha256(item.encode()).digest())
 
-    def _partition(self, number: int) -> Partition:
-        return Partition(self.prefix if self.count == 1 else f"{self.prefix}:{number}")
+    def _of_digest(self, digest: bytes) -> Partition:
+        number = int.from_bytes(digest[:3], "big") * self.count >> 24
+        return Partition(_tags(self.prefix, self.count)[number])
 
 
-def _leading_bits(digest: bytes, count: int) -> int:
-    return int.from_bytes(digest[:3], "big") * count >> 24
+@lru_cache(maxsize=8)
+def _tags(prefix: str, count: int) -> list[str]:
+    # In a cluster each node serves a range of hash slots. One tag is taken from each of as many equal ranges, so that
+    # the partitions spread evenly over any number of nodes. The slot is CRC-16 of the tag, modulo 16 384.
+    if count == 1:
+        return [prefix]
+    tags: dict[int, str] = {}
+    number = 0
+    while len(tags) < count:
+        tag = f"{prefix}:{number}"
+        tags.setdefault((crc_hqx(tag.encode(), 0) & 16383) * count >> 14, tag)
+        number += 1
+    return [tags[part] for part in range(count)]
 
 
 def keyspace() -> Keyspace:
-    """Return the keyspace that the settings describe. It has one partition in this release."""
-    return Keyspace(conf.PREFIX)
+    """Return the keyspace that the settings describe."""
+    return Keyspace(conf.PREFIX, conf.PARTITIONS)

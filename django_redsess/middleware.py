@@ -1,39 +1,188 @@
-"""The middleware: who opens a session, and what is viewed with it."""
+"""The middleware: who opens a session, what an outage is answered with, and what is viewed."""
 
 from __future__ import annotations
 
 import logging
 import re
-from ipaddress import ip_address
+import time
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
+from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
-from redis.exceptions import RedisError
+from django.utils.http import http_date
 
 from django_redsess import viewed
-from django_redsess.backend import SessionStore
+from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.call import Steps
 from django_redsess.conf import conf
 from django_redsess.record import Client
 
 USER_AGENT_BYTES_MAX = 256
 
+RETRY_AFTER_SECONDS = 5
+
+View = TypeVar("View", bound=Callable[..., Any])
+
 logger = logging.getLogger("django_redsess")
+
+
+def passive(view: View) -> View:
+    """
+    Mark ``view`` as one that pages call by themselves: polling, or a heartbeat.
+
+    Its requests are noted as seen, but prolong no session. Middleware below ours that reads the session before the
+    view is known counts as active: name the path in ``PASSIVE_PATHS`` then.
+    """
+    view.session_passive = True  # type: ignore[attr-defined]
+    return view
 
 
 class SessionMiddleware(DjangoSessionMiddleware):
     """
-    Django's, which also tells the session who opened it.
+    Takes the place of Django's: tells the session who opened it, sends its cookie, and answers 503 in an outage.
 
-    The address is ``REMOTE_ADDR`` (none if that is no address), the user agent the first 256 bytes of the header
-    without control characters. Both are kept with the session once somebody is signed in, and go with it.
+    The address is ``REMOTE_ADDR`` (or what ``TRUSTED_PROXIES`` proxies say), the user agent the first 256 bytes of the
+    header without control characters. Both are kept with the session once somebody is signed in, and go with it.
     """
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if self.async_mode:
+            return self.__acall__(request)
+        self.process_request(request)
+        return self.process_response(request, self.get_response(request))  # type: ignore[arg-type]
+
+    async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
+        self.process_request(request)
+        response = await self.get_response(request)  # type: ignore[misc]
+        session = request.session
+        if not isinstance(session, SessionStore):
+            return await sync_to_async(super().process_response)(request, response)
+        try:
+            return await session.arun(self._closing(request, session, response))
+        except SessionStoreUnavailable:
+            return unavailable(request, response)
 
     def process_request(self, request: HttpRequest) -> None:
         super().process_request(request)
-        if isinstance(request.session, SessionStore):
-            request.session.opened_by(client_of(request))
+        session = request.session
+        if isinstance(session, SessionStore):
+            session.opened_by(client_of(request))
+            session.passive = (
+                request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
+                or request.headers.get(conf.PASSIVE_HEADER) == "1"
+            )
+
+    def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
+        if getattr(view, "session_passive", False):
+            request.session.passive = True  # type: ignore[attr-defined]
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        if isinstance(exception, SessionStoreUnavailable):
+            return unavailable(request)
+        if isinstance(exception, UpdateError) and isinstance(request.session, SessionStore):
+            raise _interrupted() from exception
+        return None
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:  # type: ignore[override]
+        session = request.session
+        if not isinstance(session, SessionStore):
+            return super().process_response(request, response)  # type: ignore[arg-type]
+        try:
+            return session.run(self._closing(request, session, response))
+        except SessionStoreUnavailable:
+            return unavailable(request, response)
+
+    def _closing(
+        self, request: HttpRequest, session: SessionStore, response: HttpResponseBase
+    ) -> Steps[HttpResponseBase]:
+        every = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
+        if every and session.session_key is not None:
+            # A cookie that names no session loses its key here, and then there is nothing to save.
+            yield from session.opening()
+        empty = session.is_empty()
+        if session.accessed:
+            patch_vary_headers(response, ("Cookie",))
+        if session.late and session.session_key is None:
+            # The browser has a newer cookie by now, which this answer must not touch. Somebody who signs in gets one.
+            if empty or not session.modified or response.status_code >= 500:
+                return response
+        elif empty:
+            if settings.SESSION_COOKIE_NAME in request.COOKIES:
+                self._delete_cookie(response)
+            return response
+        if response.status_code >= 500:
+            return response
+        if session.modified or every:
+            try:
+                yield from session.saving()
+            except UpdateError:
+                raise _interrupted() from None
+        elif not (session.refresh_cookie and (yield from session.still_there())):
+            return response
+        self._set_cookie(session, response)
+        return response
+
+    def _set_cookie(self, session: SessionStore, response: HttpResponseBase) -> None:
+        at_browser_close = session.get_expire_at_browser_close()
+        age = None if at_browser_close else session.get_expiry_age()
+        response.set_cookie(
+            settings.SESSION_COOKIE_NAME,
+            session.session_key or "",
+            max_age=age,
+            expires=None if age is None else http_date(time.time() + age),
+            domain=settings.SESSION_COOKIE_DOMAIN,
+            path=settings.SESSION_COOKIE_PATH,
+            secure=settings.SESSION_COOKIE_SECURE,
+            httponly=settings.SESSION_COOKIE_HTTPONLY,
+            samesite=settings.SESSION_COOKIE_SAMESITE,
+        )
+        patch_vary_headers(response, ("Cookie",))
+
+    def _delete_cookie(self, response: HttpResponseBase) -> None:
+        response.delete_cookie(
+            settings.SESSION_COOKIE_NAME,
+            path=settings.SESSION_COOKIE_PATH,
+            domain=settings.SESSION_COOKIE_DOMAIN,
+            samesite=settings.SESSION_COOKIE_SAMESITE,
+        )
+        patch_vary_headers(response, ("Cookie",))
+
+
+def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None) -> HttpResponse:
+    """
+    Answer 503: the sessions can't be reached, and nobody is signed out by that.
+
+    The page is the template ``django_redsess/503.html``, rendered without the request, whose user can't be told. What
+    ``instead_of`` was to close at its end is closed at the end of this answer.
+    """
+    response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
+    response.headers["Cache-Control"] = "no-store"
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if instead_of is not None:
+        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    # Django would log each 503 as an error: the outage has been logged once, by the client.
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def not_about_an_outage(line: logging.LogRecord) -> bool:
+    """Filter Django's line for each request of an outage whose error passed through other middleware."""
+    return not (line.exc_info and isinstance(line.exc_info[1], SessionStoreUnavailable))
+
+
+def _interrupted() -> SessionInterrupted:
+    return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
 
 
 class ViewedItemsMiddleware(MiddlewareMixin):
@@ -53,7 +202,7 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         if keyword is not None and isinstance(session, SessionStore):
             try:
                 viewed.record(session, str(match.kwargs.get(keyword, "")))
-            except (ValueError, RedisError) as error:
+            except (ValueError, SessionStoreUnavailable) as error:
                 # The page is there: it is worth more than the note that it was viewed.
                 logger.warning("A view of %s was not recorded: %s", match.view_name, error)
         return response
@@ -61,11 +210,28 @@ class ViewedItemsMiddleware(MiddlewareMixin):
 
 def client_of(request: HttpRequest) -> Client:
     """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
-    try:
-        # Without the zone of a link-local address, which may be any text.
-        address = str(ip_address(request.META.get("REMOTE_ADDR", "").partition("%")[0]))
-    except ValueError:
-        address = ""
     # A surrogate stands for a byte that is no UTF-8: it can't be stored.
     user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.headers.get("User-Agent", ""))
-    return Client(address, user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
+    return Client(_address_of(request), user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
+
+
+def _address_of(request: HttpRequest) -> str:
+    if conf.CLIENT_ADDRESS == "none":
+        return ""
+    text = request.META.get("REMOTE_ADDR", "")
+    if conf.TRUSTED_PROXIES:
+        # Each proxy adds, at the right, whom it heard. What is further left than your own proxies anybody may write.
+        heard = request.headers.get("X-Forwarded-For", "").split(",")
+        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
+        if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
+            text = with_port[1] or with_port[2]
+    try:
+        # Without the zone of a link-local address, which may be any text.
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    if address.version == 6 and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if conf.CLIENT_ADDRESS == "truncated":
+        return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
+    return str(address)

@@ -6,18 +6,22 @@ bytes  from    content
 ====== ======= ====================================================================
 1      0       the format, ``1``
 8      1       revision: random, new with each write
-1      9       length of the user id, in bytes
-n      10      user id, UTF-8; nothing for a guest
-16     10 + n  seal: keyed BLAKE2b of format, sid, user id and payload
-rest   26 + n  payload: address, user agent and the serialized data, a newline between
+6      9       Django's deadline, milliseconds since 1970: a script writes it with the record
+6      15      Django's age, milliseconds; 0 where the deadline was set as a date
+1      21      length of the user id, in bytes
+n      22      user id, UTF-8; nothing for a guest
+16     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
+rest   38 + n  payload: address, user agent and the serialized data, a newline between
 ====== ======= ====================================================================
+
+The seal leaves out the two times: what a script must write, it can't seal.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
@@ -26,8 +30,11 @@ from django.conf import settings
 
 FORMAT = b"1"
 SEAL_SIZE = 16
-USER_ID_AT = 10
+REVISION_SIZE = 8
+USER_ID_AT = 22
 USER_ID_MAX = 255
+AGE_MAX = 2**47
+"""Milliseconds: 4 459 years. Twice as much still fits."""
 
 
 logger = logging.getLogger("django.security.SuspiciousSession")
@@ -52,14 +59,17 @@ class Record:
     user_id: str
     client: Client
     data: bytes
+    revision: bytes = field(default=b"", compare=False)
 
 
-def pack(sid: str, record: Record) -> bytes:
+def pack(sid: str, record: Record, *, age_seconds: float) -> bytes:
     """
     Write ``record`` for the session ``sid``, sealed, under a new revision.
 
+    ``age_seconds`` is how long it lives, 0 where its deadline is a date; the script that stores it adds the deadline.
     Raises ValueError for a user id above 255 bytes.
     """
+    age = min(max(0, int(age_seconds * 1000)), AGE_MAX)
     user_id = record.user_id.encode()
     if len(user_id) > USER_ID_MAX:
         raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(user_id)}.")
@@ -67,7 +77,13 @@ def pack(sid: str, record: Record) -> bytes:
     payload = b"\n".join((address, user_agent, record.data))
     head = bytes([len(user_id)]) + user_id
     seal = _seal(settings.SECRET_KEY, sid, head, payload)
-    return b"".join((FORMAT, secrets.token_bytes(8), head, seal, payload))
+    times = bytes(6) + age.to_bytes(6, "big")
+    return b"".join((FORMAT, secrets.token_bytes(REVISION_SIZE), times, head, seal, payload))
+
+
+def revision_of(packed: bytes) -> bytes:
+    """Return the revision of a packed record."""
+    return packed[1 : 1 + REVISION_SIZE]
 
 
 def unpack(sid: str, packed: bytes) -> Record:
@@ -88,7 +104,8 @@ def unpack(sid: str, packed: bytes) -> Record:
     ):
         raise RecordError("the seal does not fit")
     address, user_agent, data = payload.split(b"\n", 2)
-    return Record(head[1:].decode(), Client(address.decode(), user_agent.decode()), data)
+    client = Client(address.decode(), user_agent.decode())
+    return Record(head[1:].decode(), client, data, revision_of(packed))
 
 
 def log_unusable(sid: str, error: Exception) -> None:

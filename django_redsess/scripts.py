@@ -1,17 +1,10 @@
-"""The Lua scripts, read once from ``lua/``, and how one is run."""
+"""The Lua scripts, read once from ``lua/``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from hashlib import sha1
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
-
-from redis.exceptions import NoScriptError
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 FOLDER = files("django_redsess") / "lua"
 
@@ -20,31 +13,19 @@ class Script:
     """
     One script: its text and the digest by which the server knows it.
 
-    A line ``-- include other.lua`` stands for the text of that file.
+    A line ``-- include other.lua`` stands for the text of that file. ``repeatable`` says whether a second run, after
+    the reply to the first was lost, changes nothing more.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, repeatable: bool = True) -> None:
         def included(line: re.Match[str]) -> str:
             return (FOLDER / line[1]).read_text(encoding="utf-8")
 
+        self.name = name
+        self.repeatable = repeatable
         text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self.text = re.sub(r"^-- include (\w+\.lua)$", included, text, flags=re.MULTILINE)
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    def run(self, connection: Redis, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
-        """
-        Run the script on the server and return its reply.
-
-        A server that does not know the script (restarted, or told to forget) is sent the text instead. Raises what
-        redis-py raises: ``ConnectionError`` and ``TimeoutError`` when the server can't be reached, ``ResponseError``
-        when it refuses.
-        """
-        execute: Callable[..., Any] = connection.execute_command
-        operands = (len(keys), *keys, *args)
-        try:
-            return execute("EVALSHA", self.digest, *operands)
-        except NoScriptError:
-            return execute("EVAL", self.text, *operands)
 
 
 LOAD = Script("load")
@@ -57,7 +38,8 @@ EVICT = Script("evict")
 COUNT = Script("count")
 PAGE = Script("page")
 FIND = Script("find")
-VIEW = Script("view")
-COUNT_VIEW = Script("count_view")
+VIEW = Script("view", repeatable=False)
+COUNT_VIEW = Script("count_view", repeatable=False)
 ITEMS = Script("items")
 VIEWS = Script("views")
+META = Script("meta")

@@ -1,22 +1,21 @@
 """
 What can be done with sessions in Redis: each operation is one call of one script.
 
-The functions here send nothing. Each returns a :class:`Call`, which names the partition, the script and what it is
-given, and reads the reply; ``call.run()`` sends it. Operations that concern every partition return a call for each.
+The functions here send nothing: each returns a :class:`~django_redsess.call.Call`, and ``call.run()`` or ``await
+call.arun()`` sends it. Operations that concern every partition return a call for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
 
 from django_redsess import scripts
-from django_redsess.client import connection_for
+from django_redsess.call import Call
 from django_redsess.conf import conf
 from django_redsess.keys import Partition, keyspace
-from django_redsess.scripts import Script
 
 T = TypeVar("T")
 
@@ -30,29 +29,55 @@ LAST_SECOND = 250_000_000_000
 """In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One round trip to one partition: what is sent, and ``read``, which makes a result of the reply."""
+class Touch(StrEnum):
+    """What reading a session leaves behind."""
 
-    partition: Partition
-    script: Script
-    keys: Sequence[str]
-    args: Sequence[str | bytes | int]
-    read: Callable[[Any], T]
-
-    def run(self) -> T:
-        """Send it, and return the result. Raises what :meth:`Script.run` raises."""
-        return self.read(self.script.run(connection_for(self.partition), self.keys, self.args))
+    NOTHING = ""
+    SEEN = "seen"
+    """A note that it was seen: for a request that nobody made by hand."""
+    ACTIVE = "active"
+    """The same, and later deadlines, as far as the settings move them."""
 
 
-class Deadline(NamedTuple):
-    """When a session is due: ``age_seconds`` from the moment it is written, or at ``date`` where one is given."""
+class Loaded(NamedTuple):
+    """A session as it was read; ``record`` is None when it is gone, and then ``note`` may say why."""
 
-    age_seconds: float
+    record: bytes | None
+    refresh_cookie: bool = False
+    note: str = ""
+
+    @property
+    def rotated(self) -> bool:
+        """Whether the session lives on under another sid."""
+        return self.note.startswith("rotated ")
+
+
+class Written(NamedTuple):
+    """
+    What a save writes.
+
+    ``date`` is the deadline where one was set as a date, else the record's age counts. ``signs_in`` gives a new login
+    time, ``passive`` leaves the deadline as it is.
+    """
+
+    record: bytes
+    user_id: str
     date: datetime | None = None
+    signs_in: bool = False
+    passive: bool = False
 
-    def args(self) -> tuple[str, str]:
-        return f"{self.age_seconds * 1000:.0f}", f"{self.date.timestamp() * 1000:.0f}" if self.date else ""
+
+class Outcome(NamedTuple):
+    """What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now."""
+
+    word: str
+    record: bytes = b""
+    note: str = ""
+
+    @property
+    def rotated(self) -> bool:
+        """Whether the session lives on under another sid."""
+        return self.note.startswith("rotated ")
 
 
 class Ended(NamedTuple):
@@ -72,48 +97,67 @@ class Row(NamedTuple):
     record: bytes
 
 
-def load(sid: str, *, touch_interval_seconds: int | None = None) -> Call[bytes | None]:
-    """
-    Read the record of ``sid``: None when there is no such session, or it is due.
-
-    With ``touch_interval_seconds``, also note that it was seen, unless that was noted less than so long ago.
-    """
+def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
+    """Read the record of ``sid``, and leave behind that it was seen, as ``touch`` says."""
     partition = keyspace().of_sid(sid)
-    interval = -1 if touch_interval_seconds is None else touch_interval_seconds * 1000
-    return Call(partition, scripts.LOAD, _session_keys(partition)[:4], (sid, interval), _record)
+    args = (sid, touch.value, *_policy(), int(conf.SLIDING))
+    return Call(partition, scripts.LOAD, _session_keys(partition), args, _loaded)
 
 
-def create(sid: str, record: bytes, user_id: str, deadline: Deadline) -> Call[bool]:
-    """Add a session. False when ``sid`` is taken. Sessions that are due, or too many, make room: two of each."""
+def create(sid: str, written: Written, viewed: Sequence[bytes] = ()) -> Call[bool]:
+    """
+    Add a session. False when ``sid`` is taken. Sessions that are due, or too many, make room: two of each.
+
+    ``viewed`` are items and the times of their views, one after another, as :func:`viewed_by` returns them.
+    """
     space = keyspace()
     partition = space.of_sid(sid)
     maximum = _share(conf.MAX_SESSIONS, space.count)
-    args = (sid, record, user_id, *deadline.args(), maximum)
+    args: list[str | bytes | int] = [sid, written.record, written.user_id, _date(written), *_policy(), maximum, *viewed]
     return Call(partition, scripts.CREATE, _session_keys(partition), args, bool)
 
 
-def save(sid: str, record: bytes, user_id: str, deadline: Deadline) -> Call[bool]:
-    """Replace the record of a live session. False, and nothing written, when it is gone or due."""
-    partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.SAVE, _session_keys(partition), (sid, record, user_id, *deadline.args()), bool)
-
-
-def rotate(old_sid: str, sid: str, record: bytes, user_id: str, deadline: Deadline) -> Call[bool]:
+def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
     """
-    Move a live session to a new sid of the same partition, with a new record. False when it is gone or due.
+    Replace the record of a live session that still has the revision ``loaded``, or any where that is empty.
 
-    Raises ValueError when the two are of different partitions: no script reaches over two.
+    Otherwise nothing is written.
     """
     partition = keyspace().of_sid(sid)
+    args = (sid, *_written(written, loaded), int(written.passive))
+    return Call(partition, scripts.SAVE, _session_keys(partition), args, _outcome)
+
+
+def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
+    """
+    Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
+
+    Where the new sid belongs to another partition, which no script reaches, create it there before: this call then
+    only ends the old one, with a note of where it went.
+    """
+    partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        raise ValueError("A session keeps its partition when its key rotates.")
-    args = (old_sid, sid, record, user_id, *deadline.args())
-    return Call(partition, scripts.ROTATE, _session_keys(partition), args, bool)
+        written = written._replace(record=b"")
+    args = (old_sid, sid, *_written(written, loaded))
+    return Call(partition, scripts.ROTATE, _session_keys(partition), args, _outcome)
+
+
+def viewed_by(sid: str) -> Call[list[bytes]]:
+    """Read what a session viewed, to take it along: item, time, item, time, …"""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, -1), list)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:
     """Tell whether one script can reach both sessions."""
-    return keyspace().of_sid(sid) == keyspace().of_sid(other_sid)
+    space = keyspace()
+    return space.count == 1 or space.of_sid(sid) == space.of_sid(other_sid)
+
+
+def at_home(sid: str, user_id: str) -> bool:
+    """Tell whether a session of this user (``""``: a guest) may have this sid: a user's are all in one partition."""
+    space = keyspace()
+    return space.count == 1 or not user_id or space.of_sid(sid) == space.of_user(user_id)
 
 
 def end(sids: Sequence[str]) -> list[Call[list[Ended]]]:
@@ -141,9 +185,8 @@ def evict(maximum: int, *, limit: int) -> list[Call[list[Ended]]]:
 def count(user_ids: Sequence[str] | None = None) -> list[Call[int]]:
     """Count signed-in sessions, of these users or of all, after ending up to 200 due ones of each partition."""
     return [
-        Call(partition, scripts.COUNT, (*_session_keys(partition), *_lists(partition, user_ids)), (), int)
-        for partition in keyspace().partitions
-        if user_ids is None or user_ids
+        Call(partition, scripts.COUNT, (*_session_keys(partition), *lists), (), int)
+        for partition, lists in _lists(user_ids)
     ]
 
 
@@ -157,12 +200,11 @@ def page(
 
     With several partitions each answers from rank 0 on, since any of them may hold all of the page; merge and cut.
     """
-    space = keyspace()
-    args = (first if space.count == 1 else 0, last, *(("REV",) if newest_first else ()))
+    partitions = list(_lists(user_ids))
+    args = (first if len(partitions) == 1 else 0, last, *(("REV",) if newest_first else ()))
     return [
-        Call(partition, scripts.PAGE, (*_session_keys(partition), *_lists(partition, user_ids)), args, _rows)
-        for partition in space.partitions
-        if user_ids is None or user_ids
+        Call(partition, scripts.PAGE, (*_session_keys(partition), *lists), args, _rows)
+        for partition, lists in partitions
     ]
 
 
@@ -211,8 +253,21 @@ def views_of(item: str) -> Call[int]:
     return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: _views(reply[0] or 0))
 
 
+def _policy() -> tuple[int, int, int]:
+    # Milliseconds, 0 for no limit.
+    return conf.TOUCH_INTERVAL * 1000, (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
+
+
+def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
+    return written.record, written.user_id, _date(written), *_policy(), loaded, int(written.signs_in)
+
+
+def _date(written: Written) -> str:
+    return f"{written.date.timestamp() * 1000:.0f}" if written.date else ""
+
+
 def _session_keys(partition: Partition) -> tuple[str, ...]:
-    # The order that partition.lua gives names to; load.lua needs the first four only.
+    # The order that partition.lua gives names to.
     return (
         partition.login,
         partition.expire,
@@ -221,15 +276,22 @@ def _session_keys(partition: Partition) -> tuple[str, ...]:
         partition.online_user,
         partition.online_user_of(""),
         partition.viewed_by(""),
+        partition.ended_of(""),
     )
 
 
-def _lists(partition: Partition, user_ids: Sequence[str] | None) -> tuple[str, ...]:
+def _lists(user_ids: Sequence[str] | None) -> Iterable[tuple[Partition, Sequence[str]]]:
+    # The sorted sets that list these users' sessions, or everybody's, by partition.
+    space = keyspace()
     if user_ids is None:
-        return (partition.online_user,)
+        return [(partition, [partition.online_user]) for partition in space.partitions]
     if len(user_ids) > USERS_MAX:
         raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(user_ids)}.")
-    return tuple(partition.online_user_of(user_id) for user_id in user_ids)
+    homes: dict[Partition, list[str]] = {}
+    for user_id in user_ids:
+        home = space.of_user(user_id)
+        homes.setdefault(home, []).append(home.online_user_of(user_id))
+    return homes.items()
 
 
 def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
@@ -252,8 +314,14 @@ def _batch(limit: int) -> int:
     return limit
 
 
-def _record(reply: bytes | None) -> bytes | None:
-    return reply
+def _loaded(reply: list[Any]) -> Loaded:
+    record, more = reply
+    return Loaded(None, note=more.decode()) if record is None else Loaded(record, bool(more))
+
+
+def _outcome(reply: list[bytes]) -> Outcome:
+    word, more = reply[0].decode(), b"".join(reply[1:])
+    return Outcome(word, note=more.decode()) if word == "gone" else Outcome(word, more)
 
 
 def _ended(reply: list[bytes]) -> list[Ended]:

@@ -11,16 +11,18 @@ from django_redsess.keys import Partition
 def disagreements(client: redis.Redis) -> list[str]:
     """Compare every key of every partition with the others, and return what does not fit, in words."""
     found = []
-    known: set[bytes] = set()
-    for partition in store.keyspace().partitions:
+    space = store.keyspace()
+    # A store of its own for each prefix: what was once agreed on stays.
+    known = {name for name in client.keys() if name.endswith(b":meta")}
+    for partition in space.partitions:
         found += _within(client, partition)
-        known |= _names(client, partition)
+        known |= _names(client, partition) | _notes(client, partition)
     found += [f"{name!r} belongs to no session" for name in client.keys() if name not in known]
     return found
 
 
 def _user_of(record: bytes) -> str:
-    return record[10 : 10 + record[9]].decode()
+    return record[22 : 22 + record[21]].decode()
 
 
 def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
@@ -29,6 +31,17 @@ def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
     return {name.encode() for name in names}
+
+
+def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
+    # Why a session is gone is known for a while, and only if it is gone.
+    there = {partition.ended_of(sid.decode()).encode() for sid in client.hkeys(partition.login)}
+    beginning = partition.ended_of("").encode()
+    return {
+        name
+        for name in client.keys()
+        if name.startswith(beginning) and name not in there and 0 < client.ttl(name) <= 24 * 3600
+    }
 
 
 def _within(client: redis.Redis, partition: Partition) -> list[str]:

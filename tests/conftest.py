@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess import store
 from django_redsess.backend import SessionStore
-from django_redsess.keys import Keyspace
+from django_redsess.conf import Conf
 from tests import servers
 from tests.agreement import disagreements
 
@@ -55,8 +54,8 @@ def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
 
 @pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])
 def partitions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run the test twice, with a store of one partition and of four."""
-    monkeypatch.setattr(store, "keyspace", lambda: Keyspace("redsess", request.param))
+    """Run the test twice, with a store of one partition and of four, whatever else of the settings it changes."""
+    monkeypatch.setattr(Conf, "PARTITIONS", request.param)
     count: int = request.param
     return count
 

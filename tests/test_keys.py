@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from redis.crc import key_slot
 
 from django_redsess.keys import Keyspace, Partition, is_sid, keyspace, sid_of
 
@@ -14,11 +15,20 @@ def test_names_of_all_keys() -> None:
     assert partition.online_user == "{redsess}:online:user"
     assert partition.online_user_of("7:ä") == "{redsess}:online:user:7:ä"
     assert partition.viewed_by("sid") == "{redsess}:viewed:sid"
+    assert partition.ended_of("sid") == "{redsess}:ended:sid"
     assert partition.viewed == "{redsess}:viewed"
+    assert Keyspace("redsess", 4).meta == "{redsess}:meta"
 
 
 def test_several_partitions_have_a_tag_each() -> None:
-    assert [partition.login for partition in Keyspace("shop", 2).partitions] == ["{shop:0}:login", "{shop:1}:login"]
+    assert [partition.login for partition in Keyspace("shop", 2).partitions] == ["{shop:0}:login", "{shop:2}:login"]
+
+
+@pytest.mark.parametrize("count", [2, 4, 64, 1024])
+def test_the_hash_slots_of_partitions_lie_in_equal_ranges(count: int) -> None:
+    names = [partition.login for partition in Keyspace("redsess", count).partitions]
+    slots = [key_slot(name.encode()) for name in names]
+    assert [slot * count // 16384 for slot in slots] == list(range(count))
 
 
 def test_prefix_is_read_when_used(settings) -> None:

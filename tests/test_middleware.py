@@ -142,7 +142,7 @@ def test_an_outage_takes_nobodys_cookie_away(client, settings) -> None:
     settings.CACHES = {"default": {**working["default"], "LOCATION": gone}}
     client.raise_request_exception = False
     response = client.get("/")
-    assert (response.status_code, list(response.cookies)) == (500, [])
+    assert (response.status_code, list(response.cookies)) == (503, [])
     settings.CACHES = working
     assert client.get("/").wsgi_request.user.is_authenticated
 

@@ -5,10 +5,9 @@ import threading
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.sessions.backends.base import UpdateError
-from redis.exceptions import OutOfMemoryError
 
 from django_redsess import online, store, viewed
-from django_redsess.backend import SessionStore
+from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
 
@@ -78,7 +77,7 @@ def test_one_of_two_concurrent_rotations_wins(new_session) -> None:
     assert online.count() == 1
 
 
-def test_sign_in_takes_two_round_trips(commands, new_session) -> None:
+def test_sign_in_takes_two_round_trips_with_one_partition(commands, new_session, partitions) -> None:
     session = new_session(colour="blue")
     commands()
     opened = SessionStore(session.session_key)
@@ -86,8 +85,8 @@ def test_sign_in_takes_two_round_trips(commands, new_session) -> None:
     opened.cycle_key()
     opened["_auth_user_id"] = "7"
     opened.save()
-    sent = commands()
-    assert sent["evalsha"] == 2
+    # Between two partitions: load; what was viewed, create there, end here. Or the home is the same by chance.
+    assert commands()["evalsha"] in ({2} if partitions == 1 else {2, 4})
 
 
 def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> None:
@@ -95,9 +94,10 @@ def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> 
     number = 0
     while not store.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
         number += 1
-    call = store.rotate(session.sid, sid, pack(sid, Record("7", Client(), b"{}")), "7", store.Deadline(60))
-    assert call.run()
-    assert call.run()
+    packed = pack(sid, Record("7", Client(), b"{}"), age_seconds=60)
+    call = store.rotate(session.sid, sid, store.Written(packed, "7"), loaded=b"")
+    assert call.run().word == "saved"
+    assert call.run().word == "saved"
     assert [found.sid for found in online.sessions()] == [sid]
 
 
@@ -130,7 +130,7 @@ def test_a_full_server_refuses_to_rotate_and_leaves_the_old_session(redis, new_s
     redis.config_set("maxmemory", 1)
     try:
         session.cycle_key()
-        with pytest.raises(OutOfMemoryError):
+        with pytest.raises(SessionStoreUnavailable):
             session.save()
     finally:
         redis.config_set("maxmemory", 0)

@@ -3,7 +3,7 @@
 -- include partition.lua
 remove(due(200))
 local count = 0
-for index = 8, #KEYS do
+for index = 9, #KEYS do
   count = count + redis.call("ZCARD", KEYS[index])
 end
 return count

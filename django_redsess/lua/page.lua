@@ -6,11 +6,11 @@ local first, last, reverse = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 
 remove(due(200))
 local sids = {}
-if #KEYS == 8 then
-  sids = redis.call("ZRANGE", KEYS[8], first, last, unpack(ARGV, 3))
+if #KEYS == 9 then
+  sids = redis.call("ZRANGE", KEYS[9], first, last, unpack(ARGV, 3))
 else
   local entries = {}
-  for index = 8, #KEYS do
+  for index = 9, #KEYS do
     local flat = redis.call("ZRANGE", KEYS[index], 0, last, "WITHSCORES", unpack(ARGV, 3))
     for at = 1, #flat, 2 do
       table.insert(entries, { sid = flat[at], score = tonumber(flat[at + 1]) })

@@ -1,7 +1,7 @@
 -- Stands at the head of the other scripts: the keys of a partition, its clock, and the ways in and out of it.
--- KEYS: login expire recent online:seen online:user "online:user:" "viewed:"
--- (Behind the name of the last but one goes a user id, behind the last a sid.)
-local login, expire, recent, online_seen, online_user, online_user_of, viewed_by = unpack(KEYS)
+-- KEYS: login expire recent online:seen online:user "online:user:" "viewed:" "ended:"
+-- (Behind the name of "online:user:" goes a user id, behind the last two a sid.)
+local login, expire, recent, online_seen, online_user, online_user_of, viewed_by, ended_of = unpack(KEYS, 1, 8)
 
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -9,11 +9,6 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Lua's own conversion would write a time as 1.79e+12.
 local function text(milliseconds)
   return string.format("%.0f", milliseconds)
-end
-
--- age: milliseconds from now; date: milliseconds since 1970, or "" where the age counts.
-local function deadline_from(age, date)
-  return date == "" and now + age or tonumber(date)
 end
 
 -- Whether the deadline of a session is still ahead.
@@ -27,28 +22,62 @@ local function live_record(sid)
   return in_time(sid) and redis.call("HGET", login, sid)
 end
 
+-- Why a session is gone, as far as that is still known: "rotated" and its new sid, or "".
+local function note_of(sid)
+  return redis.call("GET", ended_of .. sid) or ""
+end
+
 -- The header of a record is described in record.py; "" stands for no user.
 local function user_of(record)
-  if not record or #record < 10 or string.sub(record, 1, 1) ~= "1" then return "" end
-  return string.sub(record, 11, 10 + string.byte(record, 10))
+  if not record or #record < 22 or string.sub(record, 1, 1) ~= "1" then return "" end
+  return string.sub(record, 23, 22 + string.byte(record, 22))
 end
 
--- A client repeats a command whose reply it lost: then the record that it brings is there already.
-local function same_revision(record, other)
-  return string.sub(record, 2, 9) == string.sub(other, 2, 9)
+-- New with each write, so that two records are the same exactly if their revisions are.
+local function revision_of(record)
+  return string.sub(record, 2, 9)
 end
 
--- Write a session into every key. Its login time stays where it has one for this user, else it is that given, or now.
-local function put(sid, record, user_id, deadline, login_time)
-  redis.call("HSET", login, sid, record)
-  redis.call("ZADD", expire, text(deadline), sid)
+-- Django's deadline of a record, and its age: 0 where the deadline was set as a date.
+local function django_times(record)
+  if #record < 21 then return 0, 0 end
+  local deadline, age = struct.unpack(">I6I6", record, 10)
+  return deadline, age
+end
+
+-- What limits the life of a session besides Django's deadline: milliseconds, 0 for no limit. Idle counts from when it
+-- was last seen, to the interval between two notes of that: one more of these is added, so that nothing ends early.
+local function policy_from(interval, idle, absolute)
+  return { interval = tonumber(interval), idle = tonumber(idle), absolute = tonumber(absolute) }
+end
+
+-- When a session that is seen now will be due: the earliest of its deadlines. No login time (nil) for a guest's.
+local function due_at(django_deadline, login_time, policy)
+  local at = django_deadline
+  if policy.idle > 0 then at = math.min(at, now + policy.idle + policy.interval) end
+  if policy.absolute > 0 and login_time then at = math.min(at, login_time + policy.absolute) end
+  return at
+end
+
+-- Write a session into every key. django_deadline goes into its record, due into the order of deadlines.
+local function put(sid, record, user_id, login_time, django_deadline, due)
+  local times = struct.pack(">I6", math.max(0, django_deadline))
+  redis.call("HSET", login, sid, string.sub(record, 1, 9) .. times .. string.sub(record, 16))
+  redis.call("ZADD", expire, text(due), sid)
   redis.call("ZADD", recent, "GT", text(now), sid)
   if user_id ~= "" then
-    login_time = login_time or text(now)
-    redis.call("ZADD", online_user, "NX", login_time, sid)
-    redis.call("ZADD", online_user_of .. user_id, "NX", login_time, sid)
+    redis.call("ZADD", online_user, text(login_time), sid)
+    redis.call("ZADD", online_user_of .. user_id, text(login_time), sid)
     redis.call("ZADD", online_seen, "GT", text(now), sid)
   end
+end
+
+-- Write a session with the deadlines of its record. date: milliseconds since 1970, or "" where the record's age counts.
+local function put_anew(sid, record, user_id, login_time, date, policy)
+  local _, age = django_times(record)
+  local django_deadline = date == "" and now + age or tonumber(date)
+  login_time = user_id ~= "" and (login_time or now) or nil
+  put(sid, record, user_id, login_time, django_deadline, due_at(django_deadline, login_time, policy))
 end
 
 -- Take a session's user out of the lists of who is online.

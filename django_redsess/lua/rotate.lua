@@ -1,18 +1,26 @@
--- Give a session a new sid and a new record at once: it takes its login time, last seen and viewed items along.
--- ARGV: old sid, new sid, record, user id or "", age, date or "". Reply: 1, or 0 when it is gone or due.
+-- Give a session a new sid and a new record at once: it takes its login time and viewed items along. Late requests
+-- find a note under its old sid, for five minutes.
+-- ARGV: old sid, new sid, record ("" where it has been written into another partition already), then as save.lua from
+-- the user id on. Reply: as save.lua.
 -- include partition.lua
-local old_sid, sid, record, user_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local deadline = deadline_from(ARGV[5], ARGV[6])
+local old_sid, sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[9]
+local policy, signs_in = policy_from(ARGV[6], ARGV[7], ARGV[8]), ARGV[10] == "1"
+local note = "rotated " .. sid
 
-local found = redis.call("HGET", login, sid)
-if found then return same_revision(found, record) and 1 or 0 end
-local old_record = live_record(old_sid)
-if not old_record then return 0 end
-local login_time = user_of(old_record) == user_id and redis.call("ZSCORE", online_user, old_sid)
+-- A client repeats a command whose reply it lost: then it has happened.
+if note_of(old_sid) == note then return { "saved" } end
+local found = live_record(old_sid)
+if not found then return { "gone", note_of(old_sid) } end
+if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found } end
+
 -- The new one first: a server that is full refuses it, and then the old one is as it was.
-put(sid, record, user_id, deadline, login_time)
-if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
-  redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
+if record ~= "" then
+  local login_time = user_of(found) == user_id and not signs_in and redis.call("ZSCORE", online_user, old_sid)
+  put_anew(sid, record, user_id, login_time, date, policy)
+  if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
+    redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
+  end
 end
 remove({ old_sid })
-return 1
+redis.call("SET", ended_of .. old_sid, note, "PX", 300000)
+return { "saved" }

@@ -1,12 +1,25 @@
--- Replace the record of a session that is still there.
--- ARGV: sid, record, user id or "", age, date or "". Reply: 1, or 0 when it is gone or due; then nothing is written.
+-- Replace the record of a session that is still there, and still as it was loaded.
+-- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, revision that it was loaded with ("": replace
+-- any), "1" for a new login time, "1" not to prolong it.
+-- Reply: "saved"; or "gone", why; or "changed", the record that is there. Only the first has written anything.
 -- include partition.lua
-local sid, record, user_id = ARGV[1], ARGV[2], ARGV[3]
-local deadline = deadline_from(ARGV[4], ARGV[5])
+local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
+local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"
 
 local found = live_record(sid)
-if not found then return 0 end
+if not found then return { "gone", note_of(sid) } end
+-- A client repeats a command whose reply it lost: then the record that it brings is there already.
+if revision_of(found) == revision_of(record) then return { "saved" } end
+if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found } end
+
 local user_before = user_of(found)
+local login_time = user_before == user_id and not signs_in and redis.call("ZSCORE", online_user, sid)
 if user_before ~= user_id then sign_out(sid, user_before) end
-put(sid, record, user_id, deadline)
-return 1
+local deadline_before, age_before = django_times(found)
+local _, age = django_times(record)
+if passive and age == age_before and age > 0 then
+  put(sid, record, user_id, login_time or now, deadline_before, redis.call("ZSCORE", expire, sid))
+else
+  put_anew(sid, record, user_id, login_time, date, policy)
+end
+return { "saved" }

@@ -1,0 +1,110 @@
+"""
+One round trip as a value, and work that takes several of them.
+
+Work is written once, as a generator that yields what it waits for and is sent the result. :func:`run` and
+:func:`arun` drive it, and differ in nothing but ``await``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from django_redsess import client, scripts
+from django_redsess.keys import Keyspace, Partition, keyspace
+from django_redsess.record import FORMAT
+from django_redsess.scripts import Script
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One round trip to one partition: what is sent, and ``read``, which makes a result of the reply."""
+
+    partition: Partition
+    script: Script
+    keys: Sequence[str]
+    args: Sequence[str | bytes | int]
+    read: Callable[[Any], T]
+
+    def run(self) -> T:
+        """Send it, and return the result. Raises what :func:`client.run` raises, and ImproperlyConfigured."""
+        if (agreement := _agreement()) is not None:
+            agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
+        return self.read(client.run(self.partition, self.script, self.keys, self.args))
+
+    async def arun(self) -> T:
+        """Do as :meth:`run` does, awaiting the reply."""
+        if (agreement := _agreement()) is not None:
+            agreement.read(await client.arun(agreement.partition, agreement.script, agreement.keys, agreement.args))
+        return self.read(await client.arun(self.partition, self.script, self.keys, self.args))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to wait, in seconds."""
+
+    seconds: float
+
+    def run(self) -> None:
+        time.sleep(self.seconds)
+
+    async def arun(self) -> None:
+        await asyncio.sleep(self.seconds)
+
+
+Steps = Generator[Call[Any] | Pause, Any, T]
+
+
+def run(steps: Steps[T]) -> T:
+    """Drive ``steps`` to their end, and return what they return."""
+    result: Any = None
+    while True:
+        try:
+            step = steps.send(result)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+        result = step.run()
+
+
+async def arun(steps: Steps[T]) -> T:
+    """Do as :func:`run` does, awaiting each step."""
+    result: Any = None
+    while True:
+        try:
+            step = steps.send(result)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+        result = await step.arun()
+
+
+_agreed: set[tuple[str, Keyspace]] = set()
+
+
+def _agreement() -> Call[None] | None:
+    # Asked once by each process: with a wrong number of partitions every session is looked for where it is not.
+    space, alias = keyspace(), settings.SESSION_CACHE_ALIAS
+    if (alias, space) in _agreed:
+        return None
+    here = [str(space.count), FORMAT.decode()]
+
+    def read(reply: list[bytes]) -> None:
+        there = [part.decode() for part in reply]
+        if there != here:
+            raise ImproperlyConfigured(
+                f"The sessions under the prefix {space.prefix!r} are spread over {there[0]} partitions in format "
+                f"{there[1]}, and this site would look for {here[0]} in format {here[1]}. Set REDSESS['PARTITIONS'] "
+                f"back to {there[0]}; or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
+            )
+        _agreed.add((alias, space))
+
+    return Call(Partition(space.prefix), scripts.META, (space.meta,), here, read)
