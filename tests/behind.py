@@ -23,3 +23,15 @@ def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
 def stored(client: redis.Redis) -> int:
     """Count the sessions that are stored, due ones and guests' too."""
     return sum(client.hlen(partition.login) for partition in store.keyspace().partitions)
+
+
+def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
+    """Turn the clock of this session forward: all its times happened so long before."""
+    partition = store.keyspace().of_sid(sid)
+    for name in (partition.expire, partition.recent, partition.online_seen, partition.online_user):
+        client.zincrby(name, -seconds * 1000, sid)
+    record = client.hget(partition.login, sid)
+    deadline = int.from_bytes(record[9:15], "big") - seconds * 1000
+    client.hset(partition.login, sid, record[:9] + deadline.to_bytes(6, "big") + record[15:])
+    if user_id := record[22 : 22 + record[21]].decode():
+        client.zincrby(partition.online_user_of(user_id), -seconds * 1000, sid)

@@ -33,6 +33,6 @@ end
 -- Nobody noted when the cookie was sent last. Its age is cut into tenths from the record's writing on, and the first
 -- request in each sends it again: what the deadline moved by is the time since the request before.
 local tenth, since_saved = age / 10, now - (django_deadline - age)
-local before_this = since_saved - (moved > 0 and moved or since_seen)
+local before_this = math.max(0, since_saved - (moved > 0 and moved or since_seen))
 local refresh = sliding and math.floor(since_saved / tenth) > math.floor(before_this / tenth)
 return { record, refresh and 1 or 0 }
