@@ -58,6 +58,11 @@ class SessionStore(SessionBase):
         """Name this session as Redis, the admin and the logs do; None before it has a session key."""
         return sid_of(self.session_key) if self.session_key else None
 
+    @property
+    def stored_sid(self) -> str | None:
+        """Return the sid under which it is stored: the old one until a new key has been saved."""
+        return sid_of(self._rotates_from) if self._rotates_from else self.sid
+
     def opened_by(self, client: Client) -> None:
         """
         Tell that a request of ``client`` opened this session.
@@ -275,7 +280,7 @@ class SessionStore(SessionBase):
         yield from self._creating()
 
     def _merge(self, data: dict[str, Any], packed: bytes) -> None:
-        sid = sid_of(self._rotates_from or self.session_key or "")
+        sid = self.stored_sid or ""
         serializer = self.serializer()
         try:
             record = unpack(sid, packed)

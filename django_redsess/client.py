@@ -195,7 +195,9 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
     finally:
         with _OF_LOOP_LOCK:
             _OF_LOOP.pop(asyncio.get_running_loop(), None)
-        await client.connection_pool.disconnect()
+        manager = getattr(client.connection_pool, "sentinel_manager", None)
+        for each in (client, *(manager.sentinels if manager else ())):
+            await each.connection_pool.disconnect()
 
 
 def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:

@@ -87,9 +87,11 @@ class SessionMiddleware(DjangoSessionMiddleware):
             request.session.passive = True  # type: ignore[attr-defined]
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        if isinstance(exception, SessionStoreUnavailable):
+        session = request.session if isinstance(request.session, SessionStore) else None
+        # Whatever else is raised in an outage is most likely its consequence.
+        if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
             return unavailable(request)
-        if isinstance(exception, UpdateError) and isinstance(request.session, SessionStore):
+        if session is not None and isinstance(exception, UpdateError):
             raise _interrupted() from exception
         return None
 
@@ -199,7 +201,7 @@ class ViewedItemsMiddleware(MiddlewareMixin):
             return response
         keyword = conf.VIEWED_VIEWS.get(match.view_name)
         session = getattr(request, "session", None)
-        if keyword is not None and isinstance(session, SessionStore):
+        if keyword is not None and isinstance(session, SessionStore) and not session.unavailable:
             try:
                 viewed.record(session, str(match.kwargs.get(keyword, "")))
             except (ValueError, SessionStoreUnavailable) as error:

@@ -76,4 +76,4 @@ def item_id(item: str | int) -> str:
 def _sid(session: SessionBase) -> str | None:
     if not isinstance(session, SessionStore):
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
-    return session.sid
+    return session.stored_sid

@@ -87,7 +87,8 @@ DATABASES = {
 }
 
 CACHES = {
-    "default": {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    "sessions": {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": redis_url() or "redis://127.0.0.1:6379/0",
         "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5},
@@ -95,6 +96,7 @@ CACHES = {
 }
 
 SESSION_ENGINE = "django_redsess.backend"
+SESSION_CACHE_ALIAS = "sessions"
 
 REDSESS = {
     "VIEWED_VIEWS": {"shop:product": "slug"},

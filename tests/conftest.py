@@ -39,6 +39,7 @@ def redis(server: servers.Server) -> redis_py.Redis:
 @pytest.fixture(autouse=True)
 def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
     """Point the site at the server; afterwards see that all keys agree, and empty it."""
+    settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {
         "default": {
             "BACKEND": "django_redis.cache.RedisCache",

@@ -31,10 +31,11 @@ def free_port() -> int:
 
 
 class Server:
-    """A server process of its own, without persistence, on a free port."""
+    """A server process of its own, without persistence, on a free port; ``options`` go on its command line."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, binary: Path, *options: str) -> None:
         self.binary = binary
+        self.options = options
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.folder = tempfile.mkdtemp(prefix="redsess-test-")
@@ -52,6 +53,7 @@ class Server:
             "",
             "--dir",
             self.folder,
+            *self.options,
         ]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(200):

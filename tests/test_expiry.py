@@ -1,5 +1,6 @@
 """When a session ends by itself."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -63,7 +64,9 @@ def test_an_idle_timeout_longer_than_djangos_age_changes_nothing(redis, new_sess
     assert left(session) == 40
 
 
-def test_nothing_ends_before_its_idle_timeout_though_touches_are_an_interval_apart(redis, new_session, settings) -> None:
+def test_nothing_ends_before_its_idle_timeout_though_touches_are_an_interval_apart(
+    redis, new_session, settings
+) -> None:
     settings.REDSESS = {"IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 10}
     session = new_session("7")
     make_older(redis, session.sid, 9)
@@ -218,7 +221,7 @@ def test_the_cookie_is_sent_again_once_a_tenth_of_its_age_has_passed(redis, shop
         sent.append("sessionid" in shopper.get("/visit/").cookies)
     # Six hundred seconds, and a tenth of the age is a hundred.
     assert sent.count(True) == 6
-    assert not any(one and other for one, other in zip(sent, sent[1:], strict=False))
+    assert not any(one and other for one, other in itertools.pairwise(sent))
 
 
 def test_the_cookie_that_is_sent_again_has_its_full_age(redis, shopper) -> None:

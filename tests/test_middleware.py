@@ -55,6 +55,42 @@ def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: 
     assert redis.keys() == []
 
 
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "kept"),
+    [
+        (0, "192.0.2.1", "198.51.100.9"),
+        (1, "192.0.2.1", "192.0.2.1"),
+        (1, "203.0.113.66, 192.0.2.1", "192.0.2.1"),
+        (2, "203.0.113.66, 192.0.2.1, 10.0.0.5", "192.0.2.1"),
+        (2, "192.0.2.1", ""),
+        (1, "", ""),
+        (1, "192.0.2.1, unknown", ""),
+        (1, "192.0.2.1:51234", "192.0.2.1"),
+        (1, "[2001:db8::1]:51234", "2001:db8::1"),
+        (1, "::ffff:192.0.2.1", "192.0.2.1"),
+        (1, "x" * 1_000_000, ""),
+    ],
+)
+def test_so_many_proxies_are_believed_as_are_trusted(client, settings, proxies, forwarded, kept) -> None:
+    settings.REDSESS = {"TRUSTED_PROXIES": proxies}
+    sid = sign_in(client, REMOTE_ADDR="198.51.100.9", HTTP_X_FORWARDED_FOR=forwarded)
+    assert online.get(sid).address == kept
+
+
+@pytest.mark.parametrize(
+    ("option", "address", "kept"),
+    [
+        ("full", "192.0.2.77", "192.0.2.77"),
+        ("truncated", "192.0.2.77", "192.0.2.0"),
+        ("truncated", "2001:db8:1:2::3", "2001:db8:1::"),
+        ("none", "192.0.2.77", ""),
+    ],
+)
+def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, option, address, kept) -> None:
+    settings.REDSESS = {"CLIENT_ADDRESS": option}
+    assert online.get(sign_in(client, REMOTE_ADDR=address)).address == kept
+
+
 def test_an_address_is_kept_without_its_zone(client) -> None:
     assert online.get(sign_in(client, REMOTE_ADDR="fe80::1%\n<b>")).address == "fe80::1"
 

@@ -111,3 +111,12 @@ def test_recording_is_one_round_trip_a_partition(commands, new_session) -> None:
     viewed.record(session, "lamp")
     same = store.keyspace().of_sid(session.sid) == store.keyspace().of_item("lamp")
     assert commands()["evalsha"] == (1 if same else 2)
+
+
+def test_a_view_in_the_request_that_signs_in_is_kept(new_session) -> None:
+    session = new_session(colour="blue")
+    session.cycle_key()
+    session["_auth_user_id"] = "7"
+    assert viewed.record(session, "lamp")
+    session.save()
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]

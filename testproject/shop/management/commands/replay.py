@@ -17,6 +17,7 @@ from django.test import override_settings
 from tqdm import tqdm
 
 from django_redsess import online
+from django_redsess.backend import SessionStoreUnavailable
 from django_redsess.viewed import recent, views
 from testproject.people import PASSWORD
 from testproject.replay import HISTORY, ReplayError, Seen, differences, expected, journeys, read_events
@@ -76,11 +77,12 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(
                 f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
             )
-        caches = {**settings.CACHES, "default": {**settings.CACHES["default"], "LOCATION": location}}
+        sessions: dict[str, Any] = settings.CACHES["sessions"]
+        caches = {**settings.CACHES, "sessions": {**sessions, "LOCATION": location}}
         try:
             with override_settings(CACHES=caches):
                 faults = self.replay(ways, url, workers)
-        except redis.RedisError as error:
+        except (SessionStoreUnavailable, redis.RedisError) as error:
             raise CommandError(f"The server that should keep the demo's sessions fails: {error}") from error
         except OperationalError as error:
             raise CommandError(f"The demo's database is not usable here: {error}") from error

@@ -1,0 +1,204 @@
+"""Connections: what is an outage, what is a bug, and what is said about it."""
+
+import asyncio
+import logging
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+import redis as redis_py
+from django_redis import get_redis_connection
+from redis.exceptions import ResponseError
+
+from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from tests.servers import Server, free_port
+
+
+@contextmanager
+def replica(client: redis_py.Redis) -> Iterator[None]:
+    client.replicaof("127.0.0.1", free_port())
+    yield
+    client.replicaof("NO", "ONE")
+
+
+@contextmanager
+def replica_that_lost_its_primary(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("replica-serve-stale-data", "no")
+    with replica(client):
+        yield
+    client.config_set("replica-serve-stale-data", "yes")
+
+
+@contextmanager
+def too_few_replicas(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("min-replicas-to-write", 1)
+    yield
+    client.config_set("min-replicas-to-write", 0)
+
+
+@contextmanager
+def full(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("maxmemory", 1)
+    yield
+    client.config_set("maxmemory", 0)
+
+
+@contextmanager
+def busy(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("busy-reply-threshold", 10)
+
+    def occupy() -> None:
+        with pytest.raises(redis_py.ResponseError, match="killed"):
+            client.eval("while true do end", 0)
+
+    thread = threading.Thread(target=occupy)
+    thread.start()
+    time.sleep(0.2)
+    yield
+    client.script_kill()
+    thread.join()
+    client.config_set("busy-reply-threshold", 5000)
+
+
+REFUSING = [replica, replica_that_lost_its_primary, too_few_replicas, full, busy]
+
+
+@pytest.mark.parametrize("state", REFUSING)
+def test_a_server_that_can_not_do_it_now_is_an_outage(
+    redis, new_session, state: Callable[[redis_py.Redis], AbstractContextManager[None]]
+) -> None:
+    session = new_session(colour="blue")
+    other = SessionStore(session.session_key)
+    other.clear()
+    with state(redis), pytest.raises(SessionStoreUnavailable):
+        other.save()
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_a_server_of_another_cluster_is_an_outage(server: Server, settings) -> None:
+    member = Server(server.binary, "--cluster-enabled", "yes")
+    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": member.url}}
+    try:
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore("k" * 32).load()
+    finally:
+        member.close()
+
+
+def test_a_server_that_can_not_write_its_file_is_an_outage(server: Server, settings) -> None:
+    failing = Server(server.binary)
+    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": failing.url}}
+    try:
+        failing.client.config_set("save", "3600 1")
+        shutil.rmtree(failing.folder)
+        with pytest.raises(ResponseError):
+            failing.client.save()
+        failing.client.bgsave()
+        time.sleep(0.5)
+        with pytest.raises(SessionStoreUnavailable) as raised:
+            SessionStore().save()
+        assert "MISCONF" in str(raised.value.__cause__)
+    finally:
+        failing.close()
+
+
+def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
+    key = new_session(colour="blue").session_key
+    options = {**settings.CACHES["default"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
+    settings.CACHES = {
+        "default": {**settings.CACHES["default"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
+    }
+    pool = get_redis_connection("default").connection_pool
+    taken = pool.get_connection()
+    with pytest.raises(SessionStoreUnavailable):
+        SessionStore(key).load()
+    pool.release(taken)
+    assert SessionStore(key)["colour"] == "blue"
+
+
+def test_an_error_of_ours_is_none(redis, new_session) -> None:
+    redis.set("{redsess}:login", "not a hash")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        new_session(colour="blue")
+    redis.delete("{redsess}:login")
+
+
+def test_an_outage_is_logged_when_it_begins_and_when_it_is_over(redis, new_session, caplog) -> None:
+    session = new_session(colour="blue")
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    with full(redis):
+        for _ in range(3):
+            with pytest.raises(SessionStoreUnavailable):
+                SessionStore(session.session_key).save()
+            # It still reads: that is no end of the outage.
+            assert SessionStore(session.session_key)["colour"] == "blue"
+    for _ in range(3):
+        SessionStore(session.session_key).save()
+    begins, is_over = caplog.records
+    assert begins.levelname == "ERROR"
+    assert begins.getMessage().startswith("Sessions can't be reached: OutOfMemoryError: ")
+    assert is_over.levelname == "INFO"
+    assert session.session_key not in caplog.text
+
+
+def test_a_session_that_met_an_outage_asks_no_more(redis, new_session, commands) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    with full(redis), pytest.raises(SessionStoreUnavailable):
+        session.save()
+    commands()
+    for use in (session.save, session.load, session.flush, session.cycle_key):
+        with pytest.raises(SessionStoreUnavailable):
+            use()
+    assert "evalsha" not in commands()
+
+
+def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path) -> None:
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    # django-redis finds a pool by its URL: another name for each server.
+    config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor shop-{port} 127.0.0.1 {server.port} 1\n")
+    process = subprocess.Popen([server.binary, config, "--sentinel"], stdout=subprocess.DEVNULL)
+    sentinel = redis_py.Redis(port=port, socket_timeout=5)
+    settings.CACHES = {
+        "default": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": f"redis://shop-{port}/0",
+            "OPTIONS": {
+                "CLIENT_CLASS": "django_redis.client.SentinelClient",
+                "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+                "SENTINELS": [("127.0.0.1", port)],
+                "SOCKET_CONNECT_TIMEOUT": 2,
+                "SOCKET_TIMEOUT": 2,
+            },
+        }
+    }
+    try:
+        while not answers(sentinel):
+            time.sleep(0.05)
+        session = SessionStore()
+        session["colour"] = "blue"
+        session.save()
+
+        async def change() -> None:
+            awaited = SessionStore(session.session_key)
+            assert await awaited.aget("colour") == "blue"
+            await awaited.aset("colour", "red")
+            await awaited.asave()
+
+        asyncio.run(change())
+        assert SessionStore(session.session_key)["colour"] == "red"
+        assert server.client.keys()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(sentinel: redis_py.Redis) -> bool:
+    try:
+        return bool(sentinel.ping())
+    except redis_py.ConnectionError:
+        return False
