@@ -77,8 +77,7 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(
                 f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
             )
-        sessions: dict[str, Any] = settings.CACHES["sessions"]
-        caches = {**settings.CACHES, "sessions": {**sessions, "LOCATION": location}}
+        caches = {**settings.CACHES, "sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
         try:
             with override_settings(CACHES=caches):
                 faults = self.replay(ways, url, workers)
