@@ -178,8 +178,13 @@ async def _asyncio_client() -> redis.asyncio.Redis:
     # A connection belongs to the event loop that opened it, so each loop has a client of its own.
     pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
     loop = asyncio.get_running_loop()
-    with _OF_LOOP_LOCK:
-        clients = _OF_LOOP.setdefault(loop, {})
+    clients = _OF_LOOP.get(loop)
+    if clients is None:
+        with _OF_LOOP_LOCK:
+            # One that ended without notice: its connections refer to it, so nothing else would let it go.
+            for closed in [other for other in _OF_LOOP if other.is_closed()]:
+                del _OF_LOOP[closed]
+            clients = _OF_LOOP.setdefault(loop, {})
     if pool not in clients:
         client = _asyncio_twin(pool)
         lifetime = _lifetime(client)

@@ -129,7 +129,10 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 yield from session.saving()
             except UpdateError:
                 raise _interrupted() from None
-        elif not (session.refresh_cookie and (yield from session.still_there())):
+        elif not session.refresh_cookie or session.get_expire_at_browser_close():
+            return response
+        elif not (yield from session.still_there()):
+            # It has got another key while this answer was made: an older cookie must not follow the newer.
             return response
         self._set_cookie(session, response)
         return response
