@@ -287,6 +287,9 @@ class SessionStore(SessionBase):
             theirs = serializer.loads(record.data)
         except Exception as error:
             log_unusable(sid, error)
+            # As if it had been found so when it was loaded: there is no session.
+            self._session_key = None
+            data.clear()
             raise UpdateError from None
         base = serializer.loads(self._base.data) if self._base else {}
         mine = serializer.loads(serializer.dumps(data))

@@ -49,36 +49,46 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
 
 
 class _Outage:
-    """What this process knows of an outage, so that it is logged once when it begins and once when it is over."""
+    """
+    What this process knows of an outage, so that it is logged once when it begins and once when it is over.
 
-    def __init__(self) -> None:
+    ``only_the_same``: it is over when one of the scripts works that met it, and not when any does.
+    """
+
+    def __init__(self, *, only_the_same: bool) -> None:
+        self._only_the_same = only_the_same
         self._lock = threading.Lock()
-        self._failing: set[str] = set()
+        self._met_by: set[str] = set()
         self._since = 0.0
 
     @property
     def known(self) -> bool:
-        return bool(self._failing)
+        return bool(self._met_by)
 
     def met(self, script: Script, error: Exception) -> None:
         with self._lock:
-            begins = not self._failing
-            self._failing.add(script.name)
+            begins = not self._met_by
+            self._met_by.add(script.name)
+            if begins:
+                self._since = time.monotonic()
         if begins:
-            self._since = time.monotonic()
             logger.error("Sessions can't be reached: %s: %s", type(error).__name__, error)
 
-    def over(self, script: Script) -> None:
-        # A full server still loads: it has recovered when what failed works again.
+    def worked(self, script: Script) -> None:
+        if not self._met_by:
+            return
         with self._lock:
-            over = script.name in self._failing
+            over = bool(self._met_by) and not (self._only_the_same and script.name not in self._met_by)
             if over:
-                self._failing.clear()
+                self._met_by.clear()
         if over:
             logger.info("Sessions are reached again, after %.1f seconds.", time.monotonic() - self._since)
 
 
-outage = _Outage()
+out_of_reach = _Outage(only_the_same=False)
+
+# A full server still loads: it has recovered when what it refused works again.
+refusing = _Outage(only_the_same=True)
 
 
 class _Attempt:
@@ -88,11 +98,11 @@ class _Attempt:
         self.script = script
         self.command: tuple[str | bytes | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args)
         # While an outage is known, repeating would only make everybody wait longer.
-        self.repeats = REPEATS if script.repeatable and not outage.known else 0
+        self.repeats = REPEATS if script.repeatable and not out_of_reach.known else 0
 
     def succeeded(self) -> None:
-        if outage.known:
-            outage.over(self.script)
+        out_of_reach.worked(self.script)
+        refusing.worked(self.script)
 
     def failed(self, error: RedisError) -> None:
         """Prepare for being sent again; else raise what the caller is to know."""
@@ -102,6 +112,7 @@ class _Attempt:
         elif isinstance(error, UNREACHABLE) and self.repeats:
             self.repeats -= 1
         elif _is_outage(error):
+            outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
             outage.met(self.script, error)
             raise SessionStoreUnavailable("The server that holds the sessions can't be reached.") from error
         else:

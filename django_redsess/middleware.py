@@ -16,6 +16,7 @@ from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template import TemplateDoesNotExist
 from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
@@ -59,11 +60,19 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if self.async_mode:
             return self.__acall__(request)
         self.process_request(request)
-        return self.process_response(request, self.get_response(request))  # type: ignore[arg-type]
+        try:
+            response = self.get_response(request)
+        except SessionStoreUnavailable:
+            # Django's page for an error may need the session too, and then there is no answer at all.
+            return unavailable(request)
+        return self.process_response(request, response)  # type: ignore[arg-type]
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         self.process_request(request)
-        response = await self.get_response(request)  # type: ignore[misc]
+        try:
+            response = await self.get_response(request)  # type: ignore[misc]
+        except SessionStoreUnavailable:
+            return unavailable(request)
         session = request.session
         if not isinstance(session, SessionStore):
             return await sync_to_async(super().process_response)(request, response)
@@ -170,7 +179,10 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
     The page is the template ``django_redsess/503.html``, rendered without the request, whose user can't be told. What
     ``instead_of`` was to close at its end is closed at the end of this answer.
     """
-    response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
+    try:
+        response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
+    except TemplateDoesNotExist:  # A site need not look for templates in apps.
+        response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
     response.headers["Cache-Control"] = "no-store"
     if request.method in ("GET", "HEAD", "OPTIONS"):
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

@@ -316,16 +316,17 @@ def _batch(limit: int) -> int:
 
 def _loaded(reply: list[Any]) -> Loaded:
     record, more = reply
-    return Loaded(None, note=more.decode()) if record is None else Loaded(record, bool(more))
+    return Loaded(None, note=more.decode(errors="replace")) if record is None else Loaded(record, bool(more))
 
 
 def _outcome(reply: list[bytes]) -> Outcome:
     word, more = reply[0].decode(), b"".join(reply[1:])
-    return Outcome(word, note=more.decode()) if word == "gone" else Outcome(word, more)
+    return Outcome(word, note=more.decode(errors="replace")) if word == "gone" else Outcome(word, more)
 
 
 def _ended(reply: list[bytes]) -> list[Ended]:
-    parts = [part.decode() for part in reply]
+    # Somebody else's record may name anything as its user.
+    parts = [part.decode(errors="replace") for part in reply]
     return [Ended(sid, user_id) for sid, user_id in zip(parts[::2], parts[1::2], strict=True)]
 
 
@@ -348,4 +349,4 @@ def _views(score: bytes | int) -> int:
 
 
 def _time(milliseconds: bytes) -> datetime:
-    return datetime.fromtimestamp(min(float(milliseconds) / 1000, LAST_SECOND), UTC)
+    return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)

@@ -134,13 +134,11 @@ local function excess(maximum, limit)
   return count > 0 and redis.call("ZRANGE", recent, 0, count - 1) or {}
 end
 
--- What a list shows of a session: sid, login time, last seen, deadline, record. Nothing (nil) without a record.
+-- What a list shows of a session: sid, login time, last seen, deadline, record. Nothing (nil) where it has no record or
+-- no deadline: then it is none, whatever the server has thrown away.
 local function row_of(sid, record)
-  return record and {
-    sid,
-    redis.call("ZSCORE", online_user, sid) or "",
-    redis.call("ZSCORE", recent, sid) or "",
-    redis.call("ZSCORE", expire, sid),
-    record,
-  } or nil
+  local deadline = record and redis.call("ZSCORE", expire, sid)
+  if not deadline then return nil end
+  local login_time = redis.call("ZSCORE", online_user, sid) or ""
+  return { sid, login_time, redis.call("ZSCORE", recent, sid) or login_time, deadline, record }
 end
