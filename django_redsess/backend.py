@@ -52,6 +52,7 @@ class SessionStore(SessionBase):
         self._base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
         self._rotates_from: str | None = None
         self._signs_in = False
+        self._gone = False  # A save found nothing to save to. What is gone does not come back.
 
     @property
     def sid(self) -> str | None:
@@ -168,6 +169,8 @@ class SessionStore(SessionBase):
         data = yield from self.opening(no_load=must_create)
         if self.session_key is None:
             return (yield from self._creating())
+        if self._gone and not must_create:
+            raise UpdateError
         began, tries = time.monotonic(), 0
         while True:
             outcome = yield from self._writing(data, must_create)
@@ -228,7 +231,7 @@ class SessionStore(SessionBase):
                 yield from self.saving(must_create=True)
             except CreateError:
                 continue
-            self.late = False
+            self.late = self._gone = False
             self.modified = True
             return
 
@@ -274,6 +277,7 @@ class SessionStore(SessionBase):
         was_guest = self._base is not None and not self._base.user_id
         self._rotates_from = self._base = None
         if not (outcome.rotated and was_guest and _user_of(data)):
+            self._gone = True
             raise UpdateError
         # Somebody signs in who had signed in a moment before, by a double click: each click gets a session.
         self._session_key = None
@@ -287,9 +291,7 @@ class SessionStore(SessionBase):
             theirs = serializer.loads(record.data)
         except Exception as error:
             log_unusable(sid, error)
-            # As if it had been found so when it was loaded: there is no session.
-            self._session_key = None
-            data.clear()
+            self._gone = True
             raise UpdateError from None
         base = serializer.loads(self._base.data) if self._base else {}
         mine = serializer.loads(serializer.dumps(data))
