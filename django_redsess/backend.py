@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
 SAVE_SECONDS_MAX = 5.0
 """How long a save tries again while other requests change the same session."""
+
+logger = logging.getLogger("django_redsess")
 
 
 class SessionStore(SessionBase):
@@ -183,7 +186,8 @@ class SessionStore(SessionBase):
             if tries >= 2:
                 yield Pause(random.uniform(0, 0.005 * tries))  # noqa: S311
             if time.monotonic() - began > SAVE_SECONDS_MAX:
-                raise SessionStoreUnavailable(f"Other requests kept changing the session for {SAVE_SECONDS_MAX} s.")
+                logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
+                raise SessionStoreUnavailable("Other requests kept changing the session.")
 
     def still_there(self) -> Steps[bool]:
         """Tell whether the session still lives under this key. Reads without a trace."""
