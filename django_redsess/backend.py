@@ -16,10 +16,11 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, 
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from django_redsess import call, cleaner, merge, store
+from django_redsess import call, cleaner, store
 from django_redsess.call import Pause, Steps, T
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import sid_of
+from django_redsess.merge import merge, same
 from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
 
 __all__ = ["SessionStore", "SessionStoreUnavailable"]
@@ -299,9 +300,11 @@ class SessionStore(SessionBase):
             raise UpdateError from None
         base = serializer.loads(self._base.data) if self._base else {}
         mine = serializer.loads(serializer.dumps(data))
-        merged = merge.merge(base, mine, theirs)
+        merged = merge(base, mine, theirs)
         # What is still the same stays the object that the request's code may hold.
-        kept = {key: data[key] if key in data and mine.get(key) == value else value for key, value in merged.items()}
+        kept = {
+            key: data[key] if key in data and same(mine.get(key), value) else value for key, value in merged.items()
+        }
         data.clear()
         data.update(kept)
         self._base = record

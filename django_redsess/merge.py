@@ -12,10 +12,15 @@ SIGN_IN = frozenset((SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY))
 MISSING = object()
 
 
-def changed(base: dict[str, Any], mine: dict[str, Any]) -> frozenset[str]:
-    """Return the top-level keys that were added, changed or deleted on the way from ``base`` to ``mine``."""
-    keys = frozenset(key for key in base.keys() | mine.keys() if base.get(key, MISSING) != mine.get(key, MISSING))
-    return keys | SIGN_IN if keys & SIGN_IN else keys
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values are equal in type too, all the way down: to Python, ``1``, ``1.0`` and ``True`` are."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
 
 
 def merge(base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +30,9 @@ def merge(base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any]) ->
     All three are session data as the serializer reads it. Only whole top-level keys are told apart: where both
     changed the same key, ``mine`` holds.
     """
-    own = changed(base, mine)
+    own = {key for key in base.keys() | mine.keys() if not same(base.get(key, MISSING), mine.get(key, MISSING))}
+    if own & SIGN_IN:
+        own |= SIGN_IN
     merged = {key: value for key, value in theirs.items() if key not in own}
     merged.update({key: mine[key] for key in own if key in mine})
     return merged

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from django_redsess import scripts
@@ -266,6 +267,7 @@ def _date(written: Written) -> str:
     return f"{written.date.timestamp() * 1000:.0f}" if written.date else ""
 
 
+@lru_cache(maxsize=2048)
 def _session_keys(partition: Partition) -> tuple[str, ...]:
     # The order that partition.lua gives names to.
     return (

@@ -10,7 +10,7 @@ from django.contrib.sessions.backends.base import UpdateError
 
 from django_redsess import backend, online
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
-from django_redsess.merge import merge
+from django_redsess.merge import merge, same
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -34,10 +34,13 @@ def loaded(session: SessionStore) -> SessionStore:
         ({"a": 1}, {"a": 1}, {"a": 3}, {"a": 3}),
         ({"a": None}, {}, {"a": None}, {}),
         ({}, {"a": None}, {}, {"a": None}),
+        ({"a": 1}, {"a": True}, {"a": 1, "b": 2}, {"a": True, "b": 2}),
+        ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": 3}, {"a": [{"b": False}]}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, {"a": 3}, {"a": 3}),
     ],
 )
 def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> None:
-    assert merge(base, mine, theirs) == merged
+    assert same(merge(base, mine, theirs), merged)
 
 
 def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
