@@ -13,6 +13,14 @@ demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, REDIS_URL= for a 
 test: .venv/installed-test  ## Run all tests on servers of their own
 	@$(BIN)/pytest $(ARGS)
 
+test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
+	@$(BIN)/python -m tests.django_sessions $(ARGS)
+
+test-matrix: .venv/installed-matrix  ## Run tests with every supported Python that is here, and every Django
+	@rm -rf .venv/tox/*/log
+	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner
+	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s' */log/* | sed 's|/log/[^:]*||'
+
 lint: .venv/installed-dev  ## Check style, types, import layers and migrations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -32,4 +40,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test test-django test-matrix lint clean

@@ -185,7 +185,8 @@ class SessionStore(SessionBase):
             self._merge(data, outcome.record)
             tries += 1
             if tries >= 2:
-                yield Pause(random.uniform(0, 0.005 * tries))  # noqa: S311
+                # Less and less: else those that have just come would always win against those that wait.
+                yield Pause(random.uniform(0, 0.05 / tries))  # noqa: S311
             if time.monotonic() - began > SAVE_SECONDS_MAX:
                 logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
                 raise SessionStoreUnavailable("Other requests kept changing the session.")
@@ -210,7 +211,7 @@ class SessionStore(SessionBase):
             touch = store.Touch.SEEN if self.passive else store.Touch.ACTIVE
         loaded: store.Loaded = yield store.load(sid, touch)
         if loaded.record is None:
-            self.late = loaded.rotated
+            self.late = bool(loaded.rotated_to)
             self._session_key = None
             return {}
         try:
@@ -281,7 +282,7 @@ class SessionStore(SessionBase):
     def _save_of_gone(self, data: dict[str, Any], outcome: store.Outcome) -> Steps[None]:
         was_guest = self._base is not None and not self._base.user_id
         self._rotates_from = self._base = None
-        if not (outcome.rotated and was_guest and _user_of(data)):
+        if not (outcome.rotated_to and was_guest and _user_of(data)):
             self._gone = True
             raise UpdateError
         # Somebody signs in who had signed in a moment before, by a double click: each click gets a session.
@@ -317,11 +318,19 @@ class SessionStore(SessionBase):
         self.modified = True
 
     def _deleting(self, session_key: str | None) -> Steps[None]:
+        own = session_key is None and self._base is not None
         if session_key is None:
             # Before a rotation is saved, the session is still under its old key.
             session_key, self._rotates_from = self._rotates_from or self.session_key, None
-        if session_key is not None and self._validate_session_key(session_key):
-            yield store.end([sid_of(session_key)])[0]
+        if session_key is None or not self._validate_session_key(session_key):
+            return
+        sid = sid_of(session_key)
+        while not (yield store.end([sid])[0]) and own:
+            # Another request may have given a new key to the session that this one has read: it is that one, then.
+            loaded: store.Loaded = yield store.load(sid)
+            if not loaded.rotated_to:
+                break
+            sid = loaded.rotated_to
 
     def _expiry_date(self) -> datetime | None:
         expiry = self.get("_session_expiry")

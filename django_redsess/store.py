@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from django_redsess import scripts
 from django_redsess.call import Call
 from django_redsess.conf import conf
-from django_redsess.keys import Partition, keyspace
+from django_redsess.keys import Partition, is_sid, keyspace
 
 T = TypeVar("T")
 
@@ -48,9 +48,9 @@ class Loaded(NamedTuple):
     note: str = ""
 
     @property
-    def rotated(self) -> bool:
-        """Whether the session lives on under another sid."""
-        return self.note.startswith("rotated ")
+    def rotated_to(self) -> str:
+        """The sid under which the session lives on, or ``""``."""
+        return _rotated_to(self.note)
 
 
 class Written(NamedTuple):
@@ -76,9 +76,9 @@ class Outcome(NamedTuple):
     note: str = ""
 
     @property
-    def rotated(self) -> bool:
-        """Whether the session lives on under another sid."""
-        return self.note.startswith("rotated ")
+    def rotated_to(self) -> str:
+        """The sid under which the session lives on, or ``""``."""
+        return _rotated_to(self.note)
 
 
 class Ended(NamedTuple):
@@ -304,6 +304,11 @@ def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
     for partition, of_partition in partitions.items():
         for start in range(0, len(of_partition), BATCH_MAX):
             yield partition, of_partition[start : start + BATCH_MAX]
+
+
+def _rotated_to(note: str) -> str:
+    word, _, sid = note.partition(" ")
+    return sid if word == "rotated" and is_sid(sid) else ""
 
 
 def _share(maximum: int, partitions: int) -> int:

@@ -39,9 +39,8 @@ def redis(server: servers.Server) -> redis_py.Redis:
 @pytest.fixture(autouse=True)
 def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
     """Point the site at the server; afterwards see that all keys agree, and empty it."""
-    settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {
-        "default": {
+        "sessions": {
             "BACKEND": "django_redis.cache.RedisCache",
             "LOCATION": server.url,
             "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 2, "SOCKET_TIMEOUT": 5},

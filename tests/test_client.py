@@ -80,8 +80,8 @@ def test_a_server_that_can_not_do_it_now_is_an_outage(
 
 
 def test_a_server_of_another_cluster_is_an_outage(server: Server, settings) -> None:
-    member = Server(server.binary, "--cluster-enabled", "yes")
-    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": member.url}}
+    member = Server(server.binary, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": member.url}}
     try:
         with pytest.raises(SessionStoreUnavailable):
             SessionStore("k" * 32).load()
@@ -91,7 +91,7 @@ def test_a_server_of_another_cluster_is_an_outage(server: Server, settings) -> N
 
 def test_a_server_that_can_not_write_its_file_is_an_outage(server: Server, settings) -> None:
     failing = Server(server.binary)
-    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": failing.url}}
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": failing.url}}
     try:
         failing.client.config_set("save", "3600 1")
         shutil.rmtree(failing.folder)
@@ -108,11 +108,11 @@ def test_a_server_that_can_not_write_its_file_is_an_outage(server: Server, setti
 
 def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
     key = new_session(colour="blue").session_key
-    options = {**settings.CACHES["default"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
+    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
     settings.CACHES = {
-        "default": {**settings.CACHES["default"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
+        "sessions": {**settings.CACHES["sessions"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
     }
-    pool = get_redis_connection("default").connection_pool
+    pool = get_redis_connection("sessions").connection_pool
     taken = pool.get_connection()
     with pytest.raises(SessionStoreUnavailable):
         SessionStore(key).load()
@@ -164,7 +164,7 @@ def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path)
     process = subprocess.Popen([server.binary, config, "--sentinel"], stdout=subprocess.DEVNULL)
     sentinel = redis_py.Redis(port=port, socket_timeout=5)
     settings.CACHES = {
-        "default": {
+        "sessions": {
             "BACKEND": "django_redis.cache.RedisCache",
             "LOCATION": f"redis://shop-{port}/0",
             "OPTIONS": {

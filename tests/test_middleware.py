@@ -175,7 +175,7 @@ def test_an_outage_takes_nobodys_cookie_away(client, settings) -> None:
     sign_in(client)
     working = settings.CACHES
     gone = f"redis://127.0.0.1:{free_port()}/0"
-    settings.CACHES = {"default": {**working["default"], "LOCATION": gone}}
+    settings.CACHES = {"sessions": {**working["sessions"], "LOCATION": gone}}
     client.raise_request_exception = False
     response = client.get("/")
     assert (response.status_code, list(response.cookies)) == (503, [])

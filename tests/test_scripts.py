@@ -7,10 +7,10 @@ from django_redsess.scripts import FOLDER, Script
 
 @pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
 def protocol(request, settings, server) -> None:
-    default = settings.CACHES["default"]
+    sessions = settings.CACHES["sessions"]
     # The pool is found by its URL: another URL for each protocol.
     location = f"{server.url}?protocol={request.param}"
-    settings.CACHES = {"default": {**default, "LOCATION": location}}
+    settings.CACHES = {"sessions": {**sessions, "LOCATION": location}}
 
 
 def test_replies_read_the_same_in_both_protocols(protocol, new_session) -> None:

@@ -1,0 +1,231 @@
+"""Somebody else writes into Redis: what this site did not write for this session is not used, and nothing is run."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+from django_redsess import online
+from django_redsess.keys import keyspace
+from tests.faults.conftest import Browser, lines_of
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "the data of alice"
+
+
+class PickleSerializer:
+    """What Django no longer has, and some sites still do."""
+
+    def dumps(self, data: dict[str, Any]) -> bytes:
+        return pickle.dumps(data)
+
+    def loads(self, data: bytes) -> dict[str, Any]:
+        loaded: dict[str, Any] = pickle.loads(data)
+        return loaded
+
+
+class MakesFile:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+@pytest.fixture(autouse=True)
+def spoilt(redis: Any) -> Iterator[None]:
+    """What an attacker leaves behind need not agree."""
+    yield
+    redis.flushall()
+
+
+def login(sid: str) -> str:
+    return keyspace().of_sid(sid).login
+
+
+def assert_refused(browser: Browser, log: pytest.LogCaptureFixture) -> None:
+    """The visitor is signed out, one line says why, and nothing secret is in it."""
+    cookie, log_before = browser.cookie, len(log.records)
+    response = browser.get(f"{browser.views}/user-id/")
+    assert (response.status_code, response.content) == (200, b"nobody")
+    lines = lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+    assert len(lines) == 1
+    assert len(log.records) == log_before + 1
+    assert str(cookie) not in log.text
+    assert SECRET not in log.text
+    log.clear()
+    browser.cookie = cookie
+
+
+def test_a_record_changed_in_any_byte_that_is_sealed_is_refused(
+    site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    browser = Browser(Client())
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    genuine = redis.hget(login(sid), sid)
+    # Behind the format come the revision and two times, which a script must be able to write.
+    for at in (0, *range(21, len(genuine))):
+        changed = bytearray(genuine)
+        changed[at] ^= 1
+        redis.hset(login(sid), sid, bytes(changed))
+        assert_refused(browser, log)
+    redis.hset(login(sid), sid, genuine)
+    assert browser.get("/who/").content == b"alice"
+
+
+def test_whatever_the_bytes_are_that_are_not_sealed_there_is_no_error(
+    browser: Browser, alice: User, redis: Any, settings: Any
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
+    for byte in (b"\x00", b"\xff"):
+        browser.sign_in(alice)
+        sid = browser.sid
+        genuine = redis.hget(login(sid), sid)
+        redis.hset(login(sid), sid, genuine[:1] + byte * 20 + genuine[21:])
+        assert browser.get(f"{browser.views}/user-id/").status_code == 200
+        # A deadline of long ago may end it.
+        assert browser.post(f"{browser.views}/write/colour/red/").status_code in (200, 400)
+        online.get(sid)
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 21, 22, 30, 50])
+def test_a_record_cut_short_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, length: int
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    redis.hset(login(sid), sid, redis.hget(login(sid), sid)[:length])
+    assert_refused(browser, log)
+
+
+def test_a_record_copied_from_another_session_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    alices = browser.sid
+    browser.client.cookies.clear()
+    browser.post("/write/colour/red/")
+    redis.hset(login(browser.sid), browser.sid, redis.hget(login(alices), alices))
+    log.clear()
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize("serializer", ["django.core.signing.JSONSerializer", f"{__name__}.PickleSerializer"])
+@pytest.mark.parametrize("header", [True, False], ids=["behind a genuine header", "alone"])
+def test_pickle_bytes_are_refused_and_not_run(
+    browser: Browser,
+    alice: User,
+    redis: Any,
+    log: pytest.LogCaptureFixture,
+    settings: Any,
+    tmp_path: Path,
+    serializer: str,
+    header: bool,
+) -> None:
+    settings.SESSION_SERIALIZER = serializer
+    browser.sign_in(alice, colour=SECRET)
+    sid, made = browser.sid, tmp_path / "made"
+    payload = pickle.dumps(MakesFile(made))
+    genuine = redis.hget(login(sid), sid)
+    # Format, revision, times, user and seal are alice's, and so is that no address is known.
+    kept = genuine[: 22 + genuine[21] + 16] + b"\n\n" if header else b""
+    redis.hset(login(sid), sid, kept + payload)
+    assert_refused(browser, log)
+    online.find([sid])
+    online.sessions()
+    assert not made.exists()
+    pickle.loads(payload).close()
+    assert made.exists()
+
+
+def test_another_site_with_the_same_store_is_refused(
+    browser: Browser, alice: User, log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    log.clear()
+    settings.SECRET_KEY = "of another site"
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize("record", [b"", b"1", b"2" + b"x" * 100, b"1" + b"\xff" * 100, b"\x80\x04." * 50, b"{}"])
+def test_nothing_that_meets_a_foreign_record_fails(browser: Browser, alice: User, redis: Any, record: bytes) -> None:
+    browser.sign_in(alice)
+    sid, cookie = browser.sid, browser.cookie
+    redis.hset(login(sid), sid, record)
+    online.sessions()
+    assert online.count() == 1
+    for path in ("/write/colour/red/", "/sign-in/alice/", "/cycle/", "/sign-out/"):
+        browser.cookie = cookie
+        assert browser.post(browser.views + path).status_code == 200
+    browser.cookie = cookie
+    assert browser.get("/item/lamp/").status_code == 200
+    call_command("clearsessions")
+    assert [ended.sid for ended in online.end(sid)] == [sid]
+
+
+@pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/", "/cycle/", "/sign-in/alice/"])
+def test_a_record_changed_between_load_and_save_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, meanwhile: Any, path: str
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    log.clear()
+
+    def tamper() -> None:
+        genuine = redis.hget(login(sid), sid)
+        redis.hset(login(sid), sid, genuine[:1] + b"revision" + genuine[9:-3] + b'x"}')
+
+    meanwhile(tamper)
+    assert browser.post(browser.views + path).status_code == 400
+    assert len(lines_of(log, "django.security.SuspiciousSession", logging.WARNING)) == 1
+    assert lines_of(log, "django.request", logging.ERROR) == []
+    assert SECRET not in log.text
+    log.clear()
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"rotated", b"rotated \xff\xfe", b"rotated " + b"x" * 1000, b"\x80\x04.", b"kicked"]
+)
+def test_a_forged_note_is_no_error(browser: Browser, alice: User, redis: Any, note: bytes) -> None:
+    browser.sign_in(alice)
+    cookie, partition = browser.cookie, keyspace().of_sid(browser.sid)
+    redis.set(partition.ended_of(browser.sid), note, ex=60)
+    online.end(browser.sid)
+    for path in ("/who/", "/write/colour/red/", "/cycle/"):
+        browser.cookie = cookie
+        assert browser.get(browser.views + path).status_code < 500
+    browser.cookie = cookie
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
+    assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300", "-1", "0.5"])
+def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, settings: Any, score: str) -> None:
+    settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
+    for key in ("expire", "recent", "online_seen", "online_user"):
+        browser.sign_in(alice)
+        redis.zadd(getattr(keyspace().of_sid(browser.sid), key), {browser.sid: score})
+        online.sessions()
+        assert browser.get(f"{browser.views}/who/").status_code == 200
+        assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
+        online.sessions()
