@@ -65,26 +65,24 @@ Steps = Generator[Call[Any] | Pause, Any, T]
 
 def run(steps: Steps[T]) -> T:
     """Drive ``steps`` to their end, and return what they return."""
-    result: Any = None
-    while True:
-        try:
-            step = steps.send(result)
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
-        result = step.run()
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(step.run())
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
 
 
 async def arun(steps: Steps[T]) -> T:
     """Do as :func:`run` does, awaiting each step."""
-    result: Any = None
-    while True:
-        try:
-            step = steps.send(result)
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
-        result = await step.arun()
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(await step.arun())
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
 
 
 _agreed: set[tuple[str, Keyspace]] = set()
