@@ -110,7 +110,7 @@ class Sessions(RuleBasedStateMachine):
         self.actors: dict[int, Actor] = {}
         self.stored: dict[str, Stored] = {}
         self.keys: list[str] = []
-        self.rotated: set[str] = set()
+        self.rotated: dict[str, str] = {}
         self.due: set[str] = set()
         self.views: Counter[str] = Counter()
         self.checked: tuple[Any, ...] = ()
@@ -348,8 +348,12 @@ class Sessions(RuleBasedStateMachine):
         return request
 
     def _end(self, actor: Actor) -> None:
-        if actor.key in self.stored:
-            del self.stored[actor.key]
+        key = actor.key
+        # Who has read a session ends it under whatever key it has by now.
+        while actor.base is not None and key in self.rotated:
+            key = self.rotated[key]
+        if key in self.stored:
+            del self.stored[key]
         actor.key, actor.base, actor.mine, actor.rotates = None, None, {}, False
 
     def _is_double_click(self, actor: Actor) -> bool:
@@ -379,7 +383,7 @@ class Sessions(RuleBasedStateMachine):
             del self.stored[actor.key]
             self.stored[new_key] = Stored(data, before.items, before.login_at if keeps_user else None)
             if moves:
-                self.rotated.add(actor.key)
+                self.rotated[actor.key] = new_key
         if new_key not in self.keys:
             self.keys.append(new_key)
         return self.stored[new_key]
