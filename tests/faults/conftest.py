@@ -150,7 +150,7 @@ def end_outage() -> None:
 
 def close_connections() -> None:
     """Close those to where the site's sessions are now: nobody else would, and every test has an address of its own."""
-    get_redis_connection("default").connection_pool.disconnect()
+    get_redis_connection("sessions").connection_pool.disconnect()
 
 
 @pytest.fixture
