@@ -184,10 +184,11 @@ class SessionStore(SessionBase):
                 return (yield from self._save_of_gone(data, outcome))
             self._merge(data, outcome.record)
             tries += 1
+            waited = time.monotonic() - began
             if tries >= 2:
-                # Less and less: else those that have just come would always win against those that wait.
-                yield Pause(random.uniform(0, 0.05 / tries))  # noqa: S311
-            if time.monotonic() - began > SAVE_SECONDS_MAX:
+                # Shorter and shorter: else those that have just come would always win against those that wait.
+                yield Pause(random.uniform(0, 0.1) * max(0.0, 1 - waited))  # noqa: S311
+            if waited > SAVE_SECONDS_MAX:
                 logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
                 raise SessionStoreUnavailable("Other requests kept changing the session.")
 
