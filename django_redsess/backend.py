@@ -22,6 +22,7 @@ from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import sid_of
 from django_redsess.merge import merge, same
 from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
+from django_redsess.signals import Reason
 
 __all__ = ["SessionStore", "SessionStoreUnavailable"]
 
@@ -56,6 +57,7 @@ class SessionStore(SessionBase):
         self._base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
         self._rotates_from: str | None = None
         self._signs_in = False
+        self._signs_out = False
         self._gone = False  # A save found nothing to save to. What is gone does not come back.
 
     @property
@@ -80,6 +82,10 @@ class SessionStore(SessionBase):
     def signed_in(self) -> None:
         """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
         self._signs_in = True
+
+    def signed_out(self) -> None:
+        """Tell that somebody signs out: the end that comes next is a sign-out."""
+        self._signs_out = True
 
     def run(self, steps: Steps[T]) -> T:
         """Drive ``steps``; remember an outage."""
@@ -277,7 +283,7 @@ class SessionStore(SessionBase):
             old_sid, sid, written, loaded=self._base.revision if self._base else b""
         )
         if elsewhere and outcome.word != "saved":
-            yield store.end([sid])[0]
+            yield from store.end([sid], None)
         return outcome
 
     def _save_of_gone(self, data: dict[str, Any], outcome: store.Outcome) -> Steps[None]:
@@ -320,13 +326,14 @@ class SessionStore(SessionBase):
 
     def _deleting(self, session_key: str | None) -> Steps[None]:
         own = session_key is None and self._base is not None
+        reason, self._signs_out = Reason.LOGOUT if self._signs_out else Reason.INVALIDATED, False
         if session_key is None:
             # Before a rotation is saved, the session is still under its old key.
             session_key, self._rotates_from = self._rotates_from or self.session_key, None
         if session_key is None or not self._validate_session_key(session_key):
             return
         sid = sid_of(session_key)
-        while not (yield store.end([sid])[0]) and own:
+        while not (yield from store.end([sid], reason)) and own:
             # Another request may have given a new key to the session that this one has read: it is that one, then.
             loaded: store.Loaded = yield store.load(sid)
             if not loaded.rotated_to:
@@ -370,6 +377,13 @@ def note_sign_in(sender: Any, request: Any, **kwargs: Any) -> None:
     session = getattr(request, "session", None)
     if isinstance(session, SessionStore):
         session.signed_in()
+
+
+def note_sign_out(sender: Any, request: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_out``."""
+    session = getattr(request, "session", None)
+    if isinstance(session, SessionStore):
+        session.signed_out()
 
 
 def _user_of(data: dict[str, Any]) -> str:

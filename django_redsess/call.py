@@ -1,6 +1,8 @@
 """
 One round trip as a value, and work that takes several of them.
 
+A round trip that ends sessions tells so: :mod:`django_redsess.signals`.
+
 Work is written once, as a generator that yields what it waits for and is sent the result. :func:`run` and
 :func:`arun` drive it, and differ in nothing but ``await``.
 """
@@ -9,42 +11,71 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from django_redsess import client, scripts
+from django_redsess import client, scripts, signals
 from django_redsess.keys import Keyspace, Partition, keyspace
 from django_redsess.record import FORMAT
 from django_redsess.scripts import Script
+from django_redsess.signals import Ended, Reason
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One round trip to one partition: what is sent, and ``read``, which makes a result of the reply."""
+    """
+    One round trip to one partition: what is sent, and ``read``, which makes a result of the reply.
+
+    Where the script may end sessions, ``read`` gets what it replied and the list of them.
+    """
 
     partition: Partition
     script: Script
     keys: Sequence[str]
     args: Sequence[str | bytes | int]
-    read: Callable[[Any], T]
+    read: Callable[..., T]
 
     def run(self) -> T:
         """Send it, and return the result. Raises what :func:`client.run` raises, and ImproperlyConfigured."""
         if (agreement := _agreement()) is not None:
             agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        return self.read(client.run(self.partition, self.script, self.keys, self.args))
+        reply = client.run(self.partition, self.script, self.keys, self.args)
+        if not self.script.ends:
+            return self.read(reply)
+        ended = list(_ended(reply))
+        signals.tell(ended)
+        return self.read(reply[0], ended)
 
     async def arun(self) -> T:
         """Do as :meth:`run` does, awaiting the reply."""
         if (agreement := _agreement()) is not None:
             agreement.read(await client.arun(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        return self.read(await client.arun(self.partition, self.script, self.keys, self.args))
+        reply = await client.arun(self.partition, self.script, self.keys, self.args)
+        if not self.script.ends:
+            return self.read(reply)
+        ended = list(_ended(reply))
+        await signals.atell(ended)
+        return self.read(reply[0], ended)
+
+
+def _ended(reply: tuple[Any, bytes, bytes]) -> Iterator[Ended]:
+    # See note_end in partition.lua. Somebody else's record may name anything as its user.
+    _, milliseconds, packed = reply
+    parts, at = [], 0
+    while at < len(packed):
+        end = at + 1 + packed[at]
+        parts.append(packed[at + 1 : end].decode(errors="replace"))
+        at = end
+    when = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    for reason, sid, user_id in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        yield Ended(sid, user_id, Reason(reason), when)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ RULES = {
         "a dict of texts, view name to URL keyword, such as {'shop:product': 'slug'}",
     ),
     "VIEWED_PER_SESSION": AT_LEAST_ONE,
+    "VIEWED_LIMIT": AT_LEAST_ONE,
 }
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"

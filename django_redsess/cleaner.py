@@ -1,12 +1,13 @@
-"""Taking out sessions that are due, and those above the maximum: what the commands run."""
+"""Taking out what is due or too much, bit by bit: what the commands run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_redsess import store
+from django_redsess import upkeep
 from django_redsess.call import Call
 from django_redsess.conf import conf
+from django_redsess.upkeep import Batch
 
 BATCH_SIZE = 100
 
@@ -17,7 +18,7 @@ def expired(*, batch_size: int = BATCH_SIZE) -> Iterator[int]:
 
     Each script looks at the clock itself, so that a session whose deadline moved meanwhile stays.
     """
-    yield from _until_done(store.expire(limit=batch_size), batch_size)
+    yield from _until_done(upkeep.expire(limit=batch_size))
 
 
 def evicted(*, maximum: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
@@ -26,13 +27,79 @@ def evicted(*, maximum: int | None = None, batch_size: int = BATCH_SIZE) -> Iter
 
     Yields how many after each call. Each script counts anew, so that two cleaners at once don't take out too many.
     """
-    calls = store.evict(conf.MAX_SESSIONS if maximum is None else maximum, limit=batch_size)
-    yield from _until_done(calls, batch_size)
+    yield from _until_done(upkeep.evict(conf.MAX_SESSIONS if maximum is None else maximum, limit=batch_size))
 
 
-def _until_done(calls: list[Call[list[store.Ended]]], batch_size: int) -> Iterator[int]:
+def backlog(*, maximum: int | None = None, after_expired: bool = True) -> tuple[int, int]:
+    """
+    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would.
+
+    ``after_expired`` counts the latter as they would be with the former gone already.
+    """
+    due, excess = 0, 0
+    for call in upkeep.backlog(conf.MAX_SESSIONS if maximum is None else maximum):
+        count = call.run()
+        due += count.due
+        excess += max(0, count.stored - count.maximum - (count.due if after_expired else 0))
+    return due, excess
+
+
+def seconds_to_next() -> float | None:
+    """Return in how many seconds the next session is due, 0 if one is already; None where there is none."""
+    return min((seconds for call in upkeep.next_deadline() if (seconds := call.run()) is not None), default=None)
+
+
+def sample() -> float:
+    """Note who is online, once a minute, for ``online.history()``. Returns the seconds until the next minute."""
+    return min(call.run() for call in upkeep.sample())
+
+
+def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+    """
+    Forget the least viewed items, all but the ``limit`` (the setting VIEWED_LIMIT when None) most viewed.
+
+    Takes ``batch_size`` (1 to 1 000) a call, and yields how many after each. Each script goes by its moment's ranks.
+    """
+    limit = conf.VIEWED_LIMIT if limit is None else limit
+    for call in upkeep.trim(_kept(limit), limit=batch_size):
+        left = 1
+        while left:
+            taken, left = call.run()
+            yield taken
+
+
+def backlog_of_items(*, limit: int) -> int:
+    """Count the items that :func:`trimmed` would forget."""
+    return max(0, sum(_viewed(1)) - limit)
+
+
+def _until_done(calls: list[Call[Batch]]) -> Iterator[int]:
     for call in calls:
-        ended = batch_size
-        while ended == batch_size:
-            ended = len(call.run())
-            yield ended
+        more = True
+        while more:
+            ended, more = call.run()
+            yield len(ended)
+
+
+def _kept(limit: int) -> list[int]:
+    # How many items each partition keeps. It knows its own ranks only: so first find how many views it takes to be
+    # among the most viewed of all. At most `limit` items have `enough` views, and more than that have `too_few`.
+    too_few, enough = 1, 2
+    everything = _viewed(too_few)
+    if len(everything) == 1 or sum(everything) <= limit:
+        return [limit] * len(everything)
+    while sum(_viewed(enough)) > limit:
+        too_few, enough = enough, enough * 2
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if sum(_viewed(middle)) <= limit else (middle, enough)
+    kept = _viewed(enough)
+    # Of those that are level at the edge, some stay.
+    for number, candidates in enumerate(_viewed(too_few)):
+        kept[number] += max(0, min(candidates - kept[number], limit - sum(kept)))
+    return kept
+
+
+def _viewed(at_least: int) -> list[int]:
+    # How many items each partition has that were viewed at least so often.
+    return [call.run() for call in upkeep.popularity(at_least)]

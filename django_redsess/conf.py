@@ -80,6 +80,11 @@ class Conf:
         """How many viewed items are kept for a session: the newest."""
         return self._read("VIEWED_PER_SESSION", 25)
 
+    @property
+    def VIEWED_LIMIT(self) -> int:
+        """How many items ``cleanviewed`` keeps the views of: the most viewed."""
+        return self._read("VIEWED_LIMIT", 100_000)
+
     def _read(self, name: str, default: T) -> T:
         given: Mapping[str, T] = getattr(settings, "REDSESS", {})
         return given.get(name, default)

@@ -77,9 +77,39 @@ class Partition:
         return self._name(f"ended:{sid}")
 
     @property
+    def wake(self) -> str:
+        """List, at most one entry: wakes a cleaner when a deadline appears that is earlier than all others."""
+        return self._name("wake")
+
+    @property
+    def totals(self) -> str:
+        """Hash: how many sessions were ever created, and ended for each reason."""
+        return self._name("totals")
+
+    @property
+    def samples(self) -> str:
+        """Sorted set, bounded: who was online, and the totals → minute."""
+        return self._name("samples")
+
+    @property
     def viewed(self) -> str:
         """Sorted set: item → views, negative, so that the most viewed comes first."""
         return self._name("viewed")
+
+    def kind_of(self, name: str) -> str:
+        """
+        Tell what key of this partition ``name`` is.
+
+        Returns ``"list"`` for what holds sessions, ``"user"`` for a user's, ``"session"`` for what belongs to one,
+        ``"other"`` for the rest, and ``""`` for a name that this module does not make.
+        """
+        if name in (self.login, self.expire, self.recent, self.online_seen, self.online_user):
+            return "list"
+        if name in (self.wake, self.totals, self.samples, self.viewed):
+            return "other"
+        if name.startswith(self.online_user_of("")):
+            return "user"
+        return "session" if name.startswith((self.viewed_by(""), self.ended_of(""))) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +132,18 @@ class Keyspace:
     def partitions(self) -> list[Partition]:
         """Every partition, in order."""
         return [Partition(tag) for tag in _tags(self.prefix, self.count)]
+
+    @property
+    def pattern(self) -> str:
+        """What matches every name of this store, as the server's SCAN takes it; other stores' may match too."""
+        prefix = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in self.prefix)
+        return f"{{{prefix}}}:*" if self.count == 1 else f"{{{prefix}[:}}]*"
+
+    def of_name(self, name: str) -> Partition | None:
+        """Return the partition whose key ``name`` is; None for ``meta``, and for one of another store."""
+        tag = name[1:].partition("}")[0]
+        mine = name.startswith("{") and name != self.meta and tag in _tags(self.prefix, self.count)
+        return Partition(tag) if mine else None
 
     def of_sid(self, sid: str) -> Partition:
         """Return the partition of a session: the leading bits of its sid's digest. It never changes."""

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 
-from django_redsess import viewed
+from django_redsess import signals, viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
@@ -59,6 +60,24 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
+        with signals.held_back() as ended:
+            try:
+                response = self._answer(request)
+            except Exception:
+                signals.send(ended)
+                raise
+        return _telling(response, ended)
+
+    async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
+        with signals.held_back() as ended:
+            try:
+                response = await self._aanswer(request)
+            except Exception:
+                await sync_to_async(signals.send)(ended)
+                raise
+        return _telling(response, ended)
+
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
         self.process_request(request)
         try:
             response = self.get_response(request)
@@ -67,7 +86,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return unavailable(request)
         return self.process_response(request, response)  # type: ignore[arg-type]
 
-    async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
+    async def _aanswer(self, request: HttpRequest) -> HttpResponseBase:
         self.process_request(request)
         try:
             response = await self.get_response(request)  # type: ignore[misc]
@@ -170,6 +189,13 @@ class SessionMiddleware(DjangoSessionMiddleware):
             samesite=settings.SESSION_COOKIE_SAMESITE,
         )
         patch_vary_headers(response, ("Cookie",))
+
+
+def _telling(response: HttpResponseBase, ended: list[signals.Ended]) -> HttpResponseBase:
+    # Receivers may take their time: the visitor has the answer by then.
+    if ended:
+        response._resource_closers.append(partial(signals.send, ended))  # type: ignore[attr-defined]
+    return response
 
 
 def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None) -> HttpResponse:

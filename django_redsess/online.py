@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from django_redsess import store
+from django_redsess import call, store, upkeep
 from django_redsess.keys import is_sid
 from django_redsess.record import Client, Record, RecordError, log_unusable, unpack
+from django_redsess.signals import Ended, Reason
+from django_redsess.upkeep import Sample
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -50,7 +52,7 @@ def sessions(
     if limit < 1:
         return []
     calls = store.page(offset, offset + limit - 1, newest_first=newest_first, user_ids=user_ids)
-    rows = [row for call in calls for row in call.run()]
+    rows = [row for page in calls for row in page.run()]
     if len(calls) > 1:
         rows.sort(key=lambda row: (row.login_at, row.sid), reverse=newest_first)
         rows = rows[offset : offset + limit]
@@ -70,26 +72,50 @@ def get(sid: str) -> Session | None:
 
 def find(sids: Sequence[str]) -> list[Session]:
     """Return the sessions of these sids that are there, in no certain order."""
-    return [_session(row) for call in store.find([sid for sid in sids if is_sid(sid)]) for row in call.run()]
+    return [_session(row) for look in store.find([sid for sid in sids if is_sid(sid)]) for row in look.run()]
 
 
 def count(*, user_ids: Sequence[str] | None = None) -> int:
     """Count signed-in sessions: of these users (at most 1 000), or of all."""
-    return sum(call.run() for call in store.count(user_ids))
+    return sum(part.run() for part in store.count(user_ids))
 
 
-def end(*sids: str) -> list[store.Ended]:
+def end(*sids: str) -> list[Ended]:
     """
     End these sessions at once: each one's next request finds itself signed out.
 
-    Returns sid and user id of those that were there; what was gone already is no error.
+    Returns those that were there; what was gone already is no error.
     """
-    return [ended for call in store.end([sid for sid in sids if is_sid(sid)]) for ended in call.run()]
+    return call.run(store.end([sid for sid in sids if is_sid(sid)], Reason.KICKED))
+
+
+def history(*, hours: float = 24) -> list[Sample]:
+    """
+    Return how many were online, minute by minute, over the last ``hours`` (at most 48 are kept), the earliest first.
+
+    Empty where no ``cleansessions --forever`` runs, which takes the samples. What was created and has ended is counted
+    from the beginning of the store: take the difference of two samples.
+    """
+    minutes: dict[datetime, list[Sample]] = {}
+    for read in upkeep.samples(seconds=hours * 3600):
+        for sample in read.run():
+            minutes.setdefault(sample.at, []).append(sample)
+    return [_together(minutes[at]) for at in sorted(minutes)]
 
 
 def user_id_of(user: AbstractBaseUser) -> str:
     """Return the primary key of ``user`` as sessions hold it: as text."""
     return user._meta.pk.value_to_string(user)
+
+
+def _together(partitions: list[Sample]) -> Sample:
+    return Sample(
+        partitions[0].at,
+        sum(sample.signed_in for sample in partitions),
+        sum(sample.guests for sample in partitions),
+        sum(sample.created for sample in partitions),
+        {reason: sum(sample.ended[reason] for sample in partitions) for reason in Reason},
+    )
 
 
 def _session(row: store.Row) -> Session:

@@ -14,32 +14,43 @@ class Script:
     One script: its text and the digest by which the server knows it.
 
     A line ``-- include other.lua`` stands for the text of that file. ``repeatable`` says whether a second run, after
-    the reply to the first was lost, changes nothing more.
+    the reply to the first was lost, changes nothing more; ``ends`` that its reply is that of ``with_ended``, in
+    ``partition.lua``: what it asks for, and which sessions have ended with that.
     """
 
-    def __init__(self, name: str, *, repeatable: bool = True) -> None:
+    def __init__(self, name: str, *, repeatable: bool = True, ends: bool = False) -> None:
         def included(line: re.Match[str]) -> str:
             return (FOLDER / line[1]).read_text(encoding="utf-8")
 
         self.name = name
         self.repeatable = repeatable
+        self.ends = ends
         text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self.text = re.sub(r"^-- include (\w+\.lua)$", included, text, flags=re.MULTILINE)
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 LOAD = Script("load")
-CREATE = Script("create")
+CREATE = Script("create", ends=True)
 SAVE = Script("save")
 ROTATE = Script("rotate")
-END = Script("end")
-EXPIRE = Script("expire")
-EVICT = Script("evict")
-COUNT = Script("count")
-PAGE = Script("page")
+END = Script("end", ends=True)
+EXPIRE = Script("expire", ends=True)
+EVICT = Script("evict", ends=True)
+COUNT = Script("count", ends=True)
+PAGE = Script("page", ends=True)
 FIND = Script("find")
 VIEW = Script("view", repeatable=False)
 COUNT_VIEW = Script("count_view", repeatable=False)
 ITEMS = Script("items")
 VIEWS = Script("views")
+POPULARITY = Script("popularity")
+TRIM = Script("trim")
+NEXT = Script("next")
+BACKLOG = Script("backlog")
+SAMPLE = Script("sample")
+SAMPLES = Script("samples")
+CHECK = Script("check", ends=True)
+CHECK_NAMES = Script("check_names")
+NAMES = Script("names")
 META = Script("meta")

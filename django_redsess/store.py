@@ -2,7 +2,8 @@
 What can be done with sessions in Redis: each operation is one call of one script.
 
 The functions here send nothing: each returns a :class:`~django_redsess.call.Call`, and ``call.run()`` or ``await
-call.arun()`` sends it. Operations that concern every partition return a call for each.
+call.arun()`` sends it. Operations that concern every partition return a call for each; ending sessions may take
+several, one after another, and so it is steps.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from django_redsess import scripts
-from django_redsess.call import Call
+from django_redsess.call import Call, Steps
 from django_redsess.conf import conf
 from django_redsess.keys import Partition, is_sid, keyspace
+from django_redsess.signals import Ended, Reason
 
 T = TypeVar("T")
 
@@ -81,13 +83,6 @@ class Outcome(NamedTuple):
         return _rotated_to(self.note)
 
 
-class Ended(NamedTuple):
-    """A session that is over; ``user_id`` is ``""`` for a guest's."""
-
-    sid: str
-    user_id: str
-
-
 class Row(NamedTuple):
     """A session as a list shows it; ``login_at`` is None for a guest's, ``record`` is still packed."""
 
@@ -102,20 +97,22 @@ def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
     """Read the record of ``sid``, and leave behind that it was seen, as ``touch`` says."""
     partition = keyspace().of_sid(sid)
     args = (sid, touch.value, *_policy(), int(conf.SLIDING))
-    return Call(partition, scripts.LOAD, _session_keys(partition), args, _loaded)
+    return Call(partition, scripts.LOAD, session_keys(partition), args, _loaded)
 
 
-def create(sid: str, written: Written, viewed: Sequence[bytes] = ()) -> Call[bool]:
+def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) -> Call[bool]:
     """
     Add a session. False when ``sid`` is taken. Sessions that are due, or too many, make room: two of each.
 
-    ``viewed`` are items and the times of their views, one after another, as :func:`viewed_by` returns them.
+    ``viewed`` says that it comes from another partition, and what it viewed there: items and the times of their views,
+    one after another, as :func:`viewed_by` returns them.
     """
     space = keyspace()
     partition = space.of_sid(sid)
-    maximum = _share(conf.MAX_SESSIONS, space.count)
-    args: list[str | bytes | int] = [sid, written.record, written.user_id, _date(written), *_policy(), maximum, *viewed]
-    return Call(partition, scripts.CREATE, _session_keys(partition), args, bool)
+    maximum = share_of(conf.MAX_SESSIONS, space.count)
+    made: tuple[str | bytes | int, ...] = (sid, written.record, written.user_id, _date(written), *_policy(), maximum)
+    args = (*made, int(viewed is not None), *(viewed or ()))
+    return Call(partition, scripts.CREATE, session_keys(partition), args, lambda reply, _: bool(reply))
 
 
 def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -126,7 +123,7 @@ def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
     """
     partition = keyspace().of_sid(sid)
     args = (sid, *_written(written, loaded), int(written.passive))
-    return Call(partition, scripts.SAVE, _session_keys(partition), args, _outcome)
+    return Call(partition, scripts.SAVE, session_keys(partition), args, _outcome)
 
 
 def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -140,7 +137,7 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
     if not same_partition(old_sid, sid):
         written = written._replace(record=b"")
     args = (old_sid, sid, *_written(written, loaded))
-    return Call(partition, scripts.ROTATE, _session_keys(partition), args, _outcome)
+    return Call(partition, scripts.ROTATE, session_keys(partition), args, _outcome)
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
@@ -161,32 +158,26 @@ def at_home(sid: str, user_id: str) -> bool:
     return space.count == 1 or not user_id or space.of_sid(sid) == space.of_user(user_id)
 
 
-def end(sids: Sequence[str]) -> list[Call[list[Ended]]]:
-    """End sessions, up to 1 000 a call. Each call's result holds those that were there."""
-    return [
-        Call(partition, scripts.END, _session_keys(partition), batch, _ended) for partition, batch in _batches(sids)
-    ]
+def end(sids: Sequence[str], reason: Reason | None) -> Steps[list[Ended]]:
+    """
+    End sessions, up to 1 000 a call, and return those that were there.
 
-
-def expire(*, limit: int) -> list[Call[list[Ended]]]:
-    """End up to ``limit`` (at most 1 000) due sessions of each partition."""
-    return [
-        Call(partition, scripts.EXPIRE, _session_keys(partition), (_batch(limit),), _ended)
-        for partition in keyspace().partitions
-    ]
-
-
-def evict(maximum: int, *, limit: int) -> list[Call[list[Ended]]]:
-    """End up to ``limit`` (at most 1 000) sessions of each partition above its share of ``maximum``, oldest first."""
-    space = keyspace()
-    args = (_share(maximum, space.count), _batch(limit))
-    return [Call(partition, scripts.EVICT, _session_keys(partition), args, _ended) for partition in space.partitions]
+    Nobody is told of an end without a reason: it takes back what nobody has had.
+    """
+    ended: list[Ended] = []
+    for partition, batch in _batches(sids):
+        while batch:
+            args = (reason or "", *batch)
+            dealt_with, gone = yield Call(partition, scripts.END, session_keys(partition), args, _both)
+            ended += gone
+            batch = batch[dealt_with:]
+    return ended
 
 
 def count(user_ids: Sequence[str] | None = None) -> list[Call[int]]:
     """Count signed-in sessions, of these users or of all, after ending up to 200 due ones of each partition."""
     return [
-        Call(partition, scripts.COUNT, (*_session_keys(partition), *lists), (), int)
+        Call(partition, scripts.COUNT, (*session_keys(partition), *lists), (), lambda reply, _: int(reply))
         for partition, lists in _lists(user_ids)
     ]
 
@@ -204,16 +195,14 @@ def page(
     partitions = list(_lists(user_ids))
     args = (first if len(partitions) == 1 else 0, last, *(("REV",) if newest_first else ()))
     return [
-        Call(partition, scripts.PAGE, (*_session_keys(partition), *lists), args, _rows)
+        Call(partition, scripts.PAGE, (*session_keys(partition), *lists), args, lambda reply, _: _rows(reply))
         for partition, lists in partitions
     ]
 
 
 def find(sids: Sequence[str]) -> list[Call[list[Row]]]:
     """Look up sessions, up to 1 000 a call. Those that are gone or due are left out."""
-    return [
-        Call(partition, scripts.FIND, _session_keys(partition), batch, _rows) for partition, batch in _batches(sids)
-    ]
+    return [Call(partition, scripts.FIND, session_keys(partition), batch, _rows) for partition, batch in _batches(sids)]
 
 
 def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
@@ -225,7 +214,7 @@ def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
     """
     space = keyspace()
     partition, counting = space.of_sid(sid), space.of_item(item)
-    keys = _session_keys(partition)
+    keys = session_keys(partition)
     if partition == counting:
         return [Call(partition, scripts.VIEW, (*keys, counting.viewed), (sid, item, keep), bool)]
     return [
@@ -237,7 +226,7 @@ def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
 def recent_items(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
     """Read what a session viewed: item and time, the newest ``limit`` first."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, limit - 1, "REV"), _items(_time))
+    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, limit - 1, "REV"), _items(time_of))
 
 
 def popular_items(*, limit: int) -> list[Call[list[tuple[str, int]]]]:
@@ -268,8 +257,8 @@ def _date(written: Written) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _session_keys(partition: Partition) -> tuple[str, ...]:
-    # The order that partition.lua gives names to.
+def session_keys(partition: Partition) -> tuple[str, ...]:
+    """Name the keys of ``partition`` in the order of ``partition.lua``."""
     return (
         partition.login,
         partition.expire,
@@ -279,6 +268,8 @@ def _session_keys(partition: Partition) -> tuple[str, ...]:
         partition.online_user_of(""),
         partition.viewed_by(""),
         partition.ended_of(""),
+        partition.wake,
+        partition.totals,
     )
 
 
@@ -311,14 +302,9 @@ def _rotated_to(note: str) -> str:
     return sid if word == "rotated" and is_sid(sid) else ""
 
 
-def _share(maximum: int, partitions: int) -> int:
+def share_of(maximum: int, partitions: int) -> int:
+    """Return how many of ``maximum`` sessions one of so many partitions may have."""
     return -(-maximum // partitions)
-
-
-def _batch(limit: int) -> int:
-    if not 1 <= limit <= BATCH_MAX:
-        raise ValueError(f"A batch has 1 to {BATCH_MAX} sessions, not {limit}.")
-    return limit
 
 
 def _loaded(reply: list[Any]) -> Loaded:
@@ -331,15 +317,13 @@ def _outcome(reply: list[bytes]) -> Outcome:
     return Outcome(word, note=more.decode(errors="replace")) if word == "gone" else Outcome(word, more)
 
 
-def _ended(reply: list[bytes]) -> list[Ended]:
-    # Somebody else's record may name anything as its user.
-    parts = [part.decode(errors="replace") for part in reply]
-    return [Ended(sid, user_id) for sid, user_id in zip(parts[::2], parts[1::2], strict=True)]
+def _both(reply: int, ended: list[Ended]) -> tuple[int, list[Ended]]:
+    return reply, ended
 
 
 def _rows(reply: list[tuple[bytes, bytes, bytes, bytes, bytes]]) -> list[Row]:
     return [
-        Row(sid.decode(), _time(login_at) if login_at else None, _time(seen_at), _time(expires_at), record)
+        Row(sid.decode(), time_of(login_at) if login_at else None, time_of(seen_at), time_of(expires_at), record)
         for sid, login_at, seen_at, expires_at, record in reply
     ]
 
@@ -355,5 +339,6 @@ def _views(score: bytes | int) -> int:
     return -int(float(score))
 
 
-def _time(milliseconds: bytes) -> datetime:
+def time_of(milliseconds: bytes) -> datetime:
+    """Return the time that the server wrote."""
     return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)

@@ -25,6 +25,12 @@ def stored(client: redis.Redis) -> int:
     return sum(client.hlen(partition.login) for partition in store.keyspace().partitions)
 
 
+def names_of_sessions(client: redis.Redis) -> list[bytes]:
+    """Name the keys that hold anything of sessions that are there: no notes, no counts, nothing of the store's own."""
+    ends = (b":meta", b":wake", b":totals", b":samples", b":viewed")
+    return [name for name in client.keys() if b":ended:" not in name and not name.endswith(ends)]
+
+
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     """Turn the clock of this session forward: all its times happened so long before."""
     partition = store.keyspace().of_sid(sid)

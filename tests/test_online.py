@@ -75,7 +75,7 @@ def test_of_user_takes_a_user(new_session, django_user_model, db) -> None:
 
 def test_ending_a_session_takes_it_out_of_everything(redis, new_session) -> None:
     sids = sign_in(new_session, "a", "a", "b")
-    assert set(online.end(sids[0], sids[2])) == {(sids[0], "a"), (sids[2], "b")}
+    assert {(ended.sid, ended.user_id) for ended in online.end(sids[0], sids[2])} == {(sids[0], "a"), (sids[2], "b")}
     assert [session.sid for session in online.sessions()] == [sids[1]]
 
 

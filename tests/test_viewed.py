@@ -2,6 +2,7 @@ import pytest
 
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
+from tests.behind import names_of_sessions
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -67,7 +68,8 @@ def test_a_session_that_is_gone_views_nothing(redis, new_session) -> None:
     session = new_session("7")
     online.end(session.sid)
     assert not viewed.record(session, "lamp")
-    assert redis.keys() == []
+    assert names_of_sessions(redis) == []
+    assert viewed.popular() == []
 
 
 def test_a_visitor_without_a_session_views_nothing(redis) -> None:

@@ -1,17 +1,19 @@
 -- Add a session; the only way in. Takes out up to two that are due and two above the maximum, so that the store stays
 -- bounded though no cleaner runs.
--- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, maximum, then item, time, item, time, … that
--- it has viewed. Reply: 1, or 0 when another session has that sid.
+-- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, maximum, "1" if it comes from another
+-- partition, then item, time, item, time, … that it has viewed. Reply: 1, or 0 when another session has that sid; see
+-- with_ended.
 -- include partition.lua
 local sid, record, user_id, date, maximum = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[8])
-local policy = policy_from(ARGV[5], ARGV[6], ARGV[7])
+local policy, moves = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1"
 
 local found = redis.call("HGET", login, sid)
-if found then return revision_of(found) == revision_of(record) and 1 or 0 end
-remove(due(2))
-remove(excess(maximum - 1, 2))
+if found then return with_ended(revision_of(found) == revision_of(record) and 1 or 0) end
+remove(due(2), "expired")
+remove(excess(maximum - 1, 2), "evicted")
 put_anew(sid, record, user_id, nil, date, policy)
-for at = 9, #ARGV, 2 do
+for at = 10, #ARGV, 2 do
   redis.call("ZADD", viewed_by .. sid, ARGV[at + 1], ARGV[at])
 end
-return 1
+if not moves then redis.pcall("HINCRBY", totals, "created", 1) end
+return with_ended(1)

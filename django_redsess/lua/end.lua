@@ -1,3 +1,4 @@
--- End sessions. ARGV: up to 1000 sids. Reply: sid, user id, sid, user id, … of those that were there.
+-- End sessions. ARGV: reason, or "" for one that was never anybody's; up to 1000 sids.
+-- Reply: how many of the sids it has dealt with, see with_ended.
 -- include partition.lua
-return remove(ARGV)
+return with_ended(remove({ unpack(ARGV, 2) }, ARGV[1] ~= "" and ARGV[1]))

@@ -1,3 +1,6 @@
--- End the sessions longest unseen, as of now, above a maximum. ARGV: maximum, how many at most. Reply: as end.lua.
+-- End the sessions longest unseen, as of now, above a maximum. ARGV: maximum, how many at most.
+-- Reply: how many are still above it, see with_ended.
 -- include partition.lua
-return remove(excess(tonumber(ARGV[1]), tonumber(ARGV[2])))
+local maximum = tonumber(ARGV[1])
+remove(excess(maximum, tonumber(ARGV[2])), "evicted")
+return with_ended(math.max(0, redis.call("ZCARD", recent) - maximum))

@@ -1,3 +1,6 @@
--- End sessions whose deadline has passed, as of now. ARGV: how many at most. Reply: as end.lua.
+-- End sessions whose deadline has passed, as of now. ARGV: how many at most.
+-- Reply: 1 if more of them are there, see with_ended.
 -- include partition.lua
-return remove(due(ARGV[1]))
+remove(due(ARGV[1]), "expired")
+local first = first_deadline()
+return with_ended(first and first <= now and 1 or 0)

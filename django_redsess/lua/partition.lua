@@ -1,7 +1,8 @@
 -- Stands at the head of the other scripts: the keys of a partition, its clock, and the ways in and out of it.
--- KEYS: login expire recent online:seen online:user "online:user:" "viewed:" "ended:"
--- (Behind the name of "online:user:" goes a user id, behind the last two a sid.)
-local login, expire, recent, online_seen, online_user, online_user_of, viewed_by, ended_of = unpack(KEYS, 1, 8)
+-- KEYS: login expire recent online:seen online:user "online:user:" "viewed:" "ended:" wake totals
+-- (Behind the name of "online:user:" goes a user id, behind the next two a sid.)
+local login, expire, recent, online_seen, online_user, online_user_of, viewed_by, ended_of, wake, totals =
+  unpack(KEYS, 1, 10)
 
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -33,6 +34,11 @@ local function user_of(record)
   return string.sub(record, 23, 22 + string.byte(record, 22))
 end
 
+-- Whether a record may be one of this user: whose that of another release is can't be told.
+local function may_be_of(record, user_id)
+  return record and (string.sub(record, 1, 1) ~= "1" or user_of(record) == user_id)
+end
+
 -- New with each write, so that two records are the same exactly if their revisions are.
 local function revision_of(record)
   return string.sub(record, 2, 9)
@@ -59,8 +65,14 @@ local function due_at(django_deadline, login_time, policy)
   return at
 end
 
+-- The earliest deadline of all, or nil.
+local function first_deadline()
+  return tonumber(redis.call("ZRANGE", expire, 0, 0, "WITHSCORES")[2])
+end
+
 -- Write a session into every key. django_deadline goes into its record, due into the order of deadlines.
 local function put(sid, record, user_id, login_time, django_deadline, due)
+  local first = first_deadline()
   local times = struct.pack(">I6", math.max(0, django_deadline))
   redis.call("HSET", login, sid, string.sub(record, 1, 9) .. times .. string.sub(record, 16))
   redis.call("ZADD", expire, text(due), sid)
@@ -70,6 +82,9 @@ local function put(sid, record, user_id, login_time, django_deadline, due)
     redis.call("ZADD", online_user_of .. user_id, text(login_time), sid)
     redis.call("ZADD", online_seen, "GT", text(now), sid)
   end
+  -- A cleaner sleeps until the first deadline, unless it is told of an earlier one: once, however many come.
+  -- pcall: the session is written, whatever becomes of that.
+  if (not first or due < first) and redis.pcall("LLEN", wake) == 0 then redis.pcall("LPUSH", wake, "earlier") end
 end
 
 -- Write a session with the deadlines of its record. date: milliseconds since 1970, or "" where the record's age counts.
@@ -89,12 +104,30 @@ local function sign_out(sid, user_id)
   end
 end
 
--- Take up to 1000 sessions out of every key. Returns sid, user id, sid, user id, … of those that were there.
-local function remove(sids)
-  local removed, views, users, of_user = {}, {}, {}, {}
-  if #sids == 0 then return removed end
-  for index, record in ipairs(redis.call("HMGET", login, unpack(sids))) do
-    local sid, user_id = sids[index], user_of(record)
+-- What has been ended: reason, sid and user id of each, one after another, the length of each in a byte before it.
+local ended = {}
+
+local function note_end(...)
+  for _, part in ipairs({ ... }) do
+    part = string.sub(part, 1, 255)
+    ended[#ended + 1] = string.char(#part) .. part
+  end
+end
+
+-- What each script replies that may end sessions: its own result, when it ran, and whom it has ended.
+local function with_ended(result)
+  return { result, text(now), table.concat(ended) }
+end
+
+-- Take up to 1000 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
+-- on elsewhere, and have not ended. Returns how many of the sids it has dealt with.
+local function remove(sids, reason)
+  local views, users, of_user, size, there = {}, {}, {}, 0, 0
+  for index, sid in ipairs(sids) do
+    local record = redis.call("HGET", login, sid)
+    size = size + (record and #record or 0)
+    if size > 1048576 and index > 1 then break end
+    local user_id = user_of(record)
     views[index] = viewed_by .. sid
     if user_id ~= "" then
       local name = online_user_of .. user_id
@@ -104,23 +137,26 @@ local function remove(sids)
       end
       table.insert(of_user[name], sid)
     end
-    if record then
-      removed[#removed + 1] = sid
-      removed[#removed + 1] = user_id
+    if record and reason then
+      there = there + 1
+      note_end(reason, sid, user_id)
     end
   end
+  if #views == 0 then return 0 end
   -- While a cluster moves this slot, a key may be elsewhere already: fail on that now, with nothing written yet.
   redis.call("EXISTS", unpack(views))
   if #users > 0 then redis.call("EXISTS", unpack(users)) end
-  redis.call("HDEL", login, unpack(sids))
+  redis.call("HDEL", login, unpack(sids, 1, #views))
   for _, name in ipairs({ expire, recent, online_seen, online_user }) do
-    redis.call("ZREM", name, unpack(sids))
+    redis.call("ZREM", name, unpack(sids, 1, #views))
   end
   for name, his in pairs(of_user) do
     redis.call("ZREM", name, unpack(his))
   end
   redis.call("DEL", unpack(views))
-  return removed
+  -- pcall: they are gone, whatever becomes of the count.
+  if there > 0 then redis.pcall("HINCRBY", totals, reason, there) end
+  return #views
 end
 
 -- Up to limit sessions whose deadline has passed, the earliest first.

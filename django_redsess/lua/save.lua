@@ -18,7 +18,7 @@ if user_before ~= user_id then sign_out(sid, user_before) end
 local deadline_before, age_before = django_times(found)
 local _, age = django_times(record)
 if passive and age == age_before and age > 0 then
-  put(sid, record, user_id, login_time or now, deadline_before, redis.call("ZSCORE", expire, sid))
+  put(sid, record, user_id, login_time or now, deadline_before, tonumber(redis.call("ZSCORE", expire, sid)))
 else
   put_anew(sid, record, user_id, login_time, date, policy)
 end

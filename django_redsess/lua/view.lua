@@ -2,7 +2,7 @@
 -- KEYS: those of partition.lua, then the popularity to count in, if it is in this partition. ARGV: sid, item, how many
 -- items to keep. Reply: 1, or 0 when the session is gone or due; then nothing is written.
 -- include partition.lua
-local popularity, sid, item, keep = KEYS[9], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local popularity, sid, item, keep = KEYS[11], ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 if not in_time(sid) or redis.call("HEXISTS", login, sid) == 0 then return 0 end
 local viewed = viewed_by .. sid

@@ -1,36 +1,139 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from django_redsess import cleaner
+from django_redsess import checker, cleaner
 from django_redsess.conf import conf
+from django_redsess.keys import keyspace
+from django_redsess.management.cleaning import CleaningCommand
+from django_redsess.waker import Waker
+
+REST_SECONDS_MAX = 5
+"""The longest sleep: the maximum is looked after too, and a deadline whose news got lost."""
+
+REST_SECONDS_MIN = 0.05
+"""The shortest: on a busy site sessions are due every few milliseconds, and go a few at a time."""
+
+FAULTS_SHOWN = 100
+
+KINDS = {"expired": "expired", "evicted": "excess"}
+"""How sessions end here, and what --only calls it."""
+
+ALONE = ("check", "repair", "dry_run")
+CLEANING = ("forever",)
 
 
-class Command(BaseCommand):
+class Command(CleaningCommand):
     help = (
         "End the sessions whose deadline has passed, then the ones longest unseen above the setting MAX_SESSIONS. "
-        "Run it from cron, every minute or every hour: between runs each new session takes two of either along. "
-        "It can be stopped at any moment, and run twice at once."
+        "Without --forever it makes one pass: run it from cron, every minute or every hour. With it, it sleeps until "
+        "the next deadline, and takes the samples that online.history() shows. Between runs each new session takes two "
+        "of either along. It can be stopped at any moment, and run in several places at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = "Example: manage.py cleansessions"
+        parser.epilog = (
+            "Examples: manage.py cleansessions (from cron); manage.py cleansessions --forever --heartbeat "
+            "/run/cleansessions (as a service); manage.py cleansessions --dry-run; manage.py cleansessions --check"
+        )
+        add = parser.add_argument
+        add("--only", metavar="expired|excess", help="take out only those whose time is over, or only those too many")
+        add("--max-sessions", type=int, metavar="N", help="keep so many sessions (default: MAX_SESSIONS)")
+        add("--dry-run", action="store_true", help="count what would be taken out, and change nothing")
+        add(
+            "--check",
+            action="store_true",
+            help="compare all keys with each other, list what disagrees, and exit with 1 then",
+        )
+        add("--repair", action="store_true", help="compare all keys with each other, and mend what disagrees")
+        super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        expired = self._tell("expired", cleaner.expired(), options["verbosity"])
-        evicted = self._tell("evicted", cleaner.evicted(), options["verbosity"])
-        if options["verbosity"] > 0:
-            self.stdout.write(
-                f"Removed {expired:,} expired sessions and {evicted:,} above the maximum of {conf.MAX_SESSIONS:,}."
-            )
+        self.checks = options["check"] or options["repair"]
+        self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.checks else {"expired": 0, "evicted": 0}
+        self._waker: Waker | None = None
+        self._next_sample = 0.0
+        super().handle(*args, **options)
+        if self.checks and (left := self.counts["faults"] - self.counts["mended"]):
+            what_to_do = "They are left alone." if options["repair"] else "Mend them with --repair."
+            raise CommandError(f"{left:,} entries disagree. {what_to_do}")
 
-    def _tell(self, what: str, batches: Iterator[int], verbosity: int) -> int:
-        removed = 0
-        for number, batch in enumerate(batches, start=1):
-            removed += batch
-            if verbosity > 1 or (verbosity > 0 and number % 100 == 0):
-                self.stdout.write(f"{what}: {removed:,}")
-        return removed
+    def validate(self) -> None:
+        given = [f"--{name.replace('_', '-')}" for name in ALONE if self.options[name]]
+        others = [f"--{name.replace('_', '-')}" for name in CLEANING if self.options[name]]
+        if len(given) > 1 or (given and others):
+            raise CommandError(f"{' and '.join([*given, *others][:2])} can't be given together.")
+        self.at_least_one("max_sessions")
+        self.maximum = self.options["max_sessions"] or conf.MAX_SESSIONS
+        only = self.options["only"]
+        if only not in (None, "expired", "excess"):
+            raise CommandError(f"--only must be expired or excess, not {only}.")
+        self.kinds = [kind for kind, name in KINDS.items() if only in (None, name)]
+        super().validate()
+
+    def total(self) -> int | None:
+        if self.checks:
+            return None
+        return sum(count for kind, count in self._backlog().items() if kind in self.kinds)
+
+    def work(self) -> None:
+        if self.checks:
+            self._compare()
+        elif self.options["dry_run"]:
+            self.counts.update(self._backlog())
+        else:
+            self._clean()
+
+    def rest(self) -> None:
+        if self._waker is None:
+            # What is only too much has no deadline, and needs no waking.
+            self._waker = Waker(keyspace().partitions if "expired" in self.kinds else [])
+        due_in = cleaner.seconds_to_next() if "expired" in self.kinds else None
+        seconds = min(
+            REST_SECONDS_MAX if due_in is None else due_in, REST_SECONDS_MAX, self._next_sample - time.monotonic()
+        )
+        self._waker.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
+
+    def close(self) -> None:
+        if self._waker is not None:
+            self._waker.close()
+
+    def sentence(self, counts: dict[str, int]) -> str:
+        if self.checks:
+            mended = f", {counts['mended']:,} are mended" if self.options["repair"] else ""
+            return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}."
+        verb = "There are" if self.options["dry_run"] else "Removed"
+        expired, evicted = f"{counts['expired']:,} expired sessions", f"{counts['evicted']:,} above the maximum"
+        return f"{verb} {expired} and {evicted} of {self.maximum:,}."
+
+    def _backlog(self) -> dict[str, int]:
+        expired, evicted = cleaner.backlog(maximum=self.maximum, after_expired="expired" in self.kinds)
+        return {kind: count for kind, count in (("expired", expired), ("evicted", evicted)) if kind in self.kinds}
+
+    def _clean(self) -> None:
+        size = self.options["batch_size"]
+        for kind in self.kinds:
+            expiring = kind == "expired"
+            batches = (
+                cleaner.expired(batch_size=size) if expiring else cleaner.evicted(maximum=self.maximum, batch_size=size)
+            )
+            for count in batches:
+                if not self.batch_done(kind, count):
+                    return
+        if self.options["forever"] and time.monotonic() >= self._next_sample:
+            self._next_sample = time.monotonic() + cleaner.sample()
+
+    def _compare(self) -> None:
+        for step in checker.check(mend=self.options["repair"]):
+            for fault in step.faults:
+                self.counts["faults"] += 1
+                self.counts["mended"] += self.options["repair"] and fault.can_be_mended
+                if self.counts["faults"] <= FAULTS_SHOWN or self.options["verbosity"] > 1:
+                    self.say(str(fault))
+                elif self.counts["faults"] == FAULTS_SHOWN + 1:
+                    self.say("… and more: --verbosity 2 shows them all.")
+            if not self.batch_done("compared", step.entries):
+                return

@@ -1,0 +1,64 @@
+-- Compare some entries of one key with the other keys, and mend what disagrees if told to. A record with a deadline is a
+-- session, and belongs into each list of its kind; what lacks either is none, and goes.
+-- KEYS: those of partition.lua, then the key to walk through. ARGV: "mend" or ""; cursor; about how many entries; and
+-- for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of records, and three texts for
+-- each fault: its kind, sid, key; see with_ended.
+-- include partition.lua
+local walked, mend, cursor, about, owner = KEYS[11], ARGV[1] == "mend", ARGV[2], ARGV[3], ARGV[4]
+local faults, bytes = {}, 0
+
+local function fault(kind, sid, key)
+  for _, part in ipairs({ kind, sid, key }) do faults[#faults + 1] = part end
+  return mend
+end
+
+-- Has a session in a list, with a score, or has it not there (nil).
+local function check_entry(key, sid, score)
+  local found = redis.call("ZSCORE", key, sid)
+  if not score and found and fault("stray", sid, key) then redis.call("ZREM", key, sid) end
+  if score and not found and fault("missing", sid, key) then redis.call("ZADD", key, score, sid) end
+  return found
+end
+
+local function check_session(sid, record)
+  bytes = bytes + #record
+  if string.sub(record, 1, 1) ~= "1" or #record < 22 then return fault("unreadable", sid, login) end
+  if not redis.call("ZSCORE", expire, sid) then
+    if fault("missing", sid, expire) then remove({ sid }, "invalidated") end
+    return
+  end
+  local user_id = user_of(record)
+  local of_user = online_user_of .. user_id
+  local seen = redis.call("ZSCORE", recent, sid) or redis.call("ZSCORE", online_seen, sid) or text(now)
+  check_entry(recent, sid, seen)
+  if user_id == "" then
+    check_entry(online_seen, sid)
+    check_entry(online_user, sid)
+    return
+  end
+  local login_time = redis.call("ZSCORE", online_user, sid) or redis.call("ZSCORE", of_user, sid) or text(now)
+  check_entry(online_seen, sid, seen)
+  check_entry(online_user, sid, login_time)
+  if tonumber(check_entry(of_user, sid, login_time) or login_time) ~= tonumber(login_time) then
+    if fault("differs", sid, of_user) then redis.call("ZADD", of_user, login_time, sid) end
+  end
+end
+
+-- Of an entry in a list: whether there is a session for it, and in the list of a user, one of that user's.
+local function check_listed(sid)
+  local belongs
+  if owner then
+    local record = redis.call("HGET", login, sid)
+    bytes = bytes + (record and #record or 0)
+    belongs = may_be_of(record, owner)
+  else
+    belongs = redis.call("HEXISTS", login, sid) == 1
+  end
+  if not belongs and fault("stray", sid, walked) then redis.call("ZREM", walked, sid) end
+end
+
+local next_cursor, entries = unpack(redis.call(walked == login and "HSCAN" or "ZSCAN", walked, cursor, "COUNT", about))
+for at = 1, #entries, 2 do
+  if walked == login then check_session(entries[at], entries[at + 1]) else check_listed(entries[at]) end
+end
+return with_ended({ next_cursor, #entries / 2, bytes, faults })
