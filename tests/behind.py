@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from django_redsess import store
+from django_redsess import checker, store
 
 
 def make_due(client: redis.Redis, *sids: str) -> None:
@@ -29,6 +29,11 @@ def names_of_sessions(client: redis.Redis) -> list[bytes]:
     """Name the keys that hold anything of sessions that are there: no notes, no counts, nothing of the store's own."""
     ends = (b":meta", b":wake", b":totals", b":samples", b":viewed")
     return [name for name in client.keys() if b":ended:" not in name and not name.endswith(ends)]
+
+
+def faults() -> list[str]:
+    """Return what ``cleansessions --check`` finds."""
+    return [str(fault) for step in checker.check() for fault in step.faults]
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
@@ -219,26 +217,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
     return set_meanwhile
 
 
-class DurableServer(servers.Server):
-    """A server that has written to disk what it acknowledges, and has it again when it is started anew."""
-
-    def start(self) -> None:
-        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "dir": self.folder}
-        options |= {"appendonly": "yes", "appendfsync": "always"}
-        command = [str(self.binary), *(text for name, value in options.items() for text in (f"--{name}", str(value)))]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            with suppress(redis_py.ConnectionError):
-                self.client.ping()
-                return
-            time.sleep(0.02)
-        raise RuntimeError(f"{self.binary} did not start")
-
-
 @pytest.fixture
 def durable_server(server: servers.Server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
-    started = DurableServer(server.binary)
+    started = servers.Server(server.binary, "--appendonly", "yes", "--appendfsync", "always")
     yield started
     started.close()
 

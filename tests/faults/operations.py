@@ -103,9 +103,14 @@ def view(session_key: str, item: str) -> bool:
     return viewed.record(SessionStore(session_key), item)
 
 
-def clean() -> int:
+def clean(batch_size: int = cleaner.BATCH_SIZE) -> int:
     """End what is due; return how many that were."""
-    return sum(cleaner.expired())
+    return sum(cleaner.expired(batch_size=batch_size))
+
+
+def evict(maximum: int, batch_size: int) -> int:
+    """End what is too much; return how many that were."""
+    return sum(cleaner.evicted(maximum=maximum, batch_size=batch_size))
 
 
 def request(session_key: str, data: dict[str, Any], *, passive: bool = False) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from django_redsess.conf import Conf
 from django_redsess.record import unpack
 from tests import servers
 from tests.agreement import disagreements
+from tests.behind import faults
 from tests.faults import operations
 from tests.faults.child import MOMENTS, Child, Moment
 
@@ -130,7 +131,7 @@ def states(child: Child, redis: redis_py.Redis, settings: Any) -> Callable[..., 
                 settings={"REDSESS": {"PARTITIONS": store.keyspace().count}},
                 die=(number, moment),
             )
-            assert disagreements(redis) == []
+            assert (disagreements(redis), faults()) == ([], [])
             left.append(of_test.state())
             if not ran.killed:
                 # Whether partitions are the same, and that there is something to be killed at.
