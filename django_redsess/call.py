@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -49,7 +49,7 @@ class Call(Generic[T]):
         reply = client.run(self.partition, self.script, self.keys, self.args)
         if not self.script.ends:
             return self.read(reply)
-        ended = list(_ended(reply))
+        ended = _ended(reply)
         signals.tell(ended)
         return self.read(reply[0], ended)
 
@@ -60,22 +60,22 @@ class Call(Generic[T]):
         reply = await client.arun(self.partition, self.script, self.keys, self.args)
         if not self.script.ends:
             return self.read(reply)
-        ended = list(_ended(reply))
+        ended = _ended(reply)
         await signals.atell(ended)
         return self.read(reply[0], ended)
 
 
-def _ended(reply: tuple[Any, bytes, bytes]) -> Iterator[Ended]:
-    # See note_end in partition.lua. Somebody else's record may name anything as its user.
+def _ended(reply: tuple[Any, bytes, bytes]) -> list[Ended]:
     _, milliseconds, packed = reply
     parts, at = [], 0
+    # See note_end in partition.lua. Somebody else's record may name anything as its user.
     while at < len(packed):
         end = at + 1 + packed[at]
         parts.append(packed[at + 1 : end].decode(errors="replace"))
         at = end
     when = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
-    for reason, sid, user_id in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        yield Ended(sid, user_id, Reason(reason), when)
+    ends = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return [Ended(sid, user_id, Reason(reason), when) for reason, sid, user_id in ends]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
-It starts a Valkey server of its own (unless REDIS_URL names one), fills the shop, signs some shoppers in and serves
-the shop on 127.0.0.1, port PORT (8000), until Ctrl-C or SIGTERM; then it stops all that it started.
+It starts a Valkey server of its own (unless REDIS_URL names one), fills the shop, signs some shoppers in, and serves
+the shop on 127.0.0.1, port PORT (8000), with a cleaner beside it, until Ctrl-C or SIGTERM; then it stops all that it
+started.
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NoReturn
@@ -65,6 +67,7 @@ def main() -> None:
             welcome = _fill_shop(f"http://{HOST}:{server.server_port}")
             started.enter_context(_state_file(server.server_port, redis_url))
             print(welcome, flush=True)
+            _clean()
             _serve(server)
     except KeyboardInterrupt:
         print("\nThe demo has stopped.")
@@ -147,6 +150,12 @@ def _state_file(port: int, redis_url: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+def _clean() -> None:
+    """Run the cleaner beside the shop, as a site runs it as a service; it ends with this process."""
+    options = {"forever": True, "verbosity": 0}
+    threading.Thread(target=call_command, args=("cleansessions",), kwargs=options, daemon=True).start()
 
 
 def _serve(server: Server) -> None:

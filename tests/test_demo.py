@@ -135,6 +135,14 @@ def test_demo_has_shoppers_online(demo: Demo) -> None:
     assert [address for _, address, _ in SHOPPERS if address not in page.text] == []
 
 
+def test_demo_runs_a_cleaner(demo: Demo) -> None:
+    with redis.Redis.from_url(demo.redis_url) as client:
+        deadline = time.monotonic() + 10
+        while not client.zcard("{redsess}:samples"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_demo_does_not_log_requests_that_went_well(demo: Demo) -> None:
     requests.get(f"{demo.url}/login/")
     assert "GET /login/" not in demo.output.read_text()

@@ -12,7 +12,8 @@ if not last[2] or tonumber(last[2]) < minute then
   for _, total in ipairs(redis.call("HMGET", totals, unpack(ARGV, 2))) do
     table.insert(note, total or 0)
   end
-  redis.call("ZADD", samples, text(minute), table.concat(note, " "))
+  -- pcall: a server that is full refuses it, and there is a gap then.
+  redis.pcall("ZADD", samples, text(minute), table.concat(note, " "))
   redis.call("ZREMRANGEBYSCORE", samples, "-inf", text(now - kept))
 end
 return minute + 60000 - now

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import close_old_connections
 from redis.exceptions import ResponseError
@@ -105,7 +106,7 @@ class CleaningCommand(BaseCommand):
         self.options = options
         self.validate()
         self.stop = Stop()
-        self._began = self._told = time.monotonic()
+        self._began = self._told = self._answered = time.monotonic()
         self._bar: Any = None
         self._told_counts: dict[str, int] = dict(self.counts)
         with ExitStack() as stack:
@@ -114,6 +115,8 @@ class CleaningCommand(BaseCommand):
             stack.callback(self.close)
             try:
                 self._run()
+            except ImproperlyConfigured as error:
+                raise CommandError(str(error)) from error
             except ResponseError as error:
                 raise CommandError(f"The server refuses: {error}") from error
             finally:
@@ -159,6 +162,7 @@ class CleaningCommand(BaseCommand):
     def batch_done(self, what: str, count: int) -> bool:
         """Count ``count`` more of ``what``, tell it where that is due, and return whether to go on."""
         self.counts[what] += count
+        self._answered = time.monotonic()
         self._beat()
         if self._bar is not None:
             self._bar.update(count)
@@ -180,16 +184,18 @@ class CleaningCommand(BaseCommand):
 
     def patiently(self, work: Callable[[], T]) -> T | None:
         """Do ``work``; while the server is out of reach, wait for it. Returns None if asked to stop meanwhile."""
-        began, pause = time.monotonic(), PAUSE_SECONDS_MIN
+        failed, pause = 0.0, PAUSE_SECONDS_MIN
         while not self.stop.asked:
             try:
                 return work()
             except SessionStoreUnavailable as error:
-                if not self.options["forever"] and time.monotonic() - began > PATIENCE_SECONDS:
+                now = time.monotonic()
+                if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
                     raise CommandError(f"{error} Nothing is lost: run it again.") from error
+                pause = PAUSE_SECONDS_MIN if self._answered > failed else min(2 * pause, PAUSE_SECONDS_MAX)
+                failed = now
                 self._clear_bar()
                 self.stop.wait(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
         return None
 
     def _run(self) -> None:

@@ -46,9 +46,9 @@ class Command(CleaningCommand):
         add(
             "--check",
             action="store_true",
-            help="compare all keys with each other, list what disagrees, and exit with 1 then",
+            help="compare all keys, list what disagrees, and exit with 1 if anything does",
         )
-        add("--repair", action="store_true", help="compare all keys with each other, and mend what disagrees")
+        add("--repair", action="store_true", help="compare all keys, and mend what disagrees")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -127,6 +127,9 @@ class Command(CleaningCommand):
             self._next_sample = time.monotonic() + cleaner.sample()
 
     def _compare(self) -> None:
+        if not self.options["repair"]:
+            # After an outage it begins anew.
+            self.counts = dict.fromkeys(self.counts, 0)
         for step in checker.check(mend=self.options["repair"]):
             for fault in step.faults:
                 self.counts["faults"] += 1
