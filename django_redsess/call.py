@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -23,7 +22,7 @@ from django_redsess import client, scripts, signals
 from django_redsess.keys import Keyspace, Partition, keyspace
 from django_redsess.record import FORMAT
 from django_redsess.scripts import Script
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import Endings
 
 T = TypeVar("T")
 
@@ -33,13 +32,13 @@ class Call(Generic[T]):
     """
     One round trip to one partition: what is sent, and ``read``, which makes a result of the reply.
 
-    Where the script may end sessions, ``read`` gets what it replied and the list of them.
+    Where the script may end sessions, ``read`` gets what it replied, and which have ended.
     """
 
     partition: Partition
     script: Script
-    keys: Sequence[str]
-    args: Sequence[str | bytes | int]
+    keys: Sequence[client.Part]
+    args: Sequence[client.Part | int]
     read: Callable[..., T]
 
     def run(self) -> T:
@@ -49,9 +48,10 @@ class Call(Generic[T]):
         reply = client.run(self.partition, self.script, self.keys, self.args)
         if not self.script.ends:
             return self.read(reply)
-        ended = _ended(reply)
+        result, at, *groups = reply
+        ended = Endings(at, groups)
         signals.tell(ended)
-        return self.read(reply[0], ended)
+        return self.read(result, ended)
 
     async def arun(self) -> T:
         """Do as :meth:`run` does, awaiting the reply."""
@@ -60,22 +60,10 @@ class Call(Generic[T]):
         reply = await client.arun(self.partition, self.script, self.keys, self.args)
         if not self.script.ends:
             return self.read(reply)
-        ended = _ended(reply)
+        result, at, *groups = reply
+        ended = Endings(at, groups)
         await signals.atell(ended)
-        return self.read(reply[0], ended)
-
-
-def _ended(reply: tuple[Any, bytes, bytes]) -> list[Ended]:
-    _, milliseconds, packed = reply
-    parts, at = [], 0
-    # See note_end in partition.lua. Somebody else's record may name anything as its user.
-    while at < len(packed):
-        end = at + 1 + packed[at]
-        parts.append(packed[at + 1 : end].decode(errors="replace"))
-        at = end
-    when = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
-    ends = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
-    return [Ended(sid, user_id, Reason(reason), when) for reason, sid, user_id in ends]
+        return self.read(result, ended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def check(*, mend: bool = False) -> Iterator[Step]:
 
 
 def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Step]:
-    cursor, about = None, 10
+    cursor, about = None, 1
     while cursor != 0:
         checked = upkeep.check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
         yield Step(checked.entries, checked.faults)

@@ -78,7 +78,7 @@ def _until_done(calls: list[Call[Batch]]) -> Iterator[int]:
         more = True
         while more:
             ended, more = call.run()
-            yield len(ended)
+            yield ended
 
 
 def _kept(limit: int) -> list[int]:

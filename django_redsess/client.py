@@ -36,6 +36,9 @@ UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 REFUSALS = ("BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 """How the answers of a server begin that works, but can't do this now."""
 
+Part = str | bytes
+"""What a name or an argument is, besides a number."""
+
 logger = logging.getLogger("django_redsess")
 
 
@@ -94,9 +97,9 @@ refusing = _Outage(only_the_same=True)
 class _Attempt:
     """What is to be sent, and what an answer means. Sending itself differs only in being awaited or not."""
 
-    def __init__(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> None:
+    def __init__(self, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> None:
         self.script = script
-        self.command: tuple[str | bytes | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args)
+        self.command: tuple[Part | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args)
         # While an outage is known, repeating would only make everybody wait longer.
         self.repeats = REPEATS if script.repeatable and not out_of_reach.known else 0
 
@@ -119,7 +122,7 @@ class _Attempt:
             raise error
 
 
-def run(partition: Partition, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+def run(partition: Partition, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> Any:
     """
     Run ``script`` on the server of ``partition``, and return its reply.
 
@@ -138,7 +141,7 @@ def run(partition: Partition, script: Script, keys: Sequence[str], args: Sequenc
             return reply
 
 
-async def arun(partition: Partition, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+async def arun(partition: Partition, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> Any:
     """Do as :func:`run` does, on a connection of the running event loop."""
     execute: Callable[..., Any] = (await _asyncio_client()).execute_command
     attempt = _Attempt(script, keys, args)

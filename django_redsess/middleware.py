@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Callable
-from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
 
@@ -60,22 +60,19 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
-        with signals.held_back() as ended:
-            try:
-                response = self._answer(request)
-            except Exception:
-                signals.send(ended)
-                raise
-        return _telling(response, ended)
+        with signals.held_back() as held:
+            _send_at_the_end_of(request, held)
+            return self._answer(request)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
-        with signals.held_back() as ended:
+        with signals.held_back() as held:
+            _send_at_the_end_of(request, held)
             try:
-                response = await self._aanswer(request)
-            except Exception:
-                await sync_to_async(signals.send)(ended)
+                return await self._aanswer(request)
+            except asyncio.CancelledError:
+                # The visitor has gone: there will be no answer.
+                await sync_to_async(held.send)()
                 raise
-        return _telling(response, ended)
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         self.process_request(request)
@@ -191,11 +188,16 @@ class SessionMiddleware(DjangoSessionMiddleware):
         patch_vary_headers(response, ("Cookie",))
 
 
-def _telling(response: HttpResponseBase, ended: list[signals.Ended]) -> HttpResponseBase:
-    # Receivers may take their time: the visitor has the answer by then.
-    if ended:
-        response._resource_closers.append(partial(signals.send, ended))  # type: ignore[attr-defined]
-    return response
+def _send_at_the_end_of(request: HttpRequest, held: signals.Held) -> None:
+    # Receivers may take their time: the visitor has the answer by then. Django closes the request with the answer that
+    # is sent in the end, whatever other middleware made of ours.
+    close = request.close
+
+    def closing() -> None:
+        close()
+        held.send()
+
+    request.close = closing  # type: ignore[method-assign]
 
 
 def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None) -> HttpResponse:

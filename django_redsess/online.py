@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django_redsess import call, store, upkeep
-from django_redsess.keys import is_sid
+from django_redsess.keys import is_sid, keyspace
 from django_redsess.record import Client, Record, RecordError, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
 from django_redsess.upkeep import Sample
@@ -100,7 +100,9 @@ def history(*, hours: float = 24) -> list[Sample]:
     for read in upkeep.samples(seconds=hours * 3600):
         for sample in read.run():
             minutes.setdefault(sample.at, []).append(sample)
-    return [_together(minutes[at]) for at in sorted(minutes)]
+    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
+    whole = [at for at in sorted(minutes) if len(minutes[at]) == keyspace().count]
+    return [_together(minutes[at]) for at in whole]
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

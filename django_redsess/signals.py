@@ -8,12 +8,12 @@ its command was lost, nobody sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.dispatch import Signal
 
@@ -51,40 +51,87 @@ class Ended(NamedTuple):
     at: datetime
 
 
-_held: ContextVar[list[Ended] | None] = ContextVar("django_redsess_held", default=None)
+class Endings(Collection[Ended]):
+    """Sessions that ended with one command, as its reply has them: read only if somebody wants to know."""
+
+    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
+        self._at = at_milliseconds
+        self._groups = list(zip(groups[::3], groups[1::3], groups[2::3], strict=True))
+
+    def __len__(self) -> int:
+        return sum(count for _, count, _ in self._groups)
+
+    def __iter__(self) -> Iterator[Ended]:
+        at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
+        for reason, _, packed in self._groups:
+            why, start = Reason(reason.decode()), 0
+            # See with_ended in partition.lua. Somebody else's record may name anything as its user.
+            while start < len(packed):
+                middle = start + 2 + packed[start]
+                end = middle + packed[start + 1]
+                sid, user_id = packed[start + 2 : middle], packed[middle:end]
+                yield Ended(sid.decode(errors="replace"), user_id.decode(errors="replace"), why, at)
+                start = end
+
+    def __contains__(self, ended: object) -> bool:
+        return ended in list(self)
+
+
+class Held:
+    """What has ended during a request, until its answer has been sent."""
+
+    def __init__(self) -> None:
+        self._ended: list[Ended] = []
+        self._over = False
+
+    def hold(self, ended: Collection[Ended]) -> bool:
+        """Keep ``ended`` for later. False when later is over: a task may outlive the request that began it."""
+        if not self._over:
+            self._ended.extend(ended)
+        return not self._over
+
+    def send(self) -> None:
+        """Send the signal for each, now."""
+        self._over = True
+        send(self._ended)
+
+
+_held: ContextVar[Held | None] = ContextVar("django_redsess_held", default=None)
 
 
 @contextmanager
-def held_back() -> Iterator[list[Ended]]:
-    """Collect what ends meanwhile in place of sending it; the caller sends it later."""
-    ended: list[Ended] = []
-    token = _held.set(ended)
+def held_back() -> Iterator[Held]:
+    """Collect what ends meanwhile in place of sending it; the caller sends it."""
+    held = Held()
+    token = _held.set(held)
     try:
-        yield ended
+        yield held
     finally:
         _held.reset(token)
 
 
-def tell(ended: Iterable[Ended]) -> None:
+def tell(ended: Collection[Ended]) -> None:
     """Send the signal for each of ``ended``, or hold it back."""
-    held = _held.get()
-    if held is None:
+    if not _is_held(ended):
         send(ended)
-    else:
-        held.extend(ended)
 
 
-async def atell(ended: Iterable[Ended]) -> None:
+async def atell(ended: Collection[Ended]) -> None:
     """Do as :func:`tell` does, awaiting receivers."""
-    held = _held.get()
-    if held is None:
+    if not _is_held(ended):
         for each in ended:
             await session_ended.asend_robust(Ended, **each._asdict())
-    else:
-        held.extend(ended)
 
 
-def send(ended: Iterable[Ended]) -> None:
+def send(ended: Collection[Ended]) -> None:
     """Send the signal for each of ``ended`` now."""
     for each in ended:
         session_ended.send_robust(Ended, **each._asdict())
+
+
+def _is_held(ended: Collection[Ended]) -> bool:
+    # Where nobody listens, there is no need to read what the reply says.
+    if not ended or not session_ended.receivers:
+        return True
+    held = _held.get()
+    return held is not None and held.hold(ended)

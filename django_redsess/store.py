@@ -18,7 +18,7 @@ from django_redsess import scripts
 from django_redsess.call import Call, Steps
 from django_redsess.conf import conf
 from django_redsess.keys import Partition, is_sid, keyspace
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import Ended, Endings, Reason
 
 T = TypeVar("T")
 
@@ -290,7 +290,7 @@ def _lists(user_ids: Sequence[str] | None) -> Iterable[tuple[Partition, Sequence
 def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
     space = keyspace()
     partitions: dict[Partition, list[str]] = {}
-    for sid in sids:
+    for sid in dict.fromkeys(sids):
         partitions.setdefault(space.of_sid(sid), []).append(sid)
     for partition, of_partition in partitions.items():
         for start in range(0, len(of_partition), BATCH_MAX):
@@ -317,8 +317,8 @@ def _outcome(reply: list[bytes]) -> Outcome:
     return Outcome(word, note=more.decode(errors="replace")) if word == "gone" else Outcome(word, more)
 
 
-def _both(reply: int, ended: list[Ended]) -> tuple[int, list[Ended]]:
-    return reply, ended
+def _both(reply: int, ended: Endings) -> tuple[int, list[Ended]]:
+    return reply, list(ended)
 
 
 def _rows(reply: list[tuple[bytes, bytes, bytes, bytes, bytes]]) -> list[Row]:

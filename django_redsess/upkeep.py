@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from django_redsess import scripts
 from django_redsess.call import Call
 from django_redsess.keys import Partition, keyspace
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import Endings, Reason
 from django_redsess.store import BATCH_MAX, session_keys, share_of, time_of
 
 SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
 
 class Batch(NamedTuple):
-    """Sessions that a cleaner's call ended, and whether there are ``more`` of the kind."""
+    """How many sessions a cleaner's call ended, and whether there are ``more`` of the kind."""
 
-    ended: list[Ended]
+    ended: int
     more: bool
 
 
@@ -163,8 +163,8 @@ def check(
 
     ``key`` is the hash of records or one that lists sessions; ``owner`` the user id where it is a user's list.
     """
-    keys = (*session_keys(partition), key)
-    args = ("mend" if mend else "", cursor, about, *(() if owner is None else (owner,)))
+    keys: tuple[str | bytes, ...] = (*session_keys(partition), _raw(key))
+    args = ("mend" if mend else "", cursor, about, *(() if owner is None else (_raw(owner),)))
     return Call(partition, scripts.CHECK, keys, args, _checked)
 
 
@@ -174,7 +174,7 @@ def check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Ca
 
     Returns the faults, and which of ``names`` are lists too long for that: they are for :func:`check`.
     """
-    args = ("mend" if mend else "", *names)
+    args: tuple[str | bytes, ...] = ("mend" if mend else "", *map(_raw, names))
     return Call(
         partition,
         scripts.CHECK_NAMES,
@@ -196,8 +196,8 @@ def names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
     )
 
 
-def _cleaned(more: int, ended: list[Ended]) -> Batch:
-    return Batch(ended, bool(more))
+def _cleaned(more: int, ended: Endings) -> Batch:
+    return Batch(len(ended), bool(more))
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -208,7 +208,8 @@ def _samples(reply: list[bytes]) -> list[Sample]:
     samples = []
     for note in reply:
         minute, signed_in, guests, created, *ended = note.split()
-        totals = dict(zip(Reason, map(int, ended), strict=True))
+        # One of an earlier release may know fewer reasons.
+        totals = dict.fromkeys(Reason, 0) | dict(zip(Reason, map(int, ended), strict=False))
         samples.append(Sample(time_of(minute), int(signed_in), int(guests), int(created), totals))
     return samples
 
@@ -219,7 +220,7 @@ def _batch(limit: int) -> int:
     return limit
 
 
-def _checked(reply: list[Any], _: list[Ended]) -> Checked:
+def _checked(reply: list[Any], _: Endings) -> Checked:
     cursor, entries, record_bytes, faults = reply
     return Checked(int(cursor), entries, record_bytes, _faults(faults))
 
@@ -232,3 +233,7 @@ def _faults(reply: list[bytes]) -> list[Fault]:
 def _text(name: bytes) -> str:
     # So that a name that is no UTF-8 is sent back as it came.
     return name.decode(errors="surrogateescape")
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

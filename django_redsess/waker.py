@@ -111,15 +111,16 @@ class _Bell:
 
 
 def _connection() -> Any:
-    # Like those of the pool, but an answer takes its time here, and nothing is repeated.
+    # Like those of the pool, but nothing is repeated. Its time-outs are for connecting: an answer is waited for above.
     pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
-    options = {
-        **pool.connection_kwargs,
-        "socket_timeout": 2 * PATIENCE_SECONDS,
+    given = pool.connection_kwargs
+    options: dict[str, Any] = {
+        "socket_timeout": given.get("socket_timeout") or PATIENCE_SECONDS,
+        "socket_connect_timeout": given.get("socket_connect_timeout") or PATIENCE_SECONDS,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
         "retry_on_timeout": False,
     }
-    connection = pool.connection_class(**options)
+    connection = pool.connection_class(**{**given, **options})
     connection.connect()
     return connection

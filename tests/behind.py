@@ -46,3 +46,8 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     client.hset(partition.login, sid, record[:9] + deadline.to_bytes(6, "big") + record[15:])
     if user_id := record[22 : 22 + record[21]].decode():
         client.zincrby(partition.online_user_of(user_id), -seconds * 1000, sid)
+
+
+def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
+    """Return all there is, as the server would write it to disk."""
+    return {name: client.dump(name) for name in client.keys()}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.conf import Conf
 from tests import servers
 from tests.agreement import disagreements
+from tests.running import Running
 
 
 def pytest_configure() -> None:
@@ -84,3 +86,17 @@ def commands(redis: redis_py.Redis) -> Callable[[], dict[str, int]]:
 
     count()
     return count
+
+
+@pytest.fixture
+def start(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Return a function that starts a command as a process, on the test's server unless ``url`` names another."""
+    started: list[Running] = []
+
+    def start(*arguments: str, url: str = server.url, **more: Any) -> Running:
+        started.append(Running(tmp_path, url, *arguments, **more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()

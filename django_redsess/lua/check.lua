@@ -1,7 +1,7 @@
 -- Compare some entries of one key with the other keys, and mend what disagrees if told to. A record with a deadline is a
 -- session, and belongs into each list of its kind; what lacks either is none, and goes.
--- KEYS: those of partition.lua, then the key to walk through. ARGV: "mend" or ""; cursor; about how many entries; and
--- for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of records, and three texts for
+-- KEYS: those of partition.lua, then the key to walk through. ARGV: "mend" or ""; cursor, 0 at first and at the end;
+-- about how many entries; and for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of records, and three texts for
 -- each fault: its kind, sid, key; see with_ended.
 -- include partition.lua
 local walked, mend, cursor, about, owner = KEYS[11], ARGV[1] == "mend", ARGV[2], ARGV[3], ARGV[4]
@@ -22,7 +22,7 @@ end
 
 local function check_session(sid, record)
   bytes = bytes + #record
-  if string.sub(record, 1, 1) ~= "1" or #record < 22 then return fault("unreadable", sid, login) end
+  if not is_readable(record) then return fault("unreadable", sid, login) end
   if not redis.call("ZSCORE", expire, sid) then
     if fault("missing", sid, expire) then remove({ sid }, "invalidated") end
     return
@@ -55,6 +55,16 @@ local function check_listed(sid)
     belongs = redis.call("HEXISTS", login, sid) == 1
   end
   if not belongs and fault("stray", sid, walked) then redis.call("ZREM", walked, sid) end
+end
+
+-- The list of a user goes by rank, since ZSCAN would take all at once of one that is short. Its cursor is the rank and 1.
+if owner then
+  local first, before = math.max(0, cursor - 1), redis.call("ZCARD", walked)
+  local sids = redis.call("ZRANGE", walked, first, first + about - 1)
+  for _, sid in ipairs(sids) do check_listed(sid) end
+  local after = redis.call("ZCARD", walked)
+  local next_rank = first + #sids - (before - after)
+  return with_ended({ next_rank < after and next_rank + 1 or 0, #sids, bytes, faults })
 end
 
 local next_cursor, entries = unpack(redis.call(walked == login and "HSCAN" or "ZSCAN", walked, cursor, "COUNT", about))

@@ -28,15 +28,20 @@ local function note_of(sid)
   return redis.call("GET", ended_of .. sid) or ""
 end
 
--- The header of a record is described in record.py; "" stands for no user.
+-- The header of a record is described in record.py. One of another release has another format.
+local function is_readable(record)
+  return #record >= 22 and string.byte(record, 1) == 49
+end
+
+-- "" stands for no user.
 local function user_of(record)
-  if not record or #record < 22 or string.sub(record, 1, 1) ~= "1" then return "" end
+  if not record or not is_readable(record) then return "" end
   return string.sub(record, 23, 22 + string.byte(record, 22))
 end
 
--- Whether a record may be one of this user: whose that of another release is can't be told.
+-- Whether a record may be one of this user: whose one is that can't be read, nobody knows.
 local function may_be_of(record, user_id)
-  return record and (string.sub(record, 1, 1) ~= "1" or user_of(record) == user_id)
+  return record and (not is_readable(record) or user_id ~= "" and user_of(record) == user_id)
 end
 
 -- New with each write, so that two records are the same exactly if their revisions are.
@@ -104,59 +109,55 @@ local function sign_out(sid, user_id)
   end
 end
 
--- What has been ended: reason, sid and user id of each, one after another, the length of each in a byte before it.
+-- What each script replies that may end sessions: its own result and when it ran; then for each reason why it ended some:
+-- the reason, how many, and sid and user id of each, with a byte before either that tells its length.
 local ended = {}
 
-local function note_end(...)
-  for _, part in ipairs({ ... }) do
-    part = string.sub(part, 1, 255)
-    ended[#ended + 1] = string.char(#part) .. part
-  end
-end
-
--- What each script replies that may end sessions: its own result, when it ran, and whom it has ended.
 local function with_ended(result)
-  return { result, text(now), table.concat(ended) }
+  return { result, text(now), unpack(ended) }
 end
 
 -- Take up to 1000 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
 -- on elsewhere, and have not ended. Returns how many of the sids it has dealt with.
 local function remove(sids, reason)
-  local views, users, of_user, size, there = {}, {}, {}, 0, 0
-  for index, sid in ipairs(sids) do
-    local record = redis.call("HGET", login, sid)
-    size = size + (record and #record or 0)
-    if size > 1048576 and index > 1 then break end
-    local user_id = user_of(record)
-    views[index] = viewed_by .. sid
-    if user_id ~= "" then
-      local name = online_user_of .. user_id
-      if not of_user[name] then
-        of_user[name] = {}
-        table.insert(users, name)
+  local views, lists, members, notes = {}, {}, {}, {}
+  local count, size, at_once = 0, 0, 1
+  -- Twice as many records at a time, unless so many, if they are like those before, would be too much.
+  while at_once >= 1 and count < #sids do
+    local records = redis.call("HMGET", login, unpack(sids, count + 1, math.min(count + at_once, #sids)))
+    for _, record in ipairs(records) do
+      size = size + (record and #record or 0)
+      if size > 1048576 and count > 0 then break end
+      count = count + 1
+      local sid, user_id = sids[count], user_of(record)
+      views[count] = viewed_by .. sid
+      if user_id ~= "" then
+        lists[#lists + 1] = online_user_of .. user_id
+        members[#lists] = sid
       end
-      table.insert(of_user[name], sid)
+      if record and reason then
+        notes[#notes + 1] = string.char(math.min(#sid, 255), #user_id) .. string.sub(sid, 1, 255) .. user_id
+      end
     end
-    if record and reason then
-      there = there + 1
-      note_end(reason, sid, user_id)
-    end
+    at_once = math.min(2 * at_once, math.floor((1048576 - size) * count / math.max(size, 1)))
   end
-  if #views == 0 then return 0 end
-  -- While a cluster moves this slot, a key may be elsewhere already: fail on that now, with nothing written yet.
-  redis.call("EXISTS", unpack(views))
-  if #users > 0 then redis.call("EXISTS", unpack(users)) end
-  redis.call("HDEL", login, unpack(sids, 1, #views))
-  for _, name in ipairs({ expire, recent, online_seen, online_user }) do
-    redis.call("ZREM", name, unpack(sids, 1, #views))
-  end
-  for name, his in pairs(of_user) do
-    redis.call("ZREM", name, unpack(his))
-  end
+  if count == 0 then return 0 end
+  -- While a cluster moves this slot, a key may be elsewhere already: these two fail on that, with nothing written yet.
+  if #lists > 0 then redis.call("EXISTS", unpack(lists)) end
   redis.call("DEL", unpack(views))
-  -- pcall: they are gone, whatever becomes of the count.
-  if there > 0 then redis.pcall("HINCRBY", totals, reason, there) end
-  return #views
+  redis.call("HDEL", login, unpack(sids, 1, count))
+  for _, name in ipairs({ expire, recent, online_seen, online_user }) do
+    redis.call("ZREM", name, unpack(sids, 1, count))
+  end
+  for index, name in ipairs(lists) do
+    redis.call("ZREM", name, members[index])
+  end
+  if #notes > 0 then
+    for _, part in ipairs({ reason, #notes, table.concat(notes) }) do table.insert(ended, part) end
+    -- pcall: they are gone, whatever becomes of the count.
+    redis.pcall("HINCRBY", totals, reason, #notes)
+  end
+  return count
 end
 
 -- Up to limit sessions whose deadline has passed, the earliest first.

@@ -5,16 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -29,8 +24,7 @@ from tests.agreement import disagreements
 from tests.behind import faults, make_due, stored
 from tests.faults import operations
 from tests.faults.child import MOMENTS, Child, Moment
-
-ROOT = Path(__file__).parents[2]
+from tests.running import Running, asleep, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -90,56 +84,23 @@ def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
             return
 
 
-@contextmanager
-def cleansessions(server: servers.Server, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the command in a process of its own, to its end or that of the block."""
-    process = subprocess.Popen(
-        [sys.executable, "testproject/manage.py", "cleansessions", "--json", *options],
-        cwd=ROOT,
-        env={**os.environ, "REDIS_URL": server.url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def until(condition: Callable[[], bool], seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)
-
-
-def listens(client: redis_py.Redis, processes: int = 1) -> Callable[[], bool]:
-    """Return a function that tells whether so many cleaners sleep."""
-    return lambda: sum(entry["cmd"] == "blpop" for entry in client.client_list()) >= processes
-
-
 def test_what_a_killed_command_has_left_the_next_one_takes(
-    redis: redis_py.Redis, server: servers.Server, new_session: Callable[..., SessionStore]
+    redis: redis_py.Redis, start: Callable[..., Running], new_session: Callable[..., SessionStore]
 ) -> None:
     live = [new_session(str(number)) for number in range(20)]
     others = [new_session(str(number % 50), number=number).sid for number in range(3000)]
     make_due(redis, *others)
     for left in (random.randint(2100, 2900), random.randint(1100, 2000), random.randint(100, 1000)):
-        with cleansessions(server, "--batch-size", "1") as process:
-            until(functools.partial(lambda left: stored(redis) < left, left))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        killed = start("cleansessions", "--batch-size", "1")
+        wait_until(functools.partial(lambda left: stored(redis) < left, left))
+        killed.kill()
         assert (disagreements(redis), faults()) == ([], [])
         assert totals(redis)["expired"] + stored(redis) == 3020
     left = stored(redis)
-    with cleansessions(server) as process:
-        output, _ = process.communicate(timeout=20)
-    assert json.loads(output)["expired"] == left - 20
-    assert {session.sid for session in live} == {
-        sid.decode() for sid in redis.hkeys(store.keyspace().partitions[0].login)
-    }
+    last = start("cleansessions", "--json")
+    assert last.ended() == (0, "")
+    assert json.loads(last.stdout)["expired"] == left - 20
+    assert stored(redis) == len(live) == sum(session.exists(session.session_key) for session in live)
 
 
 class Traffic(threading.Thread):
@@ -177,7 +138,7 @@ class Traffic(threading.Thread):
 
 @pytest.mark.slow
 def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up(
-    redis: redis_py.Redis, server: servers.Server
+    redis: redis_py.Redis, start: Callable[..., Running]
 ) -> None:
     told: list[Ended] = []
 
@@ -186,26 +147,19 @@ def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up
 
     session_ended.connect(note)
     try:
-        with (
-            cleansessions(server, "--forever") as one,
-            cleansessions(server, "--forever", "--batch-size", "7") as other,
-        ):
-            until(listens(redis, 2))
-            threads = [Traffic() for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            time.sleep(4)
-            for thread in threads:
-                thread.stop.set()
-            for thread in threads:
-                thread.join()
-            live = [session for thread in threads for session in thread.live]
-            counts = []
-            for process in (one, other):
-                process.terminate()
-                output, _ = process.communicate(timeout=10)
-                assert process.returncode == 0
-                counts.append(json.loads(output)["expired"])
+        cleaners = [start("cleansessions", "--forever", "--json", *options) for options in ([], ["--batch-size=7"])]
+        wait_until(lambda: asleep(redis) == 2)
+        threads = [Traffic() for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(4)
+        for thread in threads:
+            thread.stop.set()
+        for thread in threads:
+            thread.join()
+        live = [session for thread in threads for session in thread.live]
+        assert [each.stop() for each in cleaners] == [(0, ""), (0, "")]
+        counts = [json.loads(each.stdout)["expired"] for each in cleaners]
     finally:
         session_ended.disconnect(note)
     assert [thread.lost for thread in threads] == [[], []]
@@ -249,7 +203,7 @@ class Writer(threading.Thread):
 
 
 def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_on(
-    durable_server: servers.Server, use_server: Callable[[servers.Server], None]
+    durable_server: servers.Server, use_server: Callable[[servers.Server], None], start: Callable[..., Running]
 ) -> None:
     use_server(durable_server)
     client = durable_server.client
@@ -260,23 +214,22 @@ def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_
             session["_auth_user_id"] = str(number)
             session.save()
         writers.append(Writer(to_end))
-    with cleansessions(durable_server, "--forever") as process:
-        until(listens(client))
-        for writer in writers:
-            writer.start()
-        due = [Traffic.new(0.5).sid for _ in range(300)]
-        until(lambda: totals(client).get("expired", 0) > 0)
-        durable_server.stop()
-        durable_server.start()
-        time.sleep(0.3)
-        for writer in writers:
-            writer.stop.set()
-        for writer in writers:
-            writer.join()
-        until(lambda: not any(client.zscore(store.keyspace().of_sid(sid).expire, sid) for sid in due))
-        process.terminate()
-        _, errors = process.communicate(timeout=10)
-        assert process.returncode == 0
+    cleaning = start("cleansessions", "--forever", url=durable_server.url)
+    wait_until(lambda: asleep(client) == 1)
+    for writer in writers:
+        writer.start()
+    due = [Traffic.new(0.5).sid for _ in range(300)]
+    wait_until(lambda: totals(client).get("expired", 0) > 0)
+    durable_server.stop()
+    durable_server.start()
+    time.sleep(0.3)
+    for writer in writers:
+        writer.stop.set()
+    for writer in writers:
+        writer.join()
+    wait_until(lambda: not any(client.zscore(store.keyspace().of_sid(sid).expire, sid) for sid in due))
+    status, errors = cleaning.stop()
+    assert status == 0
     assert len([line for line in errors.splitlines() if "can't be reached" in line]) <= 1
     for writer in writers:
         assert SessionStore(writer.session.session_key)["number"] >= writer.acknowledged > 0

@@ -58,8 +58,8 @@ class Command(CleaningCommand):
         self._next_sample = 0.0
         super().handle(*args, **options)
         if self.checks and (left := self.counts["faults"] - self.counts["mended"]):
-            what_to_do = "They are left alone." if options["repair"] else "Mend them with --repair."
-            raise CommandError(f"{left:,} entries disagree. {what_to_do}")
+            what_to_do = "left alone" if options["repair"] else "see above; --repair mends what can be mended"
+            raise CommandError(f"{left:,} that disagree: {what_to_do}.")
 
     def validate(self) -> None:
         given = [f"--{name.replace('_', '-')}" for name in ALONE if self.options[name]]

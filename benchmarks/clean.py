@@ -1,0 +1,201 @@
+"""
+Measure how many sessions a second are taken out: by the engine's cleaners, and by the loop of Redis in Action.
+
+That loop ("listing": section 2.1, clean_sessions) takes a hundred sessions at a time out of three keys, with one
+command each and two more to find them. It knows neither deadlines nor users, and leaves their indexes behind. The
+engine's cleaners take a session out of every key, a batch by one script: "excess" the ones longest unseen above a
+maximum, "expired" those whose deadline has passed.
+
+A store is filled once. Each run has a new server that begins with a copy of it, and is timed until nothing is left to
+take out. In a round each way runs once, in random order; "times listing" compares the runs of one round.
+
+examples:
+  python -m benchmarks.clean --sessions 20000 --rounds 1     a quick look, in seconds
+  python -m benchmarks.clean --json clean.json               the full measurement, with every run in a file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import django
+import redis
+from django.test.utils import override_settings
+from django_redis import get_redis_connection
+from redis.utils import HIREDIS_AVAILABLE
+
+from benchmarks.fill import fill
+from django_redsess import cleaner
+from django_redsess.keys import keyspace
+from tests.servers import Server, available
+
+KEPT = 1
+"""How many sessions are left by those that count: a maximum of none is not allowed."""
+
+ENTRIES_OF_ONE = 7
+"""The places of a signed-in session: five keys of its partition, its user's list, what it viewed."""
+
+
+class Result(NamedTuple):
+    """One run. The times of commands are the server's own; ``left_behind`` counts entries of sessions taken out."""
+
+    way: str
+    round: int
+    seconds: float
+    sessions_per_second: float
+    slowest_ms: float
+    over_10_ms: int
+    left_behind: int
+
+
+class Restored(Server):
+    """A server that begins with the ``dump.rdb`` of another's folder, and never writes to it."""
+
+    def start(self) -> None:
+        # SAVE and loading may take longer than the client would wait by default.
+        self.client = redis.Redis(port=self.port, socket_timeout=None)
+        command = [str(self.binary), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self.options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while self.process.poll() is None:
+            try:
+                self.client.ping()
+                return
+            except redis.ConnectionError:  # Not there yet, or still loading.
+                time.sleep(0.1)
+        raise RuntimeError(f"{self.binary} did not start")
+
+
+def listing() -> None:
+    """Do what clean_sessions in Redis in Action does, with our names of keys, and an end where it would wait."""
+    conn = get_redis_connection("sessions")
+    names = keyspace().partitions[0]
+    while True:
+        size = conn.zcard(names.recent)
+        if size <= KEPT:
+            return
+        end_index = min(size - KEPT, 100)
+        tokens = conn.zrange(names.recent, 0, end_index - 1)
+        session_keys = []
+        for token in tokens:
+            session_keys.append(names.viewed_by("").encode() + token)
+        conn.delete(*session_keys)
+        conn.hdel(names.login, *tokens)
+        conn.zrem(names.recent, *tokens)
+
+
+WAYS: dict[str, Callable[[], object]] = {
+    "listing": listing,
+    "cleansessions, excess": lambda: sum(cleaner.evicted(maximum=KEPT, batch_size=100)),
+    "cleansessions, excess, by 1 000": lambda: sum(cleaner.evicted(maximum=KEPT, batch_size=1000)),
+    "cleansessions, expired": lambda: sum(cleaner.expired(batch_size=100)),
+    "cleansessions, expired, by 1 000": lambda: sum(cleaner.expired(batch_size=1000)),
+}
+
+
+def measure(way: str, number: int, binary: Path, folder: str, sessions: int) -> Result:
+    """Run ``way`` once on a server of its own."""
+    names = keyspace().partitions[0]
+    with closing(Restored(binary, "--dir", folder)) as server, pointed_at(server):
+        if "expired" in way:  # Each is due since it was last seen.
+            server.client.zunionstore(names.expire, [names.recent])
+        server.client.config_set("slowlog-max-len", sessions)
+        server.client.config_set("slowlog-log-slower-than", 1000)
+        server.client.slowlog_reset()
+        start = time.perf_counter()
+        WAYS[way]()
+        seconds = time.perf_counter() - start
+        milliseconds = [entry["duration"] / 1000 for entry in server.client.slowlog_get(sessions)]
+        kept = 0 if "expired" in way else KEPT
+        left_behind = entries(server.client) - kept * ENTRIES_OF_ONE
+    assert left_behind == 0 or way == "listing"
+    slow = sum(duration > 10 for duration in milliseconds)
+    return Result(way, number, seconds, (sessions - kept) / seconds, max(milliseconds, default=0), slow, left_behind)
+
+
+def entries(client: Any) -> int:
+    """Count the places in which a store holds its sessions."""
+    names = keyspace().partitions[0]
+    indexes = (names.expire, names.recent, names.online_seen, names.online_user)
+    own = client.dbsize() - client.exists(
+        names.login, *indexes, names.viewed, names.wake, names.totals, keyspace().meta
+    )
+    return int(client.hlen(names.login) + sum(client.zcard(index) for index in indexes) + own)
+
+
+def pointed_at(server: Server) -> override_settings:
+    """Have the sessions on ``server``."""
+    cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": {"SOCKET_TIMEOUT": 60}}
+    return override_settings(CACHES={"sessions": cache})
+
+
+def table(results: list[Result]) -> str:
+    """Return the results as a table in Markdown: medians, and from the least to the most."""
+
+    def spread(values: list[float], digits: int = 0) -> str:
+        low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
+        return f"{middle} ({low} to {high})"
+
+    lines = [
+        "| | sessions a second | times listing | slowest command, ms | commands above 10 ms | entries left behind |",
+        "|---|---|---|---|---|---|",
+    ]
+    base = {result.round: result.sessions_per_second for result in results if result.way == "listing"}
+    for way in WAYS:
+        runs = [result for result in results if result.way == way]
+        speed = spread([run.sessions_per_second for run in runs])
+        ratio = spread([run.sessions_per_second / base[run.round] for run in runs], 2)
+        slowest, slow = spread([run.slowest_ms for run in runs], 1), max(run.over_10_ms for run in runs)
+        lines.append(f"| {way} | {speed} | {ratio} | {slowest} | {slow} | {runs[0].left_behind:,} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=1_000_000, help="how many to fill the store with (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each way runs (%(default)s)")
+    parser.add_argument("--server", choices=sorted(available()), default="valkey", help="which one (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run to FILE")
+    options = parser.parse_args()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+    django.setup()
+
+    binary, results = available()[options.server], []
+    with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
+        with closing(Restored(binary, "--dir", folder)) as server:
+            fill(server.client, options.sessions)
+            server.client.save()
+            info: dict[str, Any] = server.client.info()
+        for number in range(1, options.rounds + 1):
+            for way in random.sample(list(WAYS), len(WAYS)):
+                results.append(measure(way, number, binary, folder, options.sessions))
+                print(results[-1], file=sys.stderr)
+
+    machine = (
+        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
+        f"Django {django.__version__}, redis-py {redis.__version__} "
+        f"(parser: {'hiredis' if HIREDIS_AVAILABLE else 'Python'}), "
+        f"{options.server} {info.get('valkey_version', info['redis_version'])} ({info['mem_allocator']})"
+    )
+    print(f"{options.sessions:,} sessions, rounds: {options.rounds}; {machine}\n\n{table(results)}")
+    if options.json:
+        runs = [result._asdict() for result in results]
+        options.json.write_text(
+            json.dumps({"machine": machine, "sessions": options.sessions, "runs": runs}, indent=2) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Commands of manage.py that run as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+
+ROOT = Path(__file__).parent.parent
+
+
+class Running:
+    """A command of manage.py in a process of its own. It can be read while it runs."""
+
+    def __init__(self, folder: Path, url: str, *arguments: str, stderr: int | None = None, **changes: float) -> None:
+        """Start it; ``changes`` are what ``cleaning`` is to have in place of its own, and ``stderr`` a terminal."""
+        code = "from django_redsess.management import cleaning\n"
+        code += "".join(f"cleaning.{name} = {value}\n" for name, value in changes.items())
+        code += "from django.core.management import execute_from_command_line\n"
+        code += "import sys\nexecute_from_command_line(sys.argv)"
+        started = ["-c", code] if changes else ["testproject/manage.py"]
+        env = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)}
+        number = len(list(folder.iterdir()))
+        self._stdout, self._stderr = folder / f"{number}.stdout", folder / f"{number}.stderr"
+        with self._stdout.open("wb") as out, self._stderr.open("wb") as error:
+            self.process = subprocess.Popen(
+                [sys.executable, *started, *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUTF8": "1", **env},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=error if stderr is None else stderr,
+            )
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait until it has ended by itself; return its exit status, and what it has said on stderr."""
+        return self.process.wait(timeout=30), self.stderr
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Ask it to stop, and do as :meth:`ended` does."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def kill(self) -> None:
+        """See that it is gone, whatever became of the test."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+
+
+def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
+    """Return as soon as ``condition`` holds; fail where it does not in that time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def asleep(client: redis.Redis) -> int:
+    """Count the connections on which somebody waits for a bell now."""
+    return sum(each["cmd"] == "blpop" and "b" in each["flags"] for each in client.client_list())
