@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from django_redsess import upkeep
 from django_redsess.call import Call
 from django_redsess.conf import conf
+from django_redsess.signals import session_ended
 from django_redsess.upkeep import Batch
 
 BATCH_SIZE = 100
 
 
-def expired(*, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """
-    End every session whose deadline has passed, ``batch_size`` (1 to 1 000) a call; yield how many after each call.
+    End every session whose deadline has passed, ``batch_size`` (1 to 1 000) at a time; yield how many, each time.
 
-    Each script looks at the clock itself, so that a session whose deadline moved meanwhile stays.
+    ``go_on`` is asked before each batch. (A call takes 250 at most, so that the server is not kept from others.) Each
+    script looks at the clock itself, so that a session whose deadline moved meanwhile stays.
     """
-    yield from _until_done(upkeep.expire(limit=batch_size))
+    yield from _until_done(upkeep.expire(limit=batch_size), go_on)
 
 
-def evicted(*, maximum: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+def evicted(
+    *, maximum: int | None = None, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True
+) -> Iterator[int]:
     """
-    End the sessions longest unseen above ``maximum`` (the setting MAX_SESSIONS when None), ``batch_size`` a call.
+    End the sessions longest unseen above ``maximum`` (the setting MAX_SESSIONS when None), as :func:`expired` does.
 
-    Yields how many after each call. Each script counts anew, so that two cleaners at once don't take out too many.
+    Each script counts anew, so that two cleaners at once don't take out too many.
     """
-    yield from _until_done(upkeep.evict(conf.MAX_SESSIONS if maximum is None else maximum, limit=batch_size))
+    yield from _until_done(upkeep.evict(conf.MAX_SESSIONS if maximum is None else maximum, limit=batch_size), go_on)
 
 
 def backlog(*, maximum: int | None = None, after_expired: bool = True) -> tuple[int, int]:
@@ -73,12 +79,30 @@ def backlog_of_items(*, limit: int) -> int:
     return max(0, sum(_viewed(1)) - limit)
 
 
-def _until_done(calls: list[Call[Batch]]) -> Iterator[int]:
+def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
     for call in calls:
         more = True
-        while more:
+        while more and go_on():
             ended, more = call.run()
             yield ended
+            # Receivers are called in this thread: no batch may then end in another one.
+            if more and not session_ended.receivers:
+                yield from _two_at_once(call, go_on)
+                break
+
+
+def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
+    # The server works on one batch while this process reads the reply to another.
+    running: deque[Future[Batch]] = deque()
+    more = True
+    with ThreadPoolExecutor(2) as threads:
+        while running or more:
+            while more and len(running) < 2 and (more := go_on()):
+                running.append(threads.submit(call.run))
+            if running:
+                batch = running.popleft().result()
+                more = more and batch.more
+                yield batch.ended
 
 
 def _kept(limit: int) -> list[int]:

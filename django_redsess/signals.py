@@ -67,9 +67,8 @@ class Endings(Collection[Ended]):
             why, start = Reason(reason.decode()), 0
             # See with_ended in partition.lua. Somebody else's record may name anything as its user.
             while start < len(packed):
-                middle = start + 2 + packed[start]
-                end = middle + packed[start + 1]
-                sid, user_id = packed[start + 2 : middle], packed[middle:end]
+                end = start + 21 + packed[start + 20]
+                sid, user_id = packed[start : start + 20], packed[start + 21 : end]
                 yield Ended(sid.decode(errors="replace"), user_id.decode(errors="replace"), why, at)
                 start = end
 

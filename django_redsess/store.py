@@ -22,8 +22,8 @@ from django_redsess.signals import Ended, Endings, Reason
 
 T = TypeVar("T")
 
-BATCH_MAX = 1000
-"""The most sessions that one call may take out: more would keep the server from everybody else for too long."""
+AT_ONCE_MAX = 250
+"""The most sessions that a call takes out or looks up: more would keep the server from everybody else for too long."""
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or page through: each costs a look into that user's list."""
@@ -160,7 +160,7 @@ def at_home(sid: str, user_id: str) -> bool:
 
 def end(sids: Sequence[str], reason: Reason | None) -> Steps[list[Ended]]:
     """
-    End sessions, up to 1 000 a call, and return those that were there.
+    End sessions, up to 250 a call, and return those that were there.
 
     Nobody is told of an end without a reason: it takes back what nobody has had.
     """
@@ -201,7 +201,7 @@ def page(
 
 
 def find(sids: Sequence[str]) -> list[Call[list[Row]]]:
-    """Look up sessions, up to 1 000 a call. Those that are gone or due are left out."""
+    """Look up sessions, up to 250 a call. Those that are gone or due are left out."""
     return [Call(partition, scripts.FIND, session_keys(partition), batch, _rows) for partition, batch in _batches(sids)]
 
 
@@ -293,8 +293,8 @@ def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
     for sid in dict.fromkeys(sids):
         partitions.setdefault(space.of_sid(sid), []).append(sid)
     for partition, of_partition in partitions.items():
-        for start in range(0, len(of_partition), BATCH_MAX):
-            yield partition, of_partition[start : start + BATCH_MAX]
+        for start in range(0, len(of_partition), AT_ONCE_MAX):
+            yield partition, of_partition[start : start + AT_ONCE_MAX]
 
 
 def _rotated_to(note: str) -> str:

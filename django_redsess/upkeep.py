@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from django_redsess import scripts
 from django_redsess.call import Call
 from django_redsess.keys import Partition, keyspace
-from django_redsess.signals import Endings, Reason
-from django_redsess.store import BATCH_MAX, session_keys, share_of, time_of
+from django_redsess.signals import Endings, Reason, session_ended
+from django_redsess.store import AT_ONCE_MAX, session_keys, share_of, time_of
+
+BATCH_MAX = 1000
 
 SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
@@ -85,17 +87,17 @@ class Checked(NamedTuple):
 
 
 def expire(*, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` (at most 1 000) due sessions of each partition."""
+    """End up to ``limit`` due sessions of each partition (at most 250 of them)."""
     return [
-        Call(partition, scripts.EXPIRE, session_keys(partition), (_batch(limit),), _cleaned)
+        Call(partition, scripts.EXPIRE, session_keys(partition), (_batch(limit), _tell()), _cleaned)
         for partition in keyspace().partitions
     ]
 
 
 def evict(maximum: int, *, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` (at most 1 000) sessions of each partition above its share of ``maximum``, oldest first."""
+    """End up to ``limit`` sessions (at most 250) of each partition above its share of ``maximum``, oldest first."""
     space = keyspace()
-    args = (share_of(maximum, space.count), _batch(limit))
+    args = (share_of(maximum, space.count), _batch(limit), _tell())
     return [Call(partition, scripts.EVICT, session_keys(partition), args, _cleaned) for partition in space.partitions]
 
 
@@ -196,6 +198,11 @@ def names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
     )
 
 
+def _tell() -> int:
+    # Naming thousands that nobody asks for takes a good part of the time.
+    return int(bool(session_ended.receivers))
+
+
 def _cleaned(more: int, ended: Endings) -> Batch:
     return Batch(len(ended), bool(more))
 
@@ -217,7 +224,7 @@ def _samples(reply: list[bytes]) -> list[Sample]:
 def _batch(limit: int) -> int:
     if not 1 <= limit <= BATCH_MAX:
         raise ValueError(f"A batch has 1 to {BATCH_MAX} sessions, not {limit}.")
-    return limit
+    return min(limit, AT_ONCE_MAX)
 
 
 def _checked(reply: list[Any], _: Endings) -> Checked:

@@ -110,17 +110,19 @@ local function sign_out(sid, user_id)
 end
 
 -- What each script replies that may end sessions: its own result and when it ran; then for each reason why it ended some:
--- the reason, how many, and sid and user id of each, with a byte before either that tells its length.
+-- the reason, how many, and of each its sid (20 bytes), and the user id as its record has it (length, text). Not whom
+-- where it was told to be quiet.
 local ended = {}
 
 local function with_ended(result)
   return { result, text(now), unpack(ended) }
 end
 
--- Take up to 1000 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
--- on elsewhere, and have not ended. Returns how many of the sids it has dealt with.
-local function remove(sids, reason)
-  local views, lists, members, notes = {}, {}, {}, {}
+-- Take up to 250 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
+-- on elsewhere, and have not ended. They are the first of the list `order`, if that is given.
+-- Returns how many of the sids it has dealt with.
+local function remove(sids, reason, order, quiet)
+  local views, lists, members, notes, there = {}, {}, {}, {}, 0
   local count, size, at_once = 0, 0, 1
   -- Twice as many records at a time, unless so many, if they are like those before, would be too much.
   while at_once >= 1 and count < #sids do
@@ -129,17 +131,19 @@ local function remove(sids, reason)
       size = size + (record and #record or 0)
       if size > 1048576 and count > 0 then break end
       count = count + 1
-      local sid, user_id = sids[count], user_of(record)
+      local sid = sids[count]
+      local user_id_length = record and is_readable(record) and string.byte(record, 22) or 0
       views[count] = viewed_by .. sid
-      if user_id ~= "" then
-        lists[#lists + 1] = online_user_of .. user_id
+      if user_id_length > 0 then
+        lists[#lists + 1] = online_user_of .. string.sub(record, 23, 22 + user_id_length)
         members[#lists] = sid
       end
-      if record and reason then
-        notes[#notes + 1] = string.char(math.min(#sid, 255), #user_id) .. string.sub(sid, 1, 255) .. user_id
+      there = there + (record and 1 or 0)
+      if record and reason and not quiet and #sid == 20 then
+        notes[#notes + 1] = sid .. (user_id_length > 0 and string.sub(record, 22, 22 + user_id_length) or "\0")
       end
     end
-    at_once = math.min(2 * at_once, math.floor((1048576 - size) * count / math.max(size, 1)))
+    at_once = math.min(2 * at_once, 16, math.floor((1048576 - size) * count / math.max(size, 1)))
   end
   if count == 0 then return 0 end
   -- While a cluster moves this slot, a key may be elsewhere already: these two fail on that, with nothing written yet.
@@ -147,15 +151,19 @@ local function remove(sids, reason)
   redis.call("DEL", unpack(views))
   redis.call("HDEL", login, unpack(sids, 1, count))
   for _, name in ipairs({ expire, recent, online_seen, online_user }) do
-    redis.call("ZREM", name, unpack(sids, 1, count))
+    if name == order then
+      redis.call("ZREMRANGEBYRANK", name, 0, count - 1)
+    else
+      redis.call("ZREM", name, unpack(sids, 1, count))
+    end
   end
   for index, name in ipairs(lists) do
     redis.call("ZREM", name, members[index])
   end
-  if #notes > 0 then
-    for _, part in ipairs({ reason, #notes, table.concat(notes) }) do table.insert(ended, part) end
+  if reason and there > 0 then
+    for _, part in ipairs({ reason, there, table.concat(notes) }) do table.insert(ended, part) end
     -- pcall: they are gone, whatever becomes of the count.
-    redis.pcall("HINCRBY", totals, reason, #notes)
+    redis.pcall("HINCRBY", totals, reason, there)
   end
   return count
 end

@@ -22,7 +22,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.cleaner import BATCH_SIZE
 from django_redsess.client import SessionStoreUnavailable
-from django_redsess.store import BATCH_MAX
+from django_redsess.upkeep import BATCH_MAX
 
 T = TypeVar("T")
 

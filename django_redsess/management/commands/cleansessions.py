@@ -114,15 +114,11 @@ class Command(CleaningCommand):
         return {kind: count for kind, count in (("expired", expired), ("evicted", evicted)) if kind in self.kinds}
 
     def _clean(self) -> None:
-        size = self.options["batch_size"]
+        how: dict[str, Any] = {"batch_size": self.options["batch_size"], "go_on": lambda: not self.stop.asked}
         for kind in self.kinds:
-            expiring = kind == "expired"
-            batches = (
-                cleaner.expired(batch_size=size) if expiring else cleaner.evicted(maximum=self.maximum, batch_size=size)
-            )
+            batches = cleaner.expired(**how) if kind == "expired" else cleaner.evicted(maximum=self.maximum, **how)
             for count in batches:
-                if not self.batch_done(kind, count):
-                    return
+                self.batch_done(kind, count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:
             self._next_sample = time.monotonic() + cleaner.sample()
 
