@@ -174,7 +174,7 @@ def main() -> None:
 
     binary, results = available()[options.server], []
     with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
-        with closing(Restored(binary, "--dir", folder)) as server:
+        with closing(Restored(binary, "--dir", folder)) as server, pointed_at(server):
             fill(server.client, options.sessions)
             server.client.save()
             info: dict[str, Any] = server.client.info()

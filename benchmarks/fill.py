@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
-import secrets
+import json
+import random
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import redis
-from django.contrib.sessions.serializers import JSONSerializer
 from tqdm import tqdm
 
 from django_redsess import store
 from django_redsess.keys import Keyspace, Partition, keyspace, sid_of
 from django_redsess.record import Client, Record, pack
-from django_redsess.scripts import FOLDER
 
-SESSIONS_A_CALL = 500
+SESSIONS_AT_ONCE = 500
 ITEMS = [f"item-{number:02}" for number in range(100)]
 AGE_SECONDS = 14 * 24 * 3600
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 USER_AGENT = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
 )
+DATA = {
+    "_auth_user_id": "%s",
+    "_auth_user_backend": "django.contrib.auth.backends.ModelBackend",
+    "_auth_user_hash": "%s",
+    "basket": {ITEMS[0]: 1, ITEMS[1]: 2},
+}
+SESSION = json.dumps(DATA, separators=(",", ":"))
 
+# For each session: user id, sid, time, place of its first item. The rest takes many at once, and needs no script.
 SCRIPT = """
--- ARGV: date or "", viewed items a session, 100 items, then of each session: sid, record, user id, time, first item.
-local policy = policy_from(0, 0, 0)
-for at = 103, #ARGV, 5 do
-  local sid, record, user_id, seen, first = unpack(ARGV, at, at + 4)
-  put_anew(sid, record, user_id, tonumber(seen), ARGV[1], policy)
-  redis.call("ZADD", recent, seen, sid)
-  redis.call("ZADD", online_seen, seen, sid)
+local online_user_of, viewed_by, viewed = KEYS[1], KEYS[2], tonumber(ARGV[1])
+for at = 102, #ARGV, 4 do
+  local user_id, sid, seen, first = unpack(ARGV, at, at + 3)
+  redis.call("ZADD", online_user_of .. user_id, seen, sid)
   local views = {}
-  for number = 0, ARGV[2] - 1 do
-    views[#views + 1] = text(seen - number)
-    views[#views + 1] = ARGV[3 + (first + number) % 100]
+  for number = 0, viewed - 1 do
+    views[#views + 1] = string.format("%.0f", seen - number)
+    views[#views + 1] = ARGV[2 + (first + number) % 100]
   end
   if #views > 0 then redis.call("ZADD", viewed_by .. sid, unpack(views)) end
 end
 """
+
+
+class Waiting:
+    """Sessions of one partition that are to be stored together."""
+
+    def __init__(self, viewed: int) -> None:
+        self.records: dict[str, bytes] = {}
+        self.deadlines: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+        self.others: list[str | int] = [viewed, *ITEMS]
+
+    def add(self, sid: str, user_id: str, record: bytes, deadline: int, seen: int, first_item: int) -> None:
+        self.records[sid] = record[:9] + deadline.to_bytes(6, "big") + record[15:]
+        self.deadlines[sid], self.seen[sid] = deadline, seen
+        self.others += (user_id, sid, seen, first_item)
 
 
 def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
@@ -49,34 +68,38 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     Each has ``viewed`` (at most 100) items and lives for two weeks, or is ``due`` already. They belong to as many
     ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
     """
-    # Not a file of the package: no site needs it.
-    put = client.register_script((FOLDER / "partition.lua").read_text(encoding="utf-8") + SCRIPT)
+    store.load("").run()  # Agrees on the number of partitions.
+    script = client.register_script(SCRIPT)
     space, now = keyspace(), int(time.time() * 1000)
-    head: list[str | bytes | int] = [str(now - 1) if due else "", viewed, *ITEMS]
-    waiting: defaultdict[Partition, list[str | bytes | int]] = defaultdict(lambda: list(head))
+    deadline = now - 1 if due else now + AGE_SECONDS * 1000
+    waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
 
-    with ThreadPoolExecutor(max_workers=1) as sender:
-        sending: Future[object] | None = None
+    def send(partition: Partition, of_partition: Waiting) -> None:
+        with client.pipeline(transaction=False) as together:
+            together.hset(partition.login, mapping=of_partition.records)  # type: ignore[arg-type]
+            together.zadd(partition.expire, of_partition.deadlines)
+            for name in (partition.recent, partition.online_seen, partition.online_user):
+                together.zadd(name, of_partition.seen)
+            together.hincrby(partition.totals, "created", len(of_partition.records))
+            script([partition.online_user_of(""), partition.viewed_by("")], of_partition.others, client=together)
+            together.execute()
 
-        def send(partition: Partition) -> None:
-            # One call is on its way while the next is made ready, and no more than one.
-            nonlocal sending
-            if sending:
-                sending.result()
-            sending = sender.submit(put, store.session_keys(partition), waiting.pop(partition))
-
+    # Some are on their way while the next are made ready, and no more than that.
+    with ThreadPoolExecutor(1) as sender:
+        sending: list[Future[Any]] = [sender.submit(int)]
         for number in tqdm(range(count), unit="session", unit_scale=True, disable=None):
             user_id = str(number % (users or count) + 1)
             home = space.of_user(user_id)
             sid = _sid_in(space, home)
-            record = _record(sid, user_id, number, due)
-            waiting[home] += (sid, record, user_id, now - count + number, number % len(ITEMS))
-            if len(waiting[home]) == len(head) + SESSIONS_A_CALL * 5:
-                send(home)
-        for partition in list(waiting):
-            send(partition)
-        if sending:
-            sending.result()
+            record = _record(sid, user_id, number)
+            waiting[home].add(sid, user_id, record, deadline, now - count + number, number % len(ITEMS))
+            if len(waiting[home].records) == SESSIONS_AT_ONCE:
+                sending.pop().result()
+                sending.append(sender.submit(send, home, waiting.pop(home)))
+        for partition, left in waiting.items():
+            sending.append(sender.submit(send, partition, left))
+        for each in sending:
+            each.result()
 
     # Counted where the item belongs, which is not where its viewers are.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
@@ -86,19 +109,13 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
 
 def _sid_in(space: Keyspace, home: Partition) -> str:
     while True:
-        sid = sid_of(secrets.token_hex(16))
+        sid = sid_of(random.randbytes(16).hex())
         if space.of_sid(sid) == home:
             return sid
 
 
-def _record(sid: str, user_id: str, number: int, due: bool) -> bytes:
-    data = {
-        "_auth_user_id": user_id,
-        "_auth_user_backend": BACKEND,
-        "_auth_user_hash": secrets.token_hex(32),
-        "basket": {ITEMS[number % len(ITEMS)]: 1, ITEMS[(number + 1) % len(ITEMS)]: 2},
-    }
+def _record(sid: str, user_id: str, number: int) -> bytes:
     # The range of addresses that is set apart for benchmarks.
     client = Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT)
-    record = Record(user_id, client, JSONSerializer().dumps(data))
-    return pack(sid, record, age_seconds=0 if due else AGE_SECONDS)
+    record = Record(user_id, client, (SESSION % (user_id, random.randbytes(32).hex())).encode())
+    return pack(sid, record, age_seconds=AGE_SECONDS)

@@ -92,7 +92,7 @@ class CleaningCommand(BaseCommand):
             type=int,
             default=BATCH_SIZE,
             metavar="N",
-            help=f"take out so many with each command, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
+            help=f"work in batches of so many, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
         )
         add(
             "--heartbeat",

@@ -22,8 +22,7 @@ FAULTS_SHOWN = 100
 KINDS = {"expired": "expired", "evicted": "excess"}
 """How sessions end here, and what --only calls it."""
 
-ALONE = ("check", "repair", "dry_run")
-CLEANING = ("forever",)
+ALONE = ("check", "repair", "dry_run", "forever")
 
 
 class Command(CleaningCommand):
@@ -63,9 +62,8 @@ class Command(CleaningCommand):
 
     def validate(self) -> None:
         given = [f"--{name.replace('_', '-')}" for name in ALONE if self.options[name]]
-        others = [f"--{name.replace('_', '-')}" for name in CLEANING if self.options[name]]
-        if len(given) > 1 or (given and others):
-            raise CommandError(f"{' and '.join([*given, *others][:2])} can't be given together.")
+        if len(given) > 1:
+            raise CommandError(f"{given[0]} and {given[1]} can't be given together.")
         self.at_least_one("max_sessions")
         self.maximum = self.options["max_sessions"] or conf.MAX_SESSIONS
         only = self.options["only"]
