@@ -905,3 +905,16 @@ def test_what_is_told_can_be_put_in_order(told, new_session) -> None:
     times = [each.at for each in told]
     assert times == sorted(times)
     assert abs((times[0] - began).total_seconds()) < 60
+
+
+def test_a_record_that_somebody_cut_short_is_ended_like_any_other(redis, told, new_session) -> None:
+    sid, other = new_session("7").sid, new_session("8").sid
+    [partition] = store.keyspace().partitions
+    record = redis.hget(partition.login, sid)
+    # Its user id would go on for longer than it does itself.
+    redis.hset(partition.login, sid, record[:21] + b"\xff" + record[22:30])
+    make_due(redis, sid, other)
+    new_session("9")
+    assert sorted(ends(told)) == sorted([(sid, "", "expired"), (other, "8", "expired")])
+    # Whose it was nobody knew: the user's list still has it.
+    redis.flushall()

@@ -30,7 +30,7 @@ end
 
 -- The header of a record is described in record.py. One of another release has another format.
 local function is_readable(record)
-  return #record >= 22 and string.byte(record, 1) == 49
+  return #record >= 22 and string.byte(record, 1) == 49 and #record >= 22 + string.byte(record, 22)
 end
 
 -- "" stands for no user.
