@@ -438,14 +438,15 @@ def end_in_the_stream(request: HttpRequest, sid: str) -> StreamingHttpResponse:
     return StreamingHttpResponse(parts())
 
 
-# What the next two views end, and the tasks that they leave behind.
+# What the next two views end, the tasks that they leave behind, and what those wait for.
 KEY: list[str] = []
 TASKS: list[asyncio.Task[None]] = []
+GO_ON: list[asyncio.Event] = []
 
 
 async def leave_a_task(request: HttpRequest) -> HttpResponse:
     async def later() -> None:
-        await asyncio.sleep(0.05)
+        await GO_ON[0].wait()
         await SessionStore().adelete(KEY[0])
 
     TASKS.append(asyncio.create_task(later()))
@@ -590,8 +591,10 @@ def test_a_task_that_a_view_leaves_behind_tells_too(site, told, new_session) -> 
 
     async def visit() -> None:
         TASKS.clear()
+        GO_ON[:] = [asyncio.Event()]
         await AsyncClient().get("/task/")
         assert told == []
+        GO_ON[0].set()
         await asyncio.gather(*TASKS)
 
     asyncio.run(visit())

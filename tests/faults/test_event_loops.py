@@ -16,7 +16,7 @@ from django.test import AsyncClient
 from django_redsess import scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from tests.behind import stored
-from tests.faults.conftest import Browser
+from tests.faults.conftest import Browser, one_kind_of_server
 from tests.faults.proxy import Proxy
 
 
@@ -89,6 +89,7 @@ def test_a_loop_for_each_of_many_calls(redis: Any, baseline: int) -> None:
     assert_back_to(baseline, redis)
 
 
+@one_kind_of_server
 @pytest.mark.slow
 def test_a_loop_for_each_of_1000_calls_in_three_threads(redis: Any, baseline: int) -> None:
     def many() -> None:

@@ -23,6 +23,7 @@ from django_redsess.keys import sid_of
 from django_redsess.middleware import SessionMiddleware
 from tests.behind import make_due, stored
 from tests.faults import site_concurrency
+from tests.faults.conftest import one_kind_of_server
 
 LONG = "x" * 1_000_000
 
@@ -162,6 +163,7 @@ def test_two_thousand_unknown_cookies_leave_no_record(settings: Any, redis, comm
     assert_unknown_cookies_leave_nothing(2_000, reads_it, redis, commands)
 
 
+@one_kind_of_server
 @pytest.mark.slow
 @every_request
 def test_a_hundred_thousand_unknown_cookies_leave_no_record(
