@@ -1,8 +1,8 @@
--- Compare some entries of one key with the other keys, and mend what disagrees if told to. A record with a deadline is a
--- session, and belongs into each list of its kind; what lacks either is none, and goes.
+-- Compare some entries of one key with the other keys, and mend what disagrees if told to. A record with a deadline is
+-- a session, and belongs into each list of its kind; what lacks either is none, and goes.
 -- KEYS: those of partition.lua, then the key to walk through. ARGV: "mend" or ""; cursor, 0 at first and at the end;
--- about how many entries; and for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of records, and three texts for
--- each fault: its kind, sid, key; see with_ended.
+-- about how many entries; and for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of
+-- records, and three texts for each fault: its kind, sid, key; see with_ended.
 -- include partition.lua
 local walked, mend, cursor, about, owner = KEYS[11], ARGV[1] == "mend", ARGV[2], ARGV[3], ARGV[4]
 local faults, bytes = {}, 0
@@ -57,7 +57,7 @@ local function check_listed(sid)
   if not belongs and fault("stray", sid, walked) then redis.call("ZREM", walked, sid) end
 end
 
--- The list of a user goes by rank, since ZSCAN would take all at once of one that is short. Its cursor is the rank and 1.
+-- The list of a user goes by rank, since ZSCAN would take all at once of one that is short. Its cursor is the rank + 1.
 if owner then
   local first, before = math.max(0, cursor - 1), redis.call("ZCARD", walked)
   local sids = redis.call("ZRANGE", walked, first, first + about - 1)

@@ -1,6 +1,6 @@
--- Compare keys that belong to one session or one user each with the sessions, and mend what disagrees if told to: what a
--- session viewed which is gone; the note of an end whose session is there, or that stays for longer than a day; and in
--- the list of a user, a session that is none of that user's.
+-- Compare keys that belong to one session or one user each with the sessions, and mend what disagrees if told to: what
+-- a session viewed which is gone; the note of an end whose session is there, or that stays for longer than a day; and
+-- in the list of a user, a session that is none of that user's.
 -- KEYS: see partition.lua. ARGV: "mend" or "", then up to 100 names. Reply: three texts for each fault: its kind, sid,
 -- key; and the names of lists that are too long to be looked at here.
 -- include partition.lua

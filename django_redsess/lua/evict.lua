@@ -1,5 +1,4 @@
--- End the sessions longest unseen, as of now, above a maximum. ARGV: maximum, how many at most, "1" to say
--- whom.
+-- End the sessions longest unseen, as of now, above a maximum. ARGV: maximum, how many at most, "1" to say whom.
 -- Reply: how many are still above it, see with_ended.
 -- include partition.lua
 local maximum = tonumber(ARGV[1])

@@ -109,9 +109,9 @@ local function sign_out(sid, user_id)
   end
 end
 
--- What each script replies that may end sessions: its own result and when it ran; then for each reason why it ended some:
--- the reason, how many, and of each its sid (20 bytes), and the user id as its record has it (length, text). Not whom
--- where it was told to be quiet.
+-- What each script replies that may end sessions: its own result and when it ran; then for each reason why it ended
+-- some: the reason, how many, and of each its sid (20 bytes), and the user id as its record has it (length, text). Not
+-- whom, where it was told to be quiet.
 local ended = {}
 
 local function with_ended(result)

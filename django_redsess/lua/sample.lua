@@ -1,6 +1,6 @@
 -- Note who is online, in the first call of each minute; a note is kept for so long.
--- KEYS: those of partition.lua, then samples. ARGV: milliseconds, then names of totals. Reply: milliseconds until the next
--- minute. A note is the minute, how many are signed in, how many are guests, and those totals, with blanks between.
+-- KEYS: those of partition.lua, then samples. ARGV: milliseconds, then names of totals. Reply: milliseconds until the
+-- next minute. A note is the minute, how many are signed in, how many are guests, and those totals, blanks between.
 -- include partition.lua
 local samples, kept = KEYS[11], tonumber(ARGV[1])
 
