@@ -739,14 +739,14 @@ def test_outside_a_request_an_end_is_told_before_the_call_returns(told, new_sess
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_receiver_may_use_the_database(browser, connect, redis, new_session) -> None:
+def test_a_receiver_may_use_the_database(site, connect, redis, new_session) -> None:
     def receive(sid, **named) -> None:
         User.objects.create(username=sid)
 
     connect(receive)
     sids = {new_session("8").sid for _ in range(5)}
     make_due(redis, *sids)
-    browser.get(f"{browser.views}/create/")
+    Browser(Client()).get("/create/")
     assert set(User.objects.values_list("username", flat=True)) == sids
 
 
