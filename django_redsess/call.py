@@ -10,10 +10,12 @@ Work is written once, as a generator that yields what it waits for and is sent t
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -102,6 +104,30 @@ async def arun(steps: Steps[T]) -> T:
     except StopIteration as end:
         returned: T = end.value
         return returned
+
+
+P = ParamSpec("P")
+
+
+def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:
+    """Make two functions of one that returns steps: one that drives them, and one that awaits them."""
+
+    @wraps(steps)
+    def run_steps(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(steps(*args, **kwargs))
+
+    @wraps(steps)
+    async def arun_steps(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await arun(steps(*args, **kwargs))
+
+    # Help shows what they return, and not what the steps are.
+    signature = inspect.signature(steps)
+    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    name = steps.__name__.removeprefix("_")
+    for made, made_name in ((run_steps, name), (arun_steps, f"a{name}")):
+        made.__name__ = made.__qualname__ = made_name
+        made.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[union-attr]
+    return run_steps, arun_steps
 
 
 _agreed: set[tuple[str, Keyspace]] = set()

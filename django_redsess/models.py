@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from django.db import models
@@ -24,7 +23,7 @@ class _NoRows(models.Manager["OnlineSession"]):
 
 
 class OnlineSession(models.Model):
-    """A session in which somebody is signed in. ``OnlineSession.online`` lists them."""
+    """A session. ``OnlineSession.online`` lists those in which somebody is signed in."""
 
     sid = models.CharField(_("session"), max_length=20, primary_key=True)
     user_id = models.TextField(_("user"))
@@ -38,6 +37,9 @@ class OnlineSession(models.Model):
     online = models.Manager.from_queryset(SessionQuerySet)()
 
     user: AbstractBaseUser | None
+    session: online_sessions.Session
+    is_own = False
+    shows_values = False
 
     class Meta:
         managed = False
@@ -45,15 +47,20 @@ class OnlineSession(models.Model):
         verbose_name_plural = _("online sessions")
         base_manager_name = default_manager_name = "none"
         default_permissions = ("view",)
-        permissions = (("end_onlinesession", _("Can end online sessions")),)
+        permissions = (
+            ("end_onlinesession", _("Can end online sessions")),
+            ("view_session_data", _("Can view the data of online sessions")),
+        )
 
     def __str__(self) -> str:
-        return str(self.user) if self.user is not None else str(_("deleted user %s") % self.user_id)
+        if self.user is not None:
+            return str(self.user)
+        return str(_("deleted user %s") % self.user_id) if self.user_id else str(_("guest"))
 
     @classmethod
     def of(cls, session: online_sessions.Session, user: AbstractBaseUser | None) -> OnlineSession:
-        """Make the row of ``session``, whose user is ``user`` (None when it was deleted)."""
-        row = cls(**asdict(session))
-        row.user = user
+        """Make the row of ``session``, whose user is ``user`` (None for a guest, and when it was deleted)."""
+        row = cls(**{field.attname: getattr(session, field.attname) for field in cls._meta.concrete_fields})
+        row.user, row.session = user, session
         row._state.adding = False
         return row

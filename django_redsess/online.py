@@ -1,20 +1,32 @@
-"""Who is online, and ending their sessions. Public."""
+"""
+Who is online, and ending their sessions. Public.
+
+Each function that asks the server (but :func:`ending`) has a twin to be awaited, whose name begins with ``a``: ``await
+online.acount()``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from django_redsess import call, store, upkeep
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from django_redsess import call, listing, notice, store, upkeep
+from django_redsess.call import Steps, both
 from django_redsess.keys import is_sid, keyspace
-from django_redsess.record import Client, Record, RecordError, log_unusable, unpack
+from django_redsess.listing import Ending, Row, Which
+from django_redsess.record import Client, Record, RecordError, django_times, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
 from django_redsess.upkeep import Sample
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+
+Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +36,9 @@ class Session:
 
     ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
     last used the session (exact to ``TOUCH_INTERVAL``), ``expires_at`` its deadline (all aware, UTC); ``address`` and
-    ``user_agent`` are those of the request that last saved it, ``""`` where not known. For a guest's session
-    ``user_id`` is ``""`` and ``login_at`` None.
+    ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that of its record
+    in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id`` is ``""`` and
+    ``login_at`` None.
     """
 
     sid: str
@@ -35,61 +48,204 @@ class Session:
     expires_at: datetime
     address: str
     user_agent: str
+    size: int
+    newest_item: str
 
 
-def sessions(
-    *, offset: int = 0, limit: int = 100, newest_first: bool = True, user_ids: Sequence[str] | None = None
-) -> list[Session]:
+def _sessions(
+    *,
+    offset: int = 0,
+    limit: int = 100,
+    order: Order | None = None,
+    user_ids: Sequence[str] | None = None,
+    guests: bool = False,
+    active_seconds: float | None = None,
+) -> Steps[list[Session]]:
     """
-    List signed-in sessions by the time of sign-in.
+    List the sessions in which somebody is signed in.
 
-    ``offset`` leaves out so many, ``limit`` returns at most so many; ``newest_first`` turns the order round;
-    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users. Raises ValueError for a
-    negative ``offset``, or too many users.
+    ``offset`` leaves out so many, ``limit`` returns at most so many. ``order`` is by sign-in (``"login_at"``) or by
+    when they were last seen (``"seen_at"``), with ``"-"`` before it the latest first; None is the latest sign-in first.
+    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users, ``guests`` guests' too,
+    ``active_seconds`` only those seen in so many last seconds. Of the last two the order is always by last seen, and
+    None the last seen first. Of several users, or of one in another order than by sign-in, the latest 5 000 sign-ins
+    (about, and of each partition) can be reached. Raises ValueError for what can't be.
     """
+    which = _which(user_ids, guests, active_seconds)
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
+    if order not in (None, *get_args(Order)):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
+    if which.only_by_seen and order in ("login_at", "-login_at"):
+        raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
     if limit < 1:
         return []
-    calls = store.page(offset, offset + limit - 1, newest_first=newest_first, user_ids=user_ids)
-    rows = [row for page in calls for row in page.run()]
-    if len(calls) > 1:
-        rows.sort(key=lambda row: (row.login_at, row.sid), reverse=newest_first)
-        rows = rows[offset : offset + limit]
+    by_seen = which.only_by_seen or order in ("seen_at", "-seen_at")
+    latest_first = order is None or order.startswith("-")
+    rows = yield from listing.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
     return [_session(row) for row in rows]
 
 
-def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
+sessions, asessions = both(_sessions)
+
+
+def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
     """List the sessions of ``user``, at most ``limit``, newest sign-in first."""
-    return sessions(limit=limit, user_ids=[user_id_of(user)])
+    return (yield from _sessions(limit=limit, user_ids=[user_id_of(user)]))
 
 
-def get(sid: str) -> Session | None:
+of_user, aof_user = both(_of_user)
+
+
+def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
+    """
+    Return the sessions of these sids that are there, guests' too, in this order.
+
+    With ``follow``, one that has got another key meanwhile comes after the others, under its present sid.
+    """
+    wanted = [sid for sid in sids if is_sid(sid)]
+    found, named = list[Session](), set(wanted)
+    while wanted:
+        rows = yield from listing.find(wanted)
+        found += [_session(row) for row in rows]
+        there = {row.sid for row in rows}
+        gone = [sid for sid in wanted if follow and sid not in there]
+        wanted = []
+        for sid in gone:
+            loaded: store.Loaded = yield store.load(sid)
+            # Notes that somebody else wrote may go in a circle.
+            if loaded.rotated_to and loaded.rotated_to not in named:
+                wanted.append(loaded.rotated_to)
+                named.add(loaded.rotated_to)
+    return found
+
+
+find, afind = both(_find)
+
+
+def _get(sid: str) -> Steps[Session | None]:
     """Return the session ``sid``, a guest's too, or None when it is gone, due, or ``sid`` is none."""
-    found = find([sid])
+    found = yield from _find([sid])
     return found[0] if found else None
 
 
-def find(sids: Sequence[str]) -> list[Session]:
-    """Return the sessions of these sids that are there, in no certain order."""
-    return [_session(row) for look in store.find([sid for sid in sids if is_sid(sid)]) for row in look.run()]
+get, aget = both(_get)
 
 
-def count(*, user_ids: Sequence[str] | None = None) -> int:
-    """Count signed-in sessions: of these users (at most 1 000), or of all."""
-    return sum(part.run() for part in store.count(user_ids))
+def _count(
+    *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
+) -> Steps[int]:
+    """Count signed-in sessions, or others, as :func:`sessions` lists them. Raises ValueError for what can't be."""
+    counted, _ = yield from _census(_which(user_ids, guests, active_seconds))
+    return counted
 
 
-def end(*sids: str) -> list[Ended]:
+count, acount = both(_count)
+
+
+def _census(which: Which, *, listed: bool = False) -> Steps[tuple[int, int]]:
+    """
+    Count these sessions, and tell of which time that is: milliseconds of the server's clock.
+
+    ``listed`` counts of users' sessions those only that :func:`sessions` can reach.
+    """
+    total, at = 0, 0
+    for part in listing.count(which, listed=listed):
+        counted: listing.Counted = yield part
+        total += counted.sessions
+        at = max(at, counted.at)
+    return total, at
+
+
+census, acensus = both(_census)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """
+    What is inside a session: its ``data`` (None where that can't be read), and the ``sizes`` of its values in bytes.
+
+    ``django_deadline`` is the one that was written with it, ``age_seconds`` after its last save; or that is 0, where it
+    was set as a date.
+    """
+
+    data: dict[str, Any] | None
+    sizes: dict[str, int]
+    django_deadline: datetime
+    age_seconds: float
+
+
+def _details(sid: str) -> Steps[Details | None]:
+    """Look into the session ``sid``, a guest's too, without a trace; None when it is gone, due, or ``sid`` is none."""
+    if not is_sid(sid):
+        return None
+    loaded: store.Loaded = yield store.load(sid)
+    if loaded.record is None:
+        return None
+    try:
+        serializer = import_string(settings.SESSION_SERIALIZER)()
+        data = serializer.loads(unpack(sid, loaded.record).data)
+        sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
+    except Exception as error:  # A serializer may raise anything.
+        log_unusable(sid, error)
+        data, sizes = None, {}
+    deadline, age = django_times(loaded.record)
+    return Details(data, sizes, store.time_of(str(deadline).encode()), age / 1000)
+
+
+details, adetails = both(_details)
+
+
+def _end(*sids: str, reason: str = "", keep_users: Collection[str] = ()) -> Steps[list[Ended]]:
     """
     End these sessions at once: each one's next request finds itself signed out.
 
-    Returns those that were there; what was gone already is no error.
+    ``reason`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as text)
+    stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what was
+    gone already is no error. Raises ValueError for a longer ``reason``.
     """
-    return call.run(store.end([sid for sid in sids if is_sid(sid)], Reason.KICKED))
+    words = notice.check(reason)
+    named = [sid for sid in sids if is_sid(sid)]
+    return (yield from store.end(named, Reason.KICKED, words=words, keep_users=keep_users, follow=True))
 
 
-def history(*, hours: float = 24) -> list[Sample]:
+end, aend = both(_end)
+
+
+def _end_user(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
+    """
+    End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
+
+    ``reason`` is for the user to read, see :func:`end`.
+    """
+    return (yield from _end_all_of(Which((user_id_of(user),)), keep, reason))
+
+
+end_user, aend_user = both(_end_user)
+
+
+def _end_all(*, keep: str | None = None, reason: str = "") -> Steps[int]:
+    """
+    End every session in which somebody is signed in, but the one whose sid is ``keep``, and return how many those were.
+
+    It takes 250 a call: others are served in between. ``reason`` is for their users to read, see :func:`end`.
+    """
+    return (yield from _end_all_of(Which(), keep, reason))
+
+
+end_all, aend_all = both(_end_all)
+
+
+def ending(
+    *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), reason: str = ""
+) -> Iterator[list[Ended]]:
+    """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
+    work = Ending(_which(user_ids), words=notice.check(reason), keep=keep)
+    while not work.done:
+        yield call.run(work.step())
+
+
+def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     """
     Return how many were online, minute by minute, over the last ``hours`` (at most 48 are kept), the earliest first.
 
@@ -98,11 +254,14 @@ def history(*, hours: float = 24) -> list[Sample]:
     """
     minutes: dict[datetime, list[Sample]] = {}
     for read in upkeep.samples(seconds=hours * 3600):
-        for sample in read.run():
+        for sample in (yield read):
             minutes.setdefault(sample.at, []).append(sample)
     # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
     whole = [at for at in sorted(minutes) if len(minutes[at]) == keyspace().count]
     return [_together(minutes[at]) for at in whole]
+
+
+history, ahistory = both(_history)
 
 
 def user_id_of(user: AbstractBaseUser) -> str:
@@ -110,7 +269,25 @@ def user_id_of(user: AbstractBaseUser) -> str:
     return user._meta.pk.value_to_string(user)
 
 
+def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> Which:
+    if isinstance(user_ids, str):
+        raise ValueError("user_ids must be a list of ids, not a text.")
+    if active_seconds is not None and not active_seconds >= 0:
+        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
+    return Which(None if user_ids is None else tuple(user_ids), guests, active_seconds)
+
+
+def _end_all_of(which: Which, keep: str | None, reason: str) -> Steps[int]:
+    work = Ending(which, words=notice.check(reason), keep=[keep] if keep else ())
+    ended = 0
+    while not work.done:
+        ended += len((yield from work.step()))
+    return ended
+
+
 def _together(partitions: list[Sample]) -> Sample:
+    if len(partitions) == 1:
+        return partitions[0]
     return Sample(
         partitions[0].at,
         sum(sample.signed_in for sample in partitions),
@@ -120,7 +297,7 @@ def _together(partitions: list[Sample]) -> Sample:
     )
 
 
-def _session(row: store.Row) -> Session:
+def _session(row: Row) -> Session:
     try:
         record = unpack(row.sid, row.record)
     except RecordError as error:
@@ -134,4 +311,6 @@ def _session(row: store.Row) -> Session:
         row.expires_at,
         record.client.address,
         record.client.user_agent,
+        len(row.record),
+        row.newest_item,
     )

@@ -86,6 +86,11 @@ def revision_of(packed: bytes) -> bytes:
     return packed[1 : 1 + REVISION_SIZE]
 
 
+def django_times(packed: bytes) -> tuple[int, int]:
+    """Return Django's deadline and age of a packed record, in milliseconds: see the table above."""
+    return int.from_bytes(packed[9:15], "big"), int.from_bytes(packed[15:21], "big")
+
+
 def unpack(sid: str, packed: bytes) -> Record:
     """
     Read what :func:`pack` wrote for the session ``sid``.

@@ -8,7 +8,7 @@ several, one after another, and so it is steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -24,9 +24,6 @@ T = TypeVar("T")
 
 AT_ONCE_MAX = 250
 """The most sessions that a call takes out or looks up: more would keep the server from everybody else for too long."""
-
-USERS_MAX = 1000
-"""The most users whose sessions one call may count or page through: each costs a look into that user's list."""
 
 LAST_SECOND = 250_000_000_000
 """In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
@@ -81,16 +78,6 @@ class Outcome(NamedTuple):
     def rotated_to(self) -> str:
         """The sid under which the session lives on, or ``""``."""
         return _rotated_to(self.note)
-
-
-class Row(NamedTuple):
-    """A session as a list shows it; ``login_at`` is None for a guest's, ``record`` is still packed."""
-
-    sid: str
-    login_at: datetime | None
-    seen_at: datetime
-    expires_at: datetime
-    record: bytes
 
 
 def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
@@ -158,51 +145,36 @@ def at_home(sid: str, user_id: str) -> bool:
     return space.count == 1 or not user_id or space.of_sid(sid) == space.of_user(user_id)
 
 
-def end(sids: Sequence[str], reason: Reason | None) -> Steps[list[Ended]]:
+def end(
+    sids: Sequence[str],
+    reason: Reason | None,
+    *,
+    words: str = "",
+    keep_users: Collection[str] = (),
+    follow: bool = False,
+) -> Steps[list[Ended]]:
     """
     End sessions, up to 250 a call, and return those that were there.
 
-    Nobody is told of an end without a reason: it takes back what nobody has had.
+    Nobody is told of an end without a reason: it takes back what nobody has had. ``words`` are for the ended users to
+    read. The sessions of ``keep_users`` stay. With ``follow``, a session that has got another key is ended under that.
     """
     ended: list[Ended] = []
-    for partition, batch in _batches(sids):
-        while batch:
-            args = (reason or "", *batch)
-            dealt_with, gone = yield Call(partition, scripts.END, session_keys(partition), args, _both)
-            ended += gone
-            batch = batch[dealt_with:]
+    args = (reason or "", words, "", "", 0, len(keep_users), *keep_users)
+    named = set(sids)
+    while sids:
+        others: list[str] = []
+        for partition, batch in batches(sids):
+            while batch:
+                end_some = Call(partition, scripts.END, session_keys(partition), (*args, *batch), with_ended)
+                (dealt_with, *_, moved), gone = yield end_some
+                ended += gone
+                others += [sid.decode(errors="replace") for sid in moved]
+                batch = batch[dealt_with:]
+        # Notes that somebody else wrote may go in a circle.
+        sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
+        named.update(sids)
     return ended
-
-
-def count(user_ids: Sequence[str] | None = None) -> list[Call[int]]:
-    """Count signed-in sessions, of these users or of all, after ending up to 200 due ones of each partition."""
-    return [
-        Call(partition, scripts.COUNT, (*session_keys(partition), *lists), (), lambda reply, _: int(reply))
-        for partition, lists in _lists(user_ids)
-    ]
-
-
-def page(
-    first: int, last: int, *, newest_first: bool = True, user_ids: Sequence[str] | None = None
-) -> list[Call[list[Row]]]:
-    """
-    Read the signed-in sessions, of these users or of all, from rank ``first`` to ``last`` (inclusive) by login time.
-
-    Ends up to 200 due ones of each partition before.
-
-    With several partitions each answers from rank 0 on, since any of them may hold all of the page; merge and cut.
-    """
-    partitions = list(_lists(user_ids))
-    args = (first if len(partitions) == 1 else 0, last, *(("REV",) if newest_first else ()))
-    return [
-        Call(partition, scripts.PAGE, (*session_keys(partition), *lists), args, lambda reply, _: _rows(reply))
-        for partition, lists in partitions
-    ]
-
-
-def find(sids: Sequence[str]) -> list[Call[list[Row]]]:
-    """Look up sessions, up to 250 a call. Those that are gone or due are left out."""
-    return [Call(partition, scripts.FIND, session_keys(partition), batch, _rows) for partition, batch in _batches(sids)]
 
 
 def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
@@ -273,21 +245,8 @@ def session_keys(partition: Partition) -> tuple[str, ...]:
     )
 
 
-def _lists(user_ids: Sequence[str] | None) -> Iterable[tuple[Partition, Sequence[str]]]:
-    # The sorted sets that list these users' sessions, or everybody's, by partition.
-    space = keyspace()
-    if user_ids is None:
-        return [(partition, [partition.online_user]) for partition in space.partitions]
-    if len(user_ids) > USERS_MAX:
-        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(user_ids)}.")
-    homes: dict[Partition, list[str]] = {}
-    for user_id in user_ids:
-        home = space.of_user(user_id)
-        homes.setdefault(home, []).append(home.online_user_of(user_id))
-    return homes.items()
-
-
-def _batches(sids: Sequence[str]) -> Iterator[tuple[Partition, list[str]]]:
+def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
+    """Sort ``sids`` by partition, up to 250 together."""
     space = keyspace()
     partitions: dict[Partition, list[str]] = {}
     for sid in dict.fromkeys(sids):
@@ -317,15 +276,9 @@ def _outcome(reply: list[bytes]) -> Outcome:
     return Outcome(word, note=more.decode(errors="replace")) if word == "gone" else Outcome(word, more)
 
 
-def _both(reply: int, ended: Endings) -> tuple[int, list[Ended]]:
+def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:
+    """Return what a script replied, and which sessions it ended."""
     return reply, list(ended)
-
-
-def _rows(reply: list[tuple[bytes, bytes, bytes, bytes, bytes]]) -> list[Row]:
-    return [
-        Row(sid.decode(), time_of(login_at) if login_at else None, time_of(seen_at), time_of(expires_at), record)
-        for sid, login_at, seen_at, expires_at, record in reply
-    ]
 
 
 def _items(meaning: Callable[[bytes], T]) -> Callable[[list[bytes]], list[tuple[str, T]]]:

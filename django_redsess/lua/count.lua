@@ -1,10 +1,17 @@
--- Count the sessions in some lists, after taking out up to 200 that are due.
--- KEYS: those of partition.lua, then sorted sets of sids. Reply: how many entries they have together, see
--- with_ended.
+-- Count sessions, after taking out up to 200 that are due.
+-- KEYS: see listing.lua. ARGV: "users" if they are lists of users, "listed" to count of these what pages can show; how
+-- many milliseconds ago they were seen at most, or "". Reply: how many, and the time, see with_ended.
 -- include partition.lua
+-- include listing.lua
+local since = since_from(ARGV[2])
+
 remove(due(200), "expired")
 local count = 0
-for index = 11, #KEYS do
-  count = count + redis.call("ZCARD", KEYS[index])
+if since == "" and ARGV[1] ~= "listed" then
+  for index = 11, #KEYS do count = count + redis.call("ZCARD", KEYS[index]) end
+elseif ARGV[1] ~= "" then
+  count = #of_users(false, since)
+else
+  count = redis.call("ZCOUNT", KEYS[11], since, "+inf")
 end
-return with_ended(count)
+return with_ended({ count, text(now) })

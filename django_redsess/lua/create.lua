@@ -9,6 +9,8 @@ local policy, moves = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1"
 
 local found = redis.call("HGET", login, sid)
 if found then return with_ended(revision_of(found) == revision_of(record) and 1 or 0) end
+-- A client repeats a command whose reply it lost: what was ended meanwhile does not come back by that.
+if note_of(sid) ~= "" then return with_ended(0) end
 remove(due(2), "expired")
 remove(excess(maximum - 1, 2), "evicted")
 put_anew(sid, record, user_id, nil, date, policy)

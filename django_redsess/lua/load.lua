@@ -7,7 +7,12 @@ local sid, touch, sliding = ARGV[1], ARGV[2], ARGV[6] == "1"
 local policy = policy_from(ARGV[3], ARGV[4], ARGV[5])
 
 local record = live_record(sid)
-if not record then return { false, note_of(sid) } end
+if not record then
+  local note, deadline = note_of(sid), redis.call("ZSCORE", expire, sid)
+  -- It may be due, and nobody has taken it out yet.
+  if note == "" and deadline and user_of(redis.call("HGET", login, sid)) ~= "" then note = "expired " .. deadline end
+  return { false, note }
+end
 if touch == "" then return { record, 0 } end
 
 -- pcall: a server that is full, or a replica, refuses these writes, and still serves the read.

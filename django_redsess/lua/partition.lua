@@ -23,9 +23,12 @@ local function live_record(sid)
   return in_time(sid) and redis.call("HGET", login, sid)
 end
 
--- Why a session is gone, as far as that is still known: "rotated" and its new sid, or "".
+-- Why a session is gone, as far as that is still known: "rotated" and its new sid; or the reason of its end, when it
+-- ended, and what its user is to read; or "".
 local function note_of(sid)
-  return redis.call("GET", ended_of .. sid) or ""
+  -- pcall: somebody may have put anything there.
+  local note = redis.pcall("GET", ended_of .. sid)
+  return type(note) == "string" and note or ""
 end
 
 -- The header of a record is described in record.py. One of another release has another format.
@@ -118,10 +121,14 @@ local function with_ended(result)
   return { result, text(now), unpack(ended) }
 end
 
+-- For how long a user can still be told why the session is gone, in milliseconds. Other ends are of the user's own
+-- making.
+local told_for = { kicked = 86400000, replaced = 3600000, expired = 3600000, evicted = 3600000 }
+
 -- Take up to 250 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
--- on elsewhere, and have not ended. They are the first of the list `order`, if that is given.
--- Returns how many of the sids it has dealt with.
-local function remove(sids, reason, order, quiet)
+-- on elsewhere, and have not ended; words are for their users to read. They are the first of the list `order`, if that
+-- is given. Returns how many of the sids it has dealt with.
+local function remove(sids, reason, order, quiet, words)
   local views, lists, members, notes, there = {}, {}, {}, {}, 0
   local count, size, at_once = 0, 0, 1
   -- Twice as many records at a time, unless so many, if they are like those before, would be too much.
@@ -157,8 +164,11 @@ local function remove(sids, reason, order, quiet)
       redis.call("ZREM", name, unpack(sids, 1, count))
     end
   end
+  local note = told_for[reason] and reason .. " " .. text(now) .. " " .. (words or "")
   for index, name in ipairs(lists) do
     redis.call("ZREM", name, members[index])
+    -- pcall: it is gone, whatever becomes of the note.
+    if note then redis.pcall("SET", ended_of .. members[index], note, "PX", told_for[reason]) end
   end
   if reason and there > 0 then
     for _, part in ipairs({ reason, there, table.concat(notes) }) do table.insert(ended, part) end
@@ -179,11 +189,25 @@ local function excess(maximum, limit)
   return count > 0 and redis.call("ZRANGE", recent, 0, count - 1) or {}
 end
 
--- What a list shows of a session: sid, login time, last seen, deadline, record. Nothing (nil) where it has no record or
--- no deadline: then it is none, whatever the server has thrown away.
+-- What a list shows of a session: sid, login time, last seen, deadline, newest viewed item, record. Nothing (nil) where
+-- it has no record or no deadline: then it is none, whatever the server has thrown away.
 local function row_of(sid, record)
   local deadline = record and redis.call("ZSCORE", expire, sid)
   if not deadline then return nil end
   local login_time = redis.call("ZSCORE", online_user, sid) or ""
-  return { sid, login_time, redis.call("ZSCORE", recent, sid) or login_time, deadline, record }
+  local seen = redis.call("ZSCORE", recent, sid) or login_time
+  return { sid, login_time, seen, deadline, redis.call("ZRANGE", viewed_by .. sid, -1, -1)[1] or "", record }
+end
+
+-- The rows of sids from one place of a list on, but no more than a megabyte of records, and how many sids those are.
+local function rows_of(sids, from)
+  local rows, size, count = {}, 0, 0
+  while from + count <= #sids and size <= 1048576 do
+    local sid = sids[from + count]
+    local record = redis.call("HGET", login, sid)
+    size = size + (record and #record or 0)
+    rows[#rows + 1] = row_of(sid, record)
+    count = count + 1
+  end
+  return rows, count
 end

@@ -1,0 +1,294 @@
+"""
+Which sessions are online, page by page, and ending what is listed: calls, and steps of several, as in
+:mod:`django_redsess.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_redsess import scripts
+from django_redsess.call import Call, Steps
+from django_redsess.keys import Partition, keyspace
+from django_redsess.signals import Ended, Endings, Reason
+from django_redsess.store import batches, session_keys, time_of, with_ended
+
+USERS_MAX = 1000
+"""The most users whose sessions one call may count or page through: each costs a look into that user's list."""
+
+CONSIDERED_MAX = 5000
+"""The most entries of users' lists that a call looks at to put them in order; see ``listing.lua``."""
+
+SHALLOW = 10_000
+"""Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
+
+
+class Which(NamedTuple):
+    """
+    Some of the sessions: all that are signed in, unless a field says otherwise.
+
+    ``user_ids`` leaves those of these users (primary keys as text, at most 1 000), ``guests`` adds guests' (and does
+    nothing where users are named), ``active_seconds`` leaves those that were seen in so many last seconds.
+    """
+
+    user_ids: tuple[str, ...] | None = None
+    guests: bool = False
+    active_seconds: float | None = None
+
+    @property
+    def only_by_seen(self) -> bool:
+        """Whether they can be listed by when they were last seen, and in no other order."""
+        return self.active_seconds is not None or (self.guests and self.user_ids is None)
+
+
+class Counted(NamedTuple):
+    """How many sessions a partition had at a time of the server's clock (milliseconds)."""
+
+    sessions: int
+    at: int
+
+
+class Row(NamedTuple):
+    """A session as a list shows it; ``login_at`` is None for a guest's, ``record`` is still packed."""
+
+    sid: str
+    login_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    newest_item: str
+    record: bytes
+
+
+class Entry(NamedTuple):
+    """A session's place in an order."""
+
+    score: float
+    sid: str
+
+
+def count(which: Which, *, listed: bool = False) -> list[Call[Counted]]:
+    """
+    Count sessions of each partition, after ending up to 200 due ones of each.
+
+    Of ``which.user_ids`` and ``active_seconds`` together, at most 5 000 entries of a partition are looked at; with
+    ``listed``, of users' sessions as many are counted as can be paged through.
+    """
+    users = "" if which.user_ids is None else "listed" if listed else "users"
+    args = (users, _milliseconds(which.active_seconds))
+    return [
+        Call(
+            partition,
+            scripts.COUNT,
+            (*session_keys(partition), *lists),
+            args,
+            _counted,
+        )
+        for partition, lists in _lists(which)
+    ]
+
+
+def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Row]]:
+    """
+    Read sessions from rank ``first`` to ``last`` (inclusive), by when they were seen, or else by login time.
+
+    Ends up to 200 due ones of each partition before. Of several users, the latest 5 000 sign-ins of a partition can be
+    reached.
+    """
+    lists = list(_lists(which, by_seen=by_seen))
+    # A list in the order that is asked for is read by rank.
+    own_order = which.user_ids is None or (len(which.user_ids) == 1 and not (by_seen or which.active_seconds))
+    order = "" if own_order else "seen" if by_seen else "login"
+
+    def read(partition: Partition, names: Sequence[str], first: int, last: int, how: str) -> Call[Any]:
+        args = (order, _milliseconds(which.active_seconds), first, last, "REV" if latest_first else "", how)
+        return Call(partition, scripts.PAGE, (*session_keys(partition), *names), args, _page)
+
+    if len(lists) == 1:
+        entries, with_rows, rows = yield read(*lists[0], first, last, "rows")
+        rest = yield from find([entry.sid for entry in entries[with_rows:]], due_too=True)
+        return [*rows, *rest]
+    starts, passed, how = [0] * len(lists), 0, ""
+    if own_order and last >= SHALLOW:
+        # This takes out what is due: later it would move the ranks that are searched for.
+        there = 0
+        for part in count(which):
+            counted: Counted = yield part
+            there += counted.sessions
+        if there <= first:
+            return []
+        how = "as it is"
+        starts, passed = yield from _search(which, lists, first, last, latest_first=latest_first)
+    merged: list[Entry] = []
+    for (partition, names), start in zip(lists, starts, strict=True):
+        entries, _, _ = yield read(partition, names, start, start + last - passed, how)
+        merged += entries
+    merged.sort(reverse=latest_first)
+    sids = [entry.sid for entry in merged[first - passed : last - passed + 1]]
+    return (yield from find(sids, due_too=True))
+
+
+def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
+    """Look up sessions, in this order. Those that are gone are left out, and the due ones unless ``due_too``."""
+    found: dict[str, Row] = {}
+    for partition, batch in batches(sids):
+        while batch:
+            dealt_with, rows = yield Call(
+                partition, scripts.FIND, session_keys(partition), (int(not due_too), *batch), _found
+            )
+            found.update((row.sid, row) for row in rows)
+            batch = batch[dealt_with:]
+    return [found[sid] for sid in sids if sid in found]
+
+
+class Ending:
+    """
+    Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
+
+    ``latest`` (milliseconds of the server's clock) leaves those that began later; ``active_seconds`` of ``which``
+    counts back from there. ``keep`` are sids of sessions that stay, ``keep_users`` users whose sessions stay.
+    """
+
+    def __init__(
+        self,
+        which: Which,
+        *,
+        words: str = "",
+        latest: int | None = None,
+        keep: Collection[str] = (),
+        keep_users: Collection[str] = (),
+    ) -> None:
+        if which.active_seconds is not None and latest is None:
+            raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
+        self.done = False
+        by_seen = which.only_by_seen
+        since = ""
+        if which.active_seconds is not None and latest is not None:
+            since = f"{latest - which.active_seconds * 1000:.0f}"
+        self._args = (Reason.KICKED, words, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
+        self._low: str = "-inf"
+        self._high: str = "+inf"
+        if by_seen and which.user_ids is None:
+            self._low = since or "-inf"
+        elif latest is not None:
+            # Later sign-ins stay: there is no need to look at them.
+            self._high = str(latest)
+        self._left = [(partition, name) for partition, names in _lists(which, by_seen=by_seen) for name in names]
+        self._place: tuple[str, int] = self._low, 0
+
+    def step(self) -> Steps[list[Ended]]:
+        """End up to 250 sessions."""
+        if not self._left:
+            self.done = True
+            return []
+        partition, name = self._left[0]
+        low, left_out = self._place
+        args = (*self._args, low, self._high, left_out)
+        keys = (*session_keys(partition), name)
+        reply: tuple[list[Any], list[Ended]] = yield Call(partition, scripts.END, keys, args, with_ended)
+        (_, more, score, left_out, _), ended = reply
+        self._place = score.decode(), left_out
+        if not more:
+            self._left.pop(0)
+            self._place = self._low, 0
+            self.done = not self._left
+        return ended
+
+
+def _search(
+    which: Which, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, last: int, *, latest_first: bool
+) -> Steps[tuple[list[int], int]]:
+    # From which rank of each partition a page far down is to be read, and how many come before: the score at which it
+    # begins is found by halving, asking each partition how many entries have a lower one. Ranks count from the lowest
+    # score here; `last` is beyond the end on the last page.
+    def below(score: float) -> Steps[list[tuple[int, int, int, int]]]:
+        found = []
+        for partition, names in lists:
+            args = (f"{score:.0f}", _milliseconds(which.active_seconds))
+            found.append((yield Call(partition, scripts.RANKS, (*session_keys(partition), *names), args, _ranks)))
+        return found
+
+    ranks = yield from below(0)
+    cards = [card for _, card, _, _ in ranks]
+    low, high = min(rank[2] for rank in ranks), max(rank[3] for rank in ranks) + 1
+    wanted = first
+    if latest_first:
+        wanted = max(0, sum(cards) - 1 - first)
+    # Of those with the score at `low`, the wanted one is the last that has so many or fewer below; `high` has more.
+    ranks = yield from below(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = yield from below(middle)
+        if sum(rank[0] for rank in tried) <= wanted:
+            low, ranks = middle, tried
+        else:
+            high = middle
+    if latest_first:
+        above = yield from below(low + 1)
+        starts = [card - rank[0] for card, rank in zip(cards, above, strict=True)]
+    else:
+        starts = [rank[0] for rank in ranks]
+    return starts, sum(starts)
+
+
+def _lists(which: Which, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
+    # The sorted sets that list these sessions, by partition.
+    space = keyspace()
+    if which.user_ids is None:
+        if which.guests:
+            return [(partition, [partition.recent]) for partition in space.partitions]
+        if which.only_by_seen or by_seen:
+            return [(partition, [partition.online_seen]) for partition in space.partitions]
+        return [(partition, [partition.online_user]) for partition in space.partitions]
+    if len(which.user_ids) > USERS_MAX:
+        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(which.user_ids)}.")
+    homes: dict[Partition, list[str]] = {}
+    for user_id in dict.fromkeys(which.user_ids):
+        home = space.of_user(user_id)
+        homes.setdefault(home, []).append(home.online_user_of(user_id))
+    return list(homes.items())
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.0f}"
+
+
+def _set(texts: Collection[str]) -> Iterator[str | int]:
+    yield len(texts)
+    yield from texts
+
+
+def _counted(reply: list[Any], _: Endings) -> Counted:
+    return Counted(*map(int, reply))
+
+
+def _page(reply: list[Any], _: Endings) -> tuple[list[Entry], int, list[Row]]:
+    entries, count, rows = reply
+    return (
+        [Entry(float(score), sid.decode()) for sid, score in zip(entries[::2], entries[1::2], strict=True)],
+        count,
+        [_row(row) for row in rows],
+    )
+
+
+def _found(reply: list[Any]) -> tuple[int, list[Row]]:
+    dealt_with, *rows = reply
+    return dealt_with, [_row(row) for row in rows]
+
+
+def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
+    sid, login_at, seen_at, expires_at, item, record = row
+    return Row(
+        sid.decode(),
+        time_of(login_at) if login_at else None,
+        time_of(seen_at),
+        time_of(expires_at),
+        item.decode(errors="replace"),
+        record,
+    )
+
+
+def _ranks(reply: list[Any]) -> tuple[int, int, int, int]:
+    lower, card, lowest, highest = reply
+    return lower, card, int(float(lowest)), int(float(highest))
