@@ -16,11 +16,12 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, 
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from django_redsess import call, cleaner, store
+from django_redsess import call, cleaner, notice, store
 from django_redsess.call import Pause, Steps, T
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import sid_of
 from django_redsess.merge import merge, same
+from django_redsess.notice import Notice
 from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
 from django_redsess.signals import Reason
 
@@ -53,6 +54,9 @@ class SessionStore(SessionBase):
         """Whether the cookie's session lives on under another key, which this request does not know."""
         self.refresh_cookie = False
         """Whether the cookie is to be sent again, so that it lasts as long as the session that slides."""
+        self.notice: Notice | None = None
+        """What loading has found of why the cookie's session is gone; ``ended`` looks for it too."""
+        self._on_notice: Callable[[Notice], None] | None = None
         self._client: Client | None = None
         self._base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
         self._rotates_from: str | None = None
@@ -70,14 +74,31 @@ class SessionStore(SessionBase):
         """Return the sid under which it is stored: the old one until a new key has been saved."""
         return sid_of(self._rotates_from) if self._rotates_from else self.sid
 
-    def opened_by(self, client: Client) -> None:
+    @property
+    def ended(self) -> Notice | None:
+        """
+        Tell why the session that the cookie names was ended: ``reason``, ``text`` and ``when``. None where it was not.
+
+        It is known for an hour, for a day where an administrator ended it, and only where somebody was signed in; a
+        sign-out is not told of. Reads the session, unless that has been read.
+        """
+        self.run(self.opening())
+        return self.notice
+
+    async def aended(self) -> Notice | None:
+        """Do as :attr:`ended` does, awaiting the reply."""
+        await self.arun(self.opening())
+        return self.notice
+
+    def opened_by(self, client: Client, on_notice: Callable[[Notice], None] | None = None) -> None:
         """
         Tell that a request of ``client`` opened this session.
 
         Only such a session notes, when it is loaded, that it was seen; and if somebody is signed in, its next save
-        keeps the client's address and user agent.
+        keeps the client's address and user agent. ``on_notice`` is called when loading finds why it is gone.
         """
         self._client = client
+        self._on_notice = on_notice
 
     def signed_in(self) -> None:
         """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
@@ -220,6 +241,9 @@ class SessionStore(SessionBase):
         if loaded.record is None:
             self.late = bool(loaded.rotated_to)
             self._session_key = None
+            self.notice = notice.read(loaded.note)
+            if self.notice and self._on_notice:
+                self._on_notice(self.notice)
             return {}
         try:
             record = unpack(sid, loaded.record)
@@ -332,13 +356,8 @@ class SessionStore(SessionBase):
             session_key, self._rotates_from = self._rotates_from or self.session_key, None
         if session_key is None or not self._validate_session_key(session_key):
             return
-        sid = sid_of(session_key)
-        while not (yield from store.end([sid], reason)) and own:
-            # Another request may have given a new key to the session that this one has read: it is that one, then.
-            loaded: store.Loaded = yield store.load(sid)
-            if not loaded.rotated_to:
-                break
-            sid = loaded.rotated_to
+        # Another request may have given a new key to the session that this one has read: it is that one, then.
+        yield from store.end([sid_of(session_key)], reason, follow=own)
 
     def _expiry_date(self) -> datetime | None:
         expiry = self.get("_session_expiry")

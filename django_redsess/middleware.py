@@ -7,11 +7,15 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.conf import settings
+from django.contrib import messages
+from django.contrib.messages.storage import default_storage
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
@@ -23,10 +27,11 @@ from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 
-from django_redsess import signals, viewed
+from django_redsess import notice, signals, viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
+from django_redsess.notice import Notice
 from django_redsess.record import Client
 
 USER_AGENT_BYTES_MAX = 256
@@ -52,6 +57,9 @@ def passive(view: View) -> View:
 class SessionMiddleware(DjangoSessionMiddleware):
     """
     Takes the place of Django's: tells the session who opened it, sends its cookie, and answers 503 in an outage.
+
+    Who comes back with the cookie of a session that an administrator ended, or that expired, was evicted or replaced,
+    gets a message through ``django.contrib.messages``, and the answer the header ``X-Session-Ended``.
 
     The address is ``REMOTE_ADDR`` (or what ``TRUSTED_PROXIES`` proxies say), the user agent the first 256 bytes of the
     header without control characters. Both are kept with the session once somebody is signed in, and go with it.
@@ -101,7 +109,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
         super().process_request(request)
         session = request.session
         if isinstance(session, SessionStore):
-            session.opened_by(client_of(request))
+            session.opened_by(client_of(request), partial(_tell, request))
             session.passive = (
                 request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
                 or request.headers.get(conf.PASSIVE_HEADER) == "1"
@@ -110,6 +118,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
         if getattr(view, "session_passive", False):
             request.session.passive = True  # type: ignore[attr-defined]
+        if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
+            messages.warning(request, untold.message)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         session = request.session if isinstance(request.session, SessionStore) else None
@@ -136,6 +146,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if every and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
+        if session.notice:
+            response.headers[notice.HEADER] = session.notice.header
+            _tell_late(request, response)
         empty = session.is_empty()
         if session.accessed:
             patch_vary_headers(response, ("Cookie",))
@@ -186,6 +199,25 @@ class SessionMiddleware(DjangoSessionMiddleware):
             samesite=settings.SESSION_COOKIE_SAMESITE,
         )
         patch_vary_headers(response, ("Cookie",))
+
+
+def _tell(request: HttpRequest, notice: Notice) -> None:
+    # Middleware between ours and that of messages may read the session before there is a place for them.
+    if hasattr(request, "_messages"):
+        messages.warning(request, notice.message)
+    else:
+        request._redsess_untold = notice  # type: ignore[attr-defined]
+
+
+def _tell_late(request: HttpRequest, response: HttpResponseBase) -> None:
+    # The session may have been read only after the middleware of messages has put them into the answer.
+    if not apps.is_installed("django.contrib.messages"):
+        return
+    if not hasattr(request, "_messages"):
+        request.__dict__["_messages"] = default_storage(request)
+    if untold := request.__dict__.pop("_redsess_untold", None):
+        messages.warning(request, untold.message)
+    request.__dict__["_messages"].update(response)
 
 
 def _send_at_the_end_of(request: HttpRequest, held: signals.Held) -> None:
