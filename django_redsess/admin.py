@@ -1,154 +1,124 @@
-"""The admin pages: who is online, and ending sessions."""
+"""The admin pages: who is online, and ending their sessions."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.utils import quote
+from django.contrib.admin.views.main import ORDER_VAR
 from django.contrib.auth import get_user_model
-from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import NoReverseMatch, URLPattern, path, reverse
-from django.utils import timezone
-from django.utils.formats import date_format
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
 from django.utils.text import capfirst
-from django.utils.timesince import timesince
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online
+from django_redsess import browsers, chart, online, sections
+from django_redsess.ending import EndingMixin, own_sid_of
+from django_redsess.filters import ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
 from django_redsess.keys import is_sid
+from django_redsess.listing import USERS_MAX
 from django_redsess.models import OnlineSession
-from django_redsess.store import USERS_MAX
+from django_redsess.moments import when
+from django_redsess.sections import query_of, url_of
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
     from django.db.models import QuerySet
 
-END_MAX = 1000
-"""How many sessions can be ended at once."""
+    from django_redsess.queryset import SessionQuerySet
+
+SEARCH_MAX = 200
+"""The longest text that is searched for: each word makes the database's query deeper."""
+
+
+OF_USERS = ("online_sessions", "online_sessions_to_end")
+"""What the page of a user shows, without and with a button."""
+
+
+class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Gives the last page for one beyond it: sessions end while somebody turns pages."""
+
+    def validate_number(self, number: Any) -> int:
+        return max(1, min(int(number), self.num_pages))
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    list_display = ("user", "login_at", "seen", "address", "browser")
-    list_display_links = ("login_at",)
+class OnlineSessionAdmin(EndingMixin):
+    list_display = ("user", "signed_in", "seen", "expires", "client", "size", "newest_item")
+    list_display_links = ("seen",)
+    ordering = ("-login_at",)
+    list_filter = (WhoFilter, ActiveFilter, StaffFilter, UserFilter)
     list_per_page = 100
     list_max_show_all = 0
-    ordering = ("-login_at",)
-    sortable_by = ("login_at",)
+    paginator = NearestPage
     search_fields = ("user",)
-    search_help_text = gettext_lazy("User name, or the id of a session")
+    search_help_text = gettext_lazy("Whatever users can be found by, or the id of a session")
     show_facets = admin.ShowFacets.NEVER
     actions = ("end_selected",)
-    fields = ("user", "sid", "login_at", "seen_at", "expires_at", "address", "browser", "user_agent")
-    readonly_fields = ("user", "browser")
+    fieldsets = (
+        (None, {"fields": ("user", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
+        (gettext_lazy("When it ends"), {"fields": ("deadlines",)}),
+        (gettext_lazy("Viewed items"), {"fields": ("viewed_items",)}),
+        (gettext_lazy("Data"), {"fields": ("data",)}),
+        (gettext_lazy("Other sessions of this user"), {"fields": ("other_sessions",)}),
+    )
+    readonly_fields = ("user", "seen", "browser", "size", "deadlines", "viewed_items", "data", "other_sessions")
+    change_list_template = "admin/django_redsess/onlinesession/change_list.html"
+
+    class Media:
+        css = {"all": ("django_redsess/admin.css",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        return OnlineSession.online.all()
+        return OnlineSession.online.marking(own_sid_of(request)).counting_once()
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
+        found = OnlineSession.online.marking(own_sid_of(request)).with_guests().filter(pk=object_id).first()
+        if found is not None:
+            found.shows_values = request.user.has_perm("django_redsess.view_session_data")
+        return found
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("-seen_at",) if only_by_seen(request) else self.ordering
+
+    def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        title = capfirst(self.opts.verbose_name_plural)
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        context = {
+            "title": capfirst(self.opts.verbose_name_plural),
+            # Whoever searches wants to see what is found.
+            "chart": chart.draw(online.history()) if set(request.GET) <= {ORDER_VAR} else "",
+            "has_end_permission": self.has_end_permission(request),
+        }
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        context = {"has_end_permission": self.has_end_permission(request)}
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
     ) -> tuple[QuerySet[OnlineSession], bool]:
-        """Look the term up among the users first, and list the sessions of those it fits."""
+        """Look the term up among the users first, as their own admin page does; list the sessions of those found."""
+        sessions: SessionQuerySet = queryset  # type: ignore[assignment]
         term = search_term.strip()
         if not term:
-            return queryset, False
-        if is_sid(term) and (by_sid := queryset.filter(sid=term)).exists():
+            return sessions, False
+        if is_sid(term) and (by_sid := sessions.with_guests().filter(sid=term)).exists():
             return by_sid, False
-        users = get_user_model()._base_manager
-        name = f"{get_user_model().USERNAME_FIELD}__icontains"
-        found = list(users.filter(**{name: term}).order_by("pk").only("pk")[: USERS_MAX + 1])
-        if len(found) > USERS_MAX and request.method == "GET":
-            text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
-            self.message_user(request, text % {"limit": USERS_MAX}, messages.WARNING)
-        user_ids = [online.user_id_of(user) for user in found[:USERS_MAX]]
-        return queryset.of_users(user_ids), False  # type: ignore[attr-defined]
-
-    @admin.display(description=gettext_lazy("user"))
-    def user(self, session: OnlineSession) -> str:
-        """Link to the user's own page, where there is one."""
-        meta = get_user_model()._meta
-        if session.user is None:
-            return str(session)
-        try:
-            url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=(quote(session.user.pk),))
-        except NoReverseMatch:
-            return str(session)
-        return format_html('<a href="{}">{}</a>', url, session)
-
-    @admin.display(description=gettext_lazy("last seen"))
-    def seen(self, session: OnlineSession) -> str:
-        """Tell how long ago, and exactly when on hover."""
-        exact = date_format(timezone.localtime(session.seen_at), "DATETIME_FORMAT")
-        ago = gettext("just now")
-        if timezone.now() - session.seen_at >= timedelta(minutes=1):
-            ago = gettext("%(time)s ago") % {"time": timesince(session.seen_at, depth=1)}
-        return format_html('<time datetime="{}" title="{}">{}</time>', session.seen_at.isoformat(), exact, ago)
-
-    @admin.display(description=gettext_lazy("browser"))
-    def browser(self, session: OnlineSession) -> str:
-        """Name browser and system, with the whole user agent on hover."""
-        return format_html('<span title="{}">{}</span>', session.user_agent, _browser_of(session.user_agent))
-
-    @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
-    def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse | None:
-        """Ask whether to end these sessions. The page that asks holds their ids: rows that move stay chosen."""
-        chosen = list(queryset[: END_MAX + 1])
-        if len(chosen) > END_MAX:
-            text = gettext("At most %(limit)d sessions can be ended at once. Search for some of them.")
-            self.message_user(request, text % {"limit": END_MAX}, messages.ERROR)
-            return None
-        context = {
-            **self.admin_site.each_context(request),
-            "title": gettext("End sessions"),
-            "opts": self.opts,
-            "chosen": chosen,
-            "protected": {session.sid for session in chosen if not _may_end(request, session)},
-            "own_sid": getattr(request.session, "sid", None),
-        }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "admin/django_redsess/onlinesession/end_confirmation.html", context)
-
-    def end_view(self, request: HttpRequest) -> HttpResponse:
-        """End the sessions that the confirmation page names, and write each into its user's history."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if not self.has_end_permission(request):
-            raise PermissionDenied
-        sids = list(dict.fromkeys(request.POST.get("sids", "").split()))[:END_MAX]
-        found = [session for session in OnlineSession.online.filter(sid__in=sids) if _may_end(request, session)]
-        ended = {one.sid for one in online.end(*(session.sid for session in found))}
-        self._log(request, [session for session in found if session.sid in ended])
-        if getattr(request.session, "sid", None) in ended:
-            # Else a message that is kept in the session would be saved to what is over.
-            request.session.flush()
-        if ended:
-            text = ngettext("%(count)d session was ended.", "%(count)d sessions were ended.", len(ended))
-            self.message_user(request, text % {"count": len(ended)}, messages.SUCCESS)
-        if others := len(sids) - len(ended):
-            text = ngettext(
-                "%(count)d session was not ended: it was over already, or is a superuser's.",
-                "%(count)d sessions were not ended: they were over already, or are superusers'.",
-                others,
-            )
-            self.message_user(request, text % {"count": others}, messages.WARNING)
-        return HttpResponseRedirect(reverse("admin:django_redsess_onlinesession_changelist"))
-
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.end_view)
-        return [path("end/", view, name="django_redsess_onlinesession_end"), *super().get_urls()]
-
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("django_redsess.end_onlinesession")
+        if len(term) > SEARCH_MAX:
+            return sessions.none(), False
+        users: QuerySet[Any] = get_user_model()._base_manager.order_by("pk")
+        of_users = self.admin_site._registry.get(get_user_model())
+        if of_users is not None and of_users.get_search_fields(request):
+            users, _ = of_users.get_search_results(request, users, term)
+        else:
+            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+        return sessions.of_users(ids_of(request, users)), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -159,36 +129,124 @@ class OnlineSessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not sub
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def _log(self, request: HttpRequest, ended: list[OnlineSession]) -> None:
-        # On the user: an ended session has no page on which a history could be read.
-        content_type = ContentType.objects.get_for_model(get_user_model())
-        LogEntry.objects.bulk_create(
-            LogEntry(  # type: ignore[misc]  # somebody is signed in here: there is a primary key
-                user_id=request.user.pk,
-                content_type=content_type,
-                object_id=session.user_id,
-                object_repr=str(session)[:200],
-                action_flag=CHANGE,
-                change_message=gettext("Ended the session %(sid)s, signed in %(login_at)s.")
-                % {"sid": session.sid, "login_at": f"{session.login_at:%Y-%m-%d %H:%M} UTC"},
-            )
-            for session in ended
+    @admin.display(description=gettext_lazy("user"))
+    def user(self, session: OnlineSession) -> str:
+        """Link to the user's own page, where there is one, and mark the session of whoever looks."""
+        url = sections.url_of_user(session.user, self.admin_site)
+        shown = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
+        if session.is_own:
+            return format_html('{} <strong class="redsess-own">{}</strong>', shown, gettext("you"))
+        return shown
+
+    @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
+    def signed_in(self, session: OnlineSession) -> str | None:
+        return when(session.login_at) if session.login_at else None
+
+    @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
+    def seen(self, session: OnlineSession) -> str:
+        return when(session.seen_at)
+
+    @admin.display(description=gettext_lazy("expires"))
+    def expires(self, session: OnlineSession) -> str:
+        return when(session.expires_at)
+
+    @admin.display(description=gettext_lazy("client"))
+    def client(self, session: OnlineSession) -> str:
+        return format_html("{}<br>{}", session.address, self.browser(session))
+
+    @admin.display(description=gettext_lazy("browser"))
+    def browser(self, session: OnlineSession) -> str:
+        """Name browser and system, with the whole user agent on hover."""
+        return format_html('<span title="{}">{}</span>', session.user_agent, browsers.describe(session.user_agent))
+
+    @admin.display(description=gettext_lazy("size"))
+    def size(self, session: OnlineSession) -> str:
+        # It may break: the list has many columns.
+        return filesizeformat(session.session.size).replace("\xa0", " ")
+
+    @admin.display(description=gettext_lazy("viewed"))
+    def newest_item(self, session: OnlineSession) -> str:
+        return session.session.newest_item
+
+    @admin.display(description=gettext_lazy("deadlines"))
+    def deadlines(self, session: OnlineSession) -> str:
+        return sections.deadlines(session.session)
+
+    @admin.display(description=gettext_lazy("newest first"))
+    def viewed_items(self, session: OnlineSession) -> str:
+        return sections.viewed_items(session.session)
+
+    @admin.display(description=gettext_lazy("keys"))
+    def data(self, session: OnlineSession) -> str:
+        return sections.data(session.session, with_values=session.shows_values)
+
+    @admin.display(description=gettext_lazy("newest sign-in first"))
+    def other_sessions(self, session: OnlineSession) -> str:
+        return sections.other_sessions(session.session, self.admin_site)
+
+
+class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """
+    For the admin of your user model: the user's sessions on the user's page, and an action that ends them.
+
+    ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. It shows them to those who may view
+    online sessions, and offers to end them to those who may do that.
+    """
+
+    class Media:
+        css = {"all": ("django_redsess/admin.css",)}
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        # Where a page has no fieldsets of its own, Django shows every readonly field there is.
+        fieldsets: list[tuple[Any, Any]] = [
+            (title, {**options, "fields": [name for name in options["fields"] if name not in OF_USERS]})
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+        if obj is not None and request.user.has_perm("django_redsess.view_onlinesession"):
+            may_end = request.user.has_perm("django_redsess.end_onlinesession")
+            fieldsets.append((gettext("Sessions"), {"fields": [OF_USERS[may_end]]}))
+        return fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return [*super().get_readonly_fields(request, obj), *OF_USERS]
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        actions: dict[str, Any] = super().get_actions(request)
+        if request.user.has_perms(["django_redsess.view_onlinesession", "django_redsess.end_onlinesession"]):
+            label = gettext("End all sessions of selected users")
+            actions["end_sessions"] = (UserSessionsMixin.end_sessions, "end_sessions", label)
+        return actions
+
+    def end_sessions(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Ask whether to end all sessions of these users."""
+        users = list(queryset.only("pk")[: USERS_MAX + 1])
+        if len(users) > USERS_MAX:
+            text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
+            messages.error(request, text % {"limit": USERS_MAX})
+            return None
+        sessions: Any = self.admin_site._registry[OnlineSession]
+        return cast(EndingMixin, sessions).ask(
+            request, {"query": query_of([online.user_id_of(user) for user in users])}
         )
 
+    @admin.display(description=gettext_lazy("online sessions"))
+    def online_sessions(self, user: AbstractBaseUser) -> str:
+        """Tell how many there are, and link to them."""
+        user_id = online.user_id_of(user)
+        count = online.count(user_ids=[user_id])
+        if not count:
+            return gettext("This user is not signed in.")
+        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
+        url = url_of("changelist", self.admin_site)
+        return format_html('<a href="{}?{}">{}</a>', url, query_of([user_id]), text)
 
-def _may_end(request: HttpRequest, session: OnlineSession) -> bool:
-    return bool(getattr(request.user, "is_superuser", False) or not getattr(session.user, "is_superuser", False))
-
-
-def _browser_of(user_agent: str) -> str:
-    try:
-        from ua_parser import parse
-    except ImportError:
-        return user_agent
-    known = parse(user_agent)
-    if known.user_agent is None:
-        return user_agent
-    browser = " ".join(filter(None, (known.user_agent.family, known.user_agent.major)))
-    if known.os is None:
-        return browser
-    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": known.os.family}
+    @admin.display(description=gettext_lazy("online sessions"))
+    def online_sessions_to_end(self, user: AbstractBaseUser) -> str:
+        """Do as :meth:`online_sessions` does, with a button that ends them."""
+        shown = self.online_sessions(user)
+        if "<a" not in shown:
+            return shown
+        url, query = url_of("confirm", self.admin_site), query_of([online.user_id_of(user)])
+        return format_html(
+            '{} <a class="button redsess-button" href="{}?{}">{}</a>', shown, url, query, gettext("End all of them")
+        )

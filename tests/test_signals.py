@@ -217,7 +217,7 @@ def test_the_admins_action_kicks(admin_client, told, new_session) -> None:
 @pytest.mark.django_db
 def test_the_admin_who_ends_the_own_session_is_told_of_once(admin_client, admin_user, told) -> None:
     sid = SessionStore(admin_client.cookies["sessionid"].value).sid
-    admin_client.post("/admin/django_redsess/onlinesession/end/", {"sids": sid})
+    admin_client.post("/admin/django_redsess/onlinesession/end/", {"sids": sid, "own": "on"})
     assert ends(told) == [(sid, str(admin_user.pk), "kicked")]
 
 

@@ -1,6 +1,16 @@
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
 
+from django_redsess.admin import UserSessionsMixin
 from testproject.shop.models import Product
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class ShopUserAdmin(UserSessionsMixin, UserAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    pass
 
 
 @admin.register(Product)

@@ -1,0 +1,350 @@
+"""Ending sessions in the admin: what is asked before, what is done, and what is written into whose history."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.formats import number_format
+from django.utils.translation import gettext, gettext_lazy, ngettext
+
+from django_redsess import call, notice, online
+from django_redsess.listing import USERS_MAX, Ending, Which
+from django_redsess.models import OnlineSession
+from django_redsess.queryset import users_by_id
+from django_redsess.signals import Ended
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from django_redsess.queryset import SessionQuerySet
+
+NAMED_MAX = 1000
+"""The most sessions that can be ended by name at once."""
+
+END_MAX = 50_000
+"""After so many sessions a request stops, and offers to continue."""
+
+END_SECONDS = 5.0
+
+LINES_MAX = 1000
+"""Of so many users each gets a line of history; of more there is one line for all."""
+
+
+class EndForm(forms.Form):
+    """What a confirmation page sends: which sessions, as sids or as the list's query and a time, and the reason."""
+
+    sids = forms.CharField(required=False, widget=forms.HiddenInput)
+    query = forms.CharField(required=False, widget=forms.HiddenInput)
+    # Sessions that began later were not counted, and stay: milliseconds of the server's clock.
+    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    total = forms.IntegerField(required=False, min_value=0, max_value=10**12, widget=forms.HiddenInput)
+    ended = forms.IntegerField(required=False, min_value=0, max_value=10**12, widget=forms.HiddenInput)
+    # Whether those that were ended so far are in the history together: then the rest are, too.
+    together = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=notice.TEXT_MAX,
+        help_text=gettext_lazy("Optional. Whoever used the session reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    own = forms.BooleanField(
+        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
+    )
+
+    def clean_reason(self) -> str:
+        return notice.clean(self.cleaned_data["reason"])
+
+
+class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """The action and the pages that end sessions; a part of ``OnlineSessionAdmin``."""
+
+    end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        # One shows what would be ended, by GET; the other ends it, by POST only.
+        return [
+            path("confirm/", view(self.confirm_view), name="django_redsess_onlinesession_confirm"),
+            path("end/", view(self.end_view), name="django_redsess_onlinesession_end"),
+            *super().get_urls(),
+        ]
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("django_redsess.end_onlinesession")
+
+    @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
+    def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:
+        """Ask whether to end these sessions, or all that match the list's query."""
+        if request.POST.get("select_across") == "1":
+            return self.ask(request, {"query": request.GET.urlencode()})
+        return self.ask(request, {"sids": " ".join(request.POST.getlist(ACTION_CHECKBOX_NAME)[:NAMED_MAX])})
+
+    def confirm_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to end the session ``sid``, or else all that match the query."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        sid = request.GET.get("sid")
+        return self.ask(request, {"query": request.GET.urlencode()} if sid is None else {"sids": sid})
+
+    def end_view(self, request: HttpRequest) -> HttpResponse:
+        """End what the confirmation page names, and write it into the users' history."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._require_permission(request)
+        form = EndForm(request.POST)
+        if not form.is_valid():
+            return self.ask(request, request.POST.dict(), form)
+        if form.cleaned_data["sids"]:
+            return self._end_named(request, form)
+        return self._end_listed(request, form)
+
+    def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
+        """Show what would be ended, with the exact number: ``choice`` has the ``sids``, or the list's ``query``."""
+        self._require_permission(request)
+        if "query" in choice and not choice.get("sids"):
+            matching = self._matching(request, str(choice.get("query", "")))
+            if matching.sids is None:
+                return self._ask_about(request, choice, self._listed(request, matching.which), form)
+            choice = {"sids": " ".join(matching.sids)}
+        context = self._named(request, choice.get("sids", "").split()[:NAMED_MAX])
+        if context["found"]:
+            return self._ask_about(request, choice, context, form)
+        self._tell_over(request, context["gone"])
+        if not context["gone"]:
+            messages.warning(request, gettext("There is no session here that you can end."))
+        return self._to_list()
+
+    def _ask_about(
+        self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
+    ) -> HttpResponse:
+        asked_now = {"latest": context.get("latest") or "", "total": context["number"]}
+        if form is None:
+            form = EndForm(initial={**choice, **asked_now})
+        else:
+            form.data = {**request.POST.dict(), **asked_now}
+        return self._page(request, {**context, "form": form})
+
+    def _named(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
+        current = [session.sid for session in online.find(sids, follow=True)]
+        found = list(OnlineSession.online.with_guests().filter(sid__in=current))
+        own_sid = own_sid_of(request)
+        protected = {session.sid for session in found if not may_end(request, session)}
+        return {
+            "found": found,
+            "gone": len(set(sids)) - len(found),
+            "protected": len(protected),
+            "protected_sids": protected,
+            "own_sid": own_sid,
+            "own": any(session.sid == own_sid for session in found),
+            "number": sum(session.sid not in {*protected, own_sid} for session in found),
+        }
+
+    def _listed(self, request: HttpRequest, which: Which) -> dict[str, Any]:
+        total, at = online.census(which)
+        superusers = self._superuser_ids(request)
+        if which.user_ids is not None:
+            superusers = [user_id for user_id in superusers if user_id in which.user_ids]
+        protected = online.count(user_ids=superusers, active_seconds=which.active_seconds) if superusers else 0
+        is_own = self._is_among(online.get(own_sid_of(request) or ""), which)
+        return {
+            "latest": at,
+            "protected": protected,
+            "own": is_own,
+            "own_sid": own_sid_of(request),
+            "number": max(0, total - protected - is_own),
+            "one_user": self._one_user(which),
+        }
+
+    def _end_named(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        given, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._superuser_ids(request)
+        named = set(given["sids"].split()[:NAMED_MAX])
+        # Some may have got another key since; the own session is the own under that too.
+        found = {session.sid: session for session in online.find(list(named), follow=True)}
+        gone = len(named) - len(found)
+        if own_sid in found and not given["own"]:
+            if len(found) == 1:
+                form.add_error("own", gettext("This is the session you are working in. Tick the box to end it."))
+                return self.ask(request, given, form)
+            del found[own_sid]
+        protected = sum(session.user_id in superusers for session in found.values())
+        ended = online.end(*found, reason=given["reason"], keep_users=superusers)
+        self._sign_out_if_own(request, ended)
+        if ended:
+            self._tell_ended(request, len(ended))
+        self._tell_protected(request, protected)
+        self._tell_over(request, gone + len(found) - len(ended) - protected)
+        self._log(request, ended, given["reason"])
+        return self._to_list()
+
+    def _end_listed(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        given, own_sid, superusers = form.cleaned_data, own_sid_of(request) or "", self._superuser_ids(request)
+        matching = self._matching(request, given["query"])
+        if given["latest"] is None or matching.sids is not None:
+            # Not from our page, or no longer what that was about.
+            return self.ask(request, given)
+        which = matching.which
+        work = Ending(which, words=given["reason"], latest=given["latest"], keep=[own_sid], keep_users=superusers)
+        began, ended = time.monotonic(), list[Ended]()
+        while not work.done and len(ended) < END_MAX and time.monotonic() - began < END_SECONDS:
+            ended += call.run(work.step())
+        if work.done and given["own"] and self._is_among(online.get(own_sid), which):
+            ended += online.end(own_sid, reason=given["reason"])
+        so_far = (given["ended"] or 0) + len(ended)
+        together = self._log(request, ended, given["reason"], together=given["together"])
+        if not work.done:
+            rest = EndForm(initial={**given, "ended": so_far, "together": together})
+            return self._page(
+                request, {"ended": so_far, "number": given["total"] or 0, "continues": True, "form": rest}
+            )
+        self._sign_out_if_own(request, ended)
+        self._tell_ended(request, so_far)
+        return self._to_list()
+
+    def _page(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        return TemplateResponse(
+            request,
+            self.end_template,
+            {
+                **self.admin_site.each_context(request),
+                "title": gettext("End sessions"),
+                "opts": self.opts,
+                "media": self.media,
+                **context,
+            },
+        )
+
+    def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
+        # As the list reads it: search, filters and all.
+        asked, method = request.GET, request.method
+        request.GET, request.method = QueryDict(query), "GET"
+        try:
+            return self.get_changelist_instance(request).queryset  # type: ignore[no-any-return]
+        except IncorrectLookupParameters:
+            return OnlineSession.online.none()
+        finally:
+            request.GET, request.method = asked, method
+
+    def _one_user(self, which: Which) -> str:
+        if which.user_ids is None or len(which.user_ids) != 1:
+            return ""
+        [user_id] = which.user_ids
+        return str(users_by_id({user_id}).get(user_id, user_id))
+
+    def _require_permission(self, request: HttpRequest) -> None:
+        if not (self.has_end_permission(request) and self.has_view_permission(request)):
+            raise PermissionDenied
+
+    def _superuser_ids(self, request: HttpRequest) -> list[str]:
+        """Return the ids of those whose sessions this administrator may not end."""
+        if getattr(request.user, "is_superuser", False):
+            return []
+        try:
+            get_user_model()._meta.get_field("is_superuser")
+        except FieldDoesNotExist:
+            return []
+        users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
+        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
+        if len(found) > USERS_MAX:
+            raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
+        return found
+
+    def _is_among(self, session: online.Session | None, which: Which) -> bool:
+        # Of one that was seen just now.
+        return session is not None and (which.user_ids is None or session.user_id in which.user_ids)
+
+    def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[Ended]) -> None:
+        if own_sid_of(request) in {one.sid for one in ended}:
+            # Else a message that is kept in the session would be saved to what is over.
+            request.session.flush()
+
+    def _tell_ended(self, request: HttpRequest, count: int) -> None:
+        if not count:
+            messages.warning(request, gettext("There is no session here that you can end."))
+            return
+        text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
+        messages.success(request, text % {"count": number_format(count, force_grouping=True)})
+
+    def _tell_over(self, request: HttpRequest, count: int) -> None:
+        if count > 0:
+            text = ngettext(
+                "%(count)s session was not ended: it was over already.",
+                "%(count)s sessions were not ended: they were over already.",
+                count,
+            )
+            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+
+    def _tell_protected(self, request: HttpRequest, count: int) -> None:
+        if count:
+            text = ngettext(
+                "%(count)s session was not ended: it is a superuser's, and only superusers can end it.",
+                "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
+                count,
+            )
+            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+
+    def _log(self, request: HttpRequest, ended: Sequence[Ended], reason: str, *, together: bool = False) -> bool:
+        # On the user: an ended session has no page on which a history could be read. Guests have none either.
+        users = Counter(one.user_id for one in ended)
+        guests = users.pop("", 0)
+        of_list = partial(_line, OnlineSession, None, self.opts.verbose_name_plural)
+        lines = []
+        if guests:
+            text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
+            lines.append(of_list(text % {"count": guests}))
+        together = together or len(users) > LINES_MAX
+        if together and users:
+            text = gettext("Ended sessions: %(count)d, of users: %(users)d.")
+            lines.append(of_list(text % {"count": users.total(), "users": len(users)}))
+            users.clear()
+        names = users_by_id(set(users))
+        for user_id, count in users.items():
+            text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count)
+            lines.append(_line(get_user_model(), user_id, names.get(user_id, user_id), text % {"count": count}))
+        for line in lines:
+            line.user_id = request.user.pk  # type: ignore[assignment]  # somebody is signed in here
+            if reason:
+                line.change_message += " " + gettext("Reason: %s") % reason
+        LogEntry.objects.bulk_create(lines)
+        return together
+
+    def _to_list(self) -> HttpResponse:
+        name = "admin:django_redsess_onlinesession_changelist"
+        return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))
+
+
+def own_sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with, as far as it is one of ours."""
+    return getattr(request.session, "stored_sid", None)
+
+
+def may_end(request: HttpRequest, session: OnlineSession) -> bool:
+    """Tell whether who asks may end this session: a superuser's, only another."""
+    return bool(getattr(request.user, "is_superuser", False) or not getattr(session.user, "is_superuser", False))
+
+
+def _line(model: type[Model], object_id: str | None, shown: object, text: str) -> LogEntry:
+    return LogEntry(
+        content_type=ContentType.objects.get_for_model(model),
+        object_id=object_id,
+        object_repr=str(shown)[:200],
+        action_flag=CHANGE,
+        change_message=text,
+    )

@@ -1,0 +1,142 @@
+"""What the page of a session shows, part by part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import quote
+from django.http import QueryDict
+from django.template.defaultfilters import filesizeformat
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
+from django.utils.translation import gettext
+
+from django_redsess import browsers, online, viewed
+from django_redsess.conf import conf
+from django_redsess.filters import USER
+from django_redsess.moments import exactly, when
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+OTHERS_MAX = 20
+"""How many other sessions of the same user a session's page lists."""
+
+VALUE_MAX = 1000
+"""Characters of a value that are shown."""
+
+KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
+"""Keys whose values no page shows: they would do harm in other hands."""
+
+
+def deadlines(session: online.Session) -> SafeString:
+    """Tell when each deadline of ``session`` is, and when it ends by the first of them."""
+    rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session)]
+    ends = format_html("<strong>{}</strong>", gettext("It ends"))
+    rows.append((ends, when(session.expires_at), exactly(session.expires_at)))
+    return table((gettext("Deadline"), gettext("Time left"), gettext("Date")), rows)
+
+
+def viewed_items(session: online.Session) -> str:
+    """List what ``session`` viewed, the newest first."""
+    rows = [(view.item, when(view.at)) for view in viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)]
+    return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
+
+
+def data(session: online.Session, *, with_values: bool) -> str:
+    """List the keys of what is in ``session``, and the size of what each holds; and the values, if asked to."""
+    details = online.details(session.sid)
+    if details is None or details.data is None:
+        return gettext("It can't be read.")
+    headings = [gettext("Key"), gettext("Size")]
+    rows: list[tuple[str, ...]] = [(key, filesizeformat(size)) for key, size in details.sizes.items()]
+    if with_values:
+        headings.append(gettext("Value"))
+        rows = [(*row, _shown(row[0], details.data[row[0]])) for row in rows]
+    return table(headings, rows) if rows else gettext("There is nothing in it.")
+
+
+def other_sessions(session: online.Session, site: AdminSite) -> str:
+    """List other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
+    if not session.user_id:
+        return gettext("Nobody is signed in with it.")
+    found = online.sessions(user_ids=[session.user_id], limit=OTHERS_MAX + 1)
+    rows = [
+        (
+            format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
+            when(other.login_at) if other.login_at else "",
+            other.address,
+            browsers.describe(other.user_agent),
+        )
+        for other in found
+        if other.sid != session.sid
+    ][:OTHERS_MAX]
+    if not rows:
+        return gettext("There are no others.")
+    headings = (gettext("Last seen"), gettext("Signed in"), gettext("Address"), gettext("Browser"))
+    link = format_html(
+        '<p><a href="{}?{}">{}</a></p>',
+        url_of("changelist", site),
+        query_of([session.user_id]),
+        gettext("All sessions of this user"),
+    )
+    return table(headings, rows) + link
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
+    """Make a table, as it looks on the page of a session."""
+    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": rows})
+
+
+def url_of(name: str, site: AdminSite, *args: str) -> str:
+    """Return the address of a page of our own."""
+    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
+
+
+def url_of_user(user: AbstractBaseUser | None, site: AdminSite) -> str:
+    """Return the address of the page of ``user``, or ``""`` where there is none."""
+    if user is None:
+        return ""
+    name = f"admin:{user._meta.app_label}_{user._meta.model_name}_change"
+    try:
+        return reverse(name, args=(quote(user.pk),), current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
+def query_of(user_ids: Sequence[str]) -> str:
+    """Return the query with which the list shows the sessions of these users."""
+    query = QueryDict(mutable=True)
+    query.setlist(USER, user_ids)
+    return query.urlencode()
+
+
+def _deadlines_of(session: online.Session) -> Iterator[tuple[str, datetime]]:
+    interval = timedelta(seconds=conf.TOUCH_INTERVAL)
+    details = online.details(session.sid)
+    if details is not None:
+        django_deadline = details.django_deadline
+        if conf.SLIDING and details.age_seconds:
+            django_deadline = session.seen_at + timedelta(seconds=details.age_seconds)
+        yield gettext("Django's: age or date"), django_deadline
+    if conf.IDLE_TIMEOUT:
+        yield gettext("Idle: since it was last seen"), session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + interval
+    if conf.ABSOLUTE_TIMEOUT and session.login_at:
+        yield gettext("Absolute: since sign-in"), session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT)
+
+
+def _shown(key: str, value: Any) -> str:
+    if key in KEPT_SECRET:
+        return gettext("(not shown)")
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return Truncator(text).chars(VALUE_MAX)
