@@ -48,8 +48,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "testproject.shop",  # before django_redsess, some of whose templates it replaces
     "django_redsess",
-    "testproject.shop",
 ]
 
 MIDDLEWARE = [

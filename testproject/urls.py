@@ -6,5 +6,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("account/sessions/", include("django_redsess.urls")),
     path("", include("testproject.shop.urls")),
 ]

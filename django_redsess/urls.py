@@ -1,0 +1,12 @@
+"""The pages of self-service: ``path("account/sessions/", include("django_redsess.urls"))``."""
+
+from django.urls import path
+
+from django_redsess import views
+
+app_name = "django_redsess"
+urlpatterns = [
+    path("", views.sessions, name="sessions"),
+    path("end-others/", views.end_others, name="end_others"),
+    path("<str:sid>/end/", views.end, name="end"),
+]

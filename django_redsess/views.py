@@ -1,0 +1,112 @@
+"""Self-service: users see their own sessions, and end them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template import Engine
+from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from django_redsess import browsers, online
+from django_redsess.backend import SessionStore
+from django_redsess.moments import when
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+LIST = "django_redsess:sessions"
+
+SHOWN_MAX = 100
+"""How many sessions the page shows: the one that asks, and the newest."""
+
+
+def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """
+    Ask for a sign-in, then call ``view`` with the request, the user and the sid of this session.
+
+    Unlike ``login_required``, a sign-in leads to the list always: a button that was pressed can't be got.
+    """
+
+    @wraps(view)
+    def for_its_user(request: HttpRequest, **kwargs: str) -> HttpResponse:
+        session = getattr(request, "session", None)
+        if not isinstance(session, SessionStore):
+            raise ImproperlyConfigured('django_redsess.urls needs SESSION_ENGINE = "django_redsess.backend".')
+        if not request.user.is_authenticated:
+            return redirect_to_login(reverse(LIST))
+        return view(request, request.user, session.stored_sid, **kwargs)
+
+    return for_its_user
+
+
+@require_safe
+@never_cache
+@_for_its_user
+def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
+    """List the user's sessions: this one first, then the newest sign-ins."""
+    found = online.of_user(user, limit=SHOWN_MAX)
+    total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
+    own = [session for session in found if session.sid == own_sid] or _own(user, own_sid)
+    others = [session for session in found if session.sid != own_sid][: SHOWN_MAX - len(own)]
+    context = {
+        "rows": [_row(session) for session in own + others],
+        "own_sid": own_sid,
+        "others": total - len(own),
+        "total": total,
+        "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
+    }
+    return render(request, "django_redsess/sessions.html", context)
+
+
+@require_POST
+@_for_its_user
+def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: str) -> HttpResponse:
+    """End one session of the user. Of somebody else's it tells what it tells of none."""
+    if sid == own_sid:
+        text = gettext("This is the device that you are using. To end its session, sign out.")
+        messages.warning(request, text, fail_silently=True)
+    elif (found := _own(user, sid)) and online.end(sid, reason=_reason()):
+        text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
+        messages.success(request, text, fail_silently=True)
+    else:
+        messages.info(request, gettext("That session was over already."), fail_silently=True)
+    return redirect(LIST)
+
+
+@require_POST
+@_for_its_user
+def end_others(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
+    """End all sessions of the user but this one."""
+    count = online.end_user(user, keep=own_sid, reason=_reason())
+    text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
+    messages.success(request, text % {"count": count}, fail_silently=True)
+    return redirect(LIST)
+
+
+def _reason() -> str:
+    # Read behind "Your session was ended.", by whoever used it.
+    return gettext("You ended it from another device. If that was not you, change your password.")
+
+
+def _own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
+    """Return the session ``sid`` if it is one of ``user``."""
+    found = online.get(sid) if sid else None
+    return [found] if found and found.user_id == online.user_id_of(user) else []
+
+
+def _row(session: online.Session) -> dict[str, object]:
+    return {"session": session, "browser": _browser_of(session), "seen": when(session.seen_at)}
+
+
+def _browser_of(session: online.Session) -> str:
+    return browsers.describe(session.user_agent) or gettext("Unknown browser")
