@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
+
+from django_redsess import notice, online
+from django_redsess.client import SessionStoreUnavailable
+from django_redsess.keys import is_sid
+from django_redsess.listing import USERS_MAX
+from django_redsess.management.cleaning import Stop, _progress_bar
+from django_redsess.management.people import owner_of, printable, say, told_as_errors, user_named
+from django_redsess.queryset import users_by_id
+from django_redsess.store import AT_ONCE_MAX
+
+if TYPE_CHECKING:
+    from django_redsess.signals import Ended
+
+STOPPED = 130
+"""The exit status of what Ctrl-C has stopped, as a shell has it."""
+
+
+class Command(BaseCommand):
+    help = (
+        "End sessions: all of a user, or a single one by its sid, which the command online shows. It tells how many "
+        "these are, and asks; each one's next request then finds itself signed out. It can be stopped at any moment: "
+        "what it has ended by then stays ended, and it says how many that were."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.epilog = (
+            "Examples: manage.py endsessions alice; manage.py endsessions alice bob Zk1.vV0qUoT7_bXn3sLa; manage.py "
+            "endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa; manage.py endsessions --all --noinput --reason 'Please "
+            "sign in again: we have moved.'"
+        )
+        add = parser.add_argument
+        add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
+        add("--all", action="store_true", help="every session in which somebody is signed in")
+        add("--keep", action="append", metavar="SID", help="leave this session; can be given several times")
+        add("--reason", default="", metavar="TEXT", help=f"for the users to read, at most {notice.TEXT_MAX} characters")
+        add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
+        add("--json", action="store_true", help='end with {"ended": N}, and nothing else on stdout')
+
+    @no_translations
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.options = options
+        self._validate()
+        with told_as_errors():
+            self._resolve()
+            count = self._tell()
+            if not count:
+                self._summarize(0, "There is nothing to end.")
+            elif not self._agreed():
+                self._summarize(0, "Nothing was ended.")
+            else:
+                self._end(count)
+
+    def _validate(self) -> None:
+        options = self.options
+        if options["all"] and options["targets"]:
+            raise CommandError("--all ends all sessions: name no users or sessions with it.")
+        if not options["all"] and not options["targets"]:
+            raise CommandError("Give user names or sids, or --all.")
+        try:
+            notice.check(options["reason"])
+        except ValueError as error:
+            raise CommandError(f"--reason: {error}") from error
+        if options["interactive"] and not sys.stdin.isatty():
+            raise CommandError("Without a terminal nobody can be asked: give --noinput, to end without asking.")
+
+    def _resolve(self) -> None:
+        """Find out who and what is meant; where any of that is not clear, raise CommandError."""
+        targets = list(dict.fromkeys(self.options["targets"]))
+        keep = list(dict.fromkeys(self.options["keep"] or ()))
+        sessions = {session.sid: session for session in online.find([*targets, *keep])}
+        users = {name: user for name in targets if (user := user_named(name)) is not None}
+        _refuse("Both a user and a session are named", [name for name in users if name in sessions])
+        _refuse("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
+        # Who mistypes what is to stay would lose it.
+        _refuse("--keep: there is no session", [sid for sid in keep if sid not in sessions])
+        if len(users) > USERS_MAX:
+            raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")
+        self.over = [name for name in targets if name not in users and name not in sessions]
+        self.users = {online.user_id_of(user): user for user in users.values()}
+        self.kept = [sessions[sid] for sid in keep]
+        chosen = [sessions[sid] for sid in targets if sid in sessions and sid not in keep]
+        # A named user's is among those of the user, and is not to be counted twice.
+        self.single = [session for session in chosen if session.user_id not in self.users]
+
+    def _tell(self) -> int:
+        """Say what is meant, and return how many sessions that are."""
+        for sid in self.over:
+            self._say(f"The session {sid} is over already, or never was.")
+        if self.options["all"]:
+            count = online.count() - sum(session.login_at is not None for session in self.kept)
+            self._whose = f"{_sessions(count)}, all in which somebody is signed in"
+            return count
+        tally = _Tally()
+        for user_id, user in self.users.items():
+            kept = sum(session.user_id == user_id for session in self.kept)
+            count = online.count(user_ids=[user_id]) - kept
+            tally.add(user_id, count)
+            name, but = printable(str(user.get_username())), f", and {kept:,} to keep" if kept else ""
+            self._say(f"{name}: {_sessions(count)}{but}")
+        owners = users_by_id({session.user_id for session in self.single})
+        for session in self.single:
+            tally.add(session.user_id)
+            self._say(f"{owner_of(session, owners)}: the session {session.sid}")
+        self._whose = str(tally)
+        return tally.sessions
+
+    def _agreed(self) -> bool:
+        if not self.options["interactive"]:
+            return True
+        try:
+            self._say(f"End {self._whose}? [y/N] ", ending="")
+            answer = sys.stdin.readline()
+        except KeyboardInterrupt:
+            self._say("")
+            raise CommandError("Nothing was ended.", returncode=STOPPED) from None
+        if not answer:
+            self._say("")
+        return answer.strip().lower() in ("y", "yes")
+
+    def _end(self, count: int) -> None:
+        tally, stop, bar = _Tally(), Stop(), None
+        if self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty():
+            bar = _progress_bar(count)
+        try:
+            # A signal is heard after the batch that is under way: all that was ended is counted.
+            with stop.listening():
+                for batch in self._batches():
+                    for ended in batch:
+                        tally.add(ended.user_id)
+                    if bar is not None:
+                        bar.update(len(batch))
+                    if stop.asked:
+                        break
+        except SessionStoreUnavailable as error:
+            self._summarize(tally.sessions)
+            # Of a batch whose answer did not arrive, nobody knows.
+            raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
+        finally:
+            if bar is not None:
+                bar.close()
+        self._summarize(tally.sessions, "" if stop.asked else f"Ended {tally}.")
+        if stop.asked:
+            raise CommandError(f"Stopped. Ended {tally}.", returncode=STOPPED)
+
+    def _batches(self) -> Iterator[list[Ended]]:
+        reason = self.options["reason"]
+        sids = [session.sid for session in self.single]
+        for start in range(0, len(sids), AT_ONCE_MAX):
+            yield online.end(*sids[start : start + AT_ONCE_MAX], reason=reason)
+        if self.users or self.options["all"]:
+            user_ids = None if self.options["all"] else list(self.users)
+            yield from online.ending(user_ids=user_ids, keep=[session.sid for session in self.kept], reason=reason)
+
+    def _summarize(self, ended: int, sentence: str = "") -> None:
+        if sentence:
+            self._say(sentence)
+        if self.options["json"]:
+            self.stdout.write(json.dumps({"ended": ended}))
+
+    def _say(self, line: str, *, ending: str = "\n") -> None:
+        """Tell a person; a question needs to be told at any verbosity."""
+        if self.options["verbosity"] > 0 or self.options["interactive"]:
+            out = self.stderr if self.options["json"] else self.stdout
+            say(line, out, ending=ending)
+            out.flush()
+
+
+class _Tally:
+    """How many sessions, and of whom. It reads "12 sessions of 3 users"."""
+
+    def __init__(self) -> None:
+        self.sessions = self._guests = 0
+        self._users: set[str] = set()
+
+    def add(self, user_id: str, sessions: int = 1) -> None:
+        self.sessions += sessions
+        if not user_id:
+            self._guests += sessions
+        elif sessions:
+            self._users.add(user_id)
+
+    def __str__(self) -> str:
+        owners = [
+            f"{count:,} {name}{'' if count == 1 else 's'}"
+            for count, name in ((len(self._users), "user"), (self._guests, "guest"))
+            if count
+        ]
+        return f"{_sessions(self.sessions)}{' of ' * bool(owners)}{' and '.join(owners)}"
+
+
+def _sessions(count: int) -> str:
+    return f"{count:,} {'session' if count == 1 else 'sessions'}"
+
+
+def _refuse(what: str, names: Sequence[str]) -> None:
+    if names:
+        raise CommandError(f"{what} {', '.join(map(printable, names))}. Nothing was ended.")
