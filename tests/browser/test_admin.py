@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from django_redsess import cleaner
+from testproject import people
+from testproject.people import PASSWORD
+from tests.browser.test_shop import LIST, KeepPicture, Visitor, sign_in
+from tests.test_demo import running
+
+
+@pytest.fixture
+def admin(visitor: Visitor) -> Page:
+    """An administrator who looks at a shop with a dozen shoppers."""
+    people.bring_in_shoppers()
+    cleaner.sample()
+    page = visitor()
+    sign_in(page, "admin", "admin")
+    page.goto(LIST)
+    return page
+
+
+def users(page: Page) -> list[str]:
+    """Return the users of the list, from the top."""
+    return page.locator(".field-user a[href*='/auth/user/']").all_inner_texts()
+
+
+def choose(page: Page, *names: str) -> None:
+    """Tick the sessions of these users, and choose to end them."""
+    for name in names:
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+        row.get_by_role("checkbox").check()
+    page.get_by_label("Action:").select_option(label="End selected sessions")
+    page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
+
+
+def test_a_session_is_ended_and_its_user_reads_why_at_the_next_click(
+    visitor: Visitor, admin: Page, keep_picture: KeepPicture
+) -> None:
+    shopper = visitor()
+    sign_in(shopper, "alice", PASSWORD)
+    admin.goto(LIST)
+    keep_picture(admin, "admin-list")
+    choose(admin, "alice")
+    expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
+    shopper.goto("/")
+    expect(shopper.get_by_text("Signed in as alice")).to_be_visible()
+
+    admin.get_by_label("Reason").fill("We close <b>at noon</b>.")
+    keep_picture(admin, "admin-end")
+    admin.get_by_role("button", name="Yes, end it").click()
+    expect(admin.get_by_text("1 session was ended.")).to_be_visible()
+    keep_picture(admin, "admin-ended")
+    assert "alice" not in users(admin)
+
+    shopper.get_by_role("link", name="Basket").click()
+    expect(shopper.get_by_role("link", name="Sign in")).to_be_visible()
+    expect(shopper.get_by_role("status")).to_contain_text("Your session was ended. We close <b>at noon</b>.")
+    keep_picture(shopper, "shop-told-why")
+    shopper.get_by_role("link", name="Kites", exact=True).click()
+    expect(shopper.get_by_role("status")).to_have_count(0)
+
+
+def test_headers_sort_in_both_directions(admin: Page) -> None:
+    newest_first = users(admin)
+    assert newest_first[0] == "admin"
+    admin.locator(".column-signed_in a").last.click()
+    admin.wait_for_url("**?o=2*")
+    assert users(admin) == newest_first[::-1]
+    admin.locator(".column-seen a").last.click()
+    admin.wait_for_url("**?o=3*")
+    seen = users(admin)
+    # Whoever looks was seen last.
+    assert "admin" in (seen[0], seen[-1])
+
+
+def test_search_and_filters_narrow_the_list(admin: Page, keep_picture: KeepPicture) -> None:
+    admin.locator("#searchbar").fill("kav")
+    admin.keyboard.press("Enter")
+    expect(admin.locator(".field-user")).to_have_count(1)
+    assert users(admin) == ["kavya"]
+    admin.goto(LIST)
+    admin.get_by_role("link", name="Staff only").click()
+    expect(admin.locator(".field-user")).to_have_count(1)
+    assert users(admin) == ["admin"]
+    admin.get_by_role("link", name="Everyone, by last seen").click()
+    admin.wait_for_url("**who=everyone**")
+    keep_picture(admin, "admin-filtered")
+    admin.get_by_role("link", name="Clear all filters").click()
+    expect(admin.locator(".field-user")).to_have_count(13)
+
+
+def test_the_page_of_a_session_leads_to_ending_all_of_its_user(admin: Page, keep_picture: KeepPicture) -> None:
+    row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name="jun", exact=True))
+    row.locator(".field-seen a").click()
+    expect(admin.get_by_role("heading", name="Viewed items")).to_be_visible()
+    keep_picture(admin, "admin-session")
+    admin.get_by_role("link", name="End all sessions of this user").click()
+    expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
+    admin.get_by_role("button", name="Yes, end it").click()
+    expect(admin.get_by_text("1 session was ended.")).to_be_visible()
+    assert "jun" not in users(admin)
+    admin.goto("/admin/auth/user/?q=jun")
+    admin.get_by_role("link", name="jun", exact=True).click()
+    expect(admin.get_by_text("This user is not signed in.")).to_be_visible()
+    admin.get_by_role("link", name="History").click()
+    expect(admin.get_by_text("Ended 1 session.")).to_be_visible()
+    keep_picture(admin, "admin-history")
+
+
+def test_everyone_else_is_signed_out_and_the_administrator_stays(admin: Page, keep_picture: KeepPicture) -> None:
+    admin.get_by_role("link", name="End everyone's sessions except mine").click()
+    expect(admin.get_by_text("Do you want to end 12 sessions?")).to_be_visible()
+    keep_picture(admin, "admin-end-all")
+    admin.get_by_role("button", name="Yes, end them").click()
+    expect(admin.get_by_text("12 sessions were ended.")).to_be_visible()
+    assert users(admin) == ["admin"]
+
+
+def test_the_own_session_asks_again(admin: Page, keep_picture: KeepPicture) -> None:
+    choose(admin, "admin")
+    expect(admin.get_by_text("This is your own session, in which")).to_be_visible()
+    admin.get_by_role("button", name="Yes, end it").click()
+    expect(admin.get_by_text("Tick the box to end it.")).to_be_visible()
+    keep_picture(admin, "admin-end-own")
+    admin.get_by_label("End my own session too").check()
+    admin.get_by_role("button", name="Yes, end it").click()
+    expect(admin.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_a_session_is_ended_with_the_keyboard_alone(admin: Page) -> None:
+    row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name="hugo", exact=True))
+    row.get_by_role("checkbox").focus()
+    admin.keyboard.press("Space")
+    admin.get_by_label("Action:").focus()
+    admin.keyboard.press("E")
+    admin.keyboard.press("Tab")
+    admin.keyboard.press("Enter")
+    expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
+    admin.get_by_label("Reason").focus()
+    admin.keyboard.press("Enter")
+    expect(admin.get_by_text("1 session was ended.")).to_be_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_pages_fit_their_window(visitor: Visitor, keep_picture: KeepPicture, width: int, dark: bool) -> None:
+    people.bring_in_shoppers()
+    cleaner.sample()
+    page = visitor(width, dark)
+    sign_in(page, "admin", "admin")
+    look_around(page, keep_picture, f"{width}{'-dark' * dark}")
+
+
+@pytest.fixture(scope="module")
+def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the demo with the looks of django-unfold."""
+    directory: Path = tmp_path_factory.mktemp("unfold")
+    with running(directory, DJANGO_SETTINGS_MODULE="tests.themes.settings") as demo:
+        yield demo.url
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_pages_work_and_fit_with_django_unfold(
+    browser: Browser, unfold: str, keep_picture: KeepPicture, width: int, dark: bool
+) -> None:
+    scheme = "dark" if dark else "light"
+    with browser.new_context(
+        base_url=unfold, viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
+    ) as context:
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        sign_in(page, "admin", "admin")
+        look_around(page, keep_picture, f"unfold-{width}{'-dark' * dark}")
+        if width < 1280:
+            return
+        page.goto(LIST + "?q=amelia" if dark else LIST + "?q=chiara")
+        page.locator("#result_list tbody input[type=checkbox]").first.check()
+        page.locator("select[name=action]").select_option(label="End selected sessions")
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("button", name="Yes, end it").click()
+        expect(page.get_by_text("1 session was ended.")).to_be_visible()
+
+
+def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:
+    """Open each page, and see that it is there, and no wider than the window."""
+    page.goto(LIST)
+    sid = page.locator(".field-seen a").last.get_attribute("href") or ""
+    for path, shown, picture in (
+        (LIST, "Online in the last 24 hours", "list"),
+        (LIST + "?who=everyone", "online sessions", "everyone"),
+        (LIST + "?q=nobody", "0 online sessions", "empty"),
+        (sid, "Viewed items", "session"),
+        (LIST + "confirm/", "Do you want to end", "confirm"),
+        ("/admin/auth/user/2/change/", "Online sessions", "user"),
+    ):
+        response = page.goto(path)
+        assert response is not None
+        assert response.ok
+        expect(page.locator("body")).to_contain_text(shown)
+        keep_picture(page, f"admin-{picture}-{name}")
+        # The page of a user has other fields that are too wide.
+        if picture != "user":
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path

@@ -1,0 +1,21 @@
+"""What docs/admin.rst says a site with django-unfold writes."""
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
+from unfold.admin import ModelAdmin
+
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
+from django_redsess.models import OnlineSession
+
+admin.site.unregister([OnlineSession, User])
+
+
+@admin.register(OnlineSession)
+class OnlineSessions(OnlineSessionAdmin, ModelAdmin):
+    pass
+
+
+@admin.register(User)
+class Users(UserSessionsMixin, UserAdmin, ModelAdmin):
+    pass

@@ -1,0 +1,101 @@
+"""
+Uses every admin page of ours once, as an administrator does, under the theme that the settings name.
+
+``python -m tests.themes.drive`` with DJANGO_SETTINGS_MODULE, REDIS_URL and REDSESS_DEMO_DIR; it ends with 0 if all works.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import django
+from django.contrib.admin.utils import quote
+from django.core.management import call_command
+from django.http import HttpResponse
+from django.test import Client
+
+LIST = "/admin/django_redsess/onlinesession/"
+
+
+def main() -> None:
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+    from django.contrib.auth.models import User
+
+    from django_redsess import online
+
+    User.objects.create_superuser("admin", password="admin")
+    people = {name: User.objects.create_user(name, password=name) for name in ("alice", "bob", "carol")}
+    browsers = {name: Client() for name in people}
+    for name, browser in browsers.items():
+        assert browser.login(username=name, password=name)
+    admin = Client()
+    assert admin.login(username="admin", password="admin")
+    [bob] = online.of_user(people["bob"])
+
+    assert names(admin.get(LIST)) == ["admin", "carol", "bob", "alice"]
+    assert names(admin.get(LIST, {"o": "2"})) == ["alice", "bob", "carol", "admin"]
+    assert names(admin.get(LIST, {"q": "ARO"})) == ["carol"]
+    assert names(admin.get(LIST, {"q": bob.sid})) == ["bob"]
+    assert set(names(admin.get(LIST, {"active": "5m"}))) == {"admin", *people}
+    assert names(admin.get(LIST, {"staff": "1"})) == ["admin"]
+    assert names(admin.get(LIST, {"user": people["bob"].pk})) == ["bob"]
+    for link in filters(admin.get(LIST)):
+        assert names(admin.get(LIST + link)), link
+
+    page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
+    for shown in ("Viewed items", "_auth_user_id", "When it ends", "End this session", bob.sid):
+        assert shown in page, shown
+    assert "bob" in text_of(admin.get(LIST + "confirm/", {"user": people["bob"].pk}))
+    assert "1 session" in text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/change/"))
+
+    question = admin.post(LIST, {"action": "end_selected", "_selected_action": [bob.sid]})
+    assert "end 1 session?" in text_of(question)
+    answer = admin.post(LIST + "end/", {**hidden(question), "reason": "Back at noon."}, follow=True)
+    assert "1 session was ended." in text_of(answer)
+    assert names(answer) == ["admin", "carol", "alice"]
+    assert "Back at noon." in text_of(browsers["bob"].get("/"))
+    assert "Ended 1 session. Reason: Back at noon." in text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
+
+    chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
+    question = admin.post(LIST + "?q=alice", chosen)
+    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    question = admin.post(
+        "/admin/auth/user/", {"action": "end_sessions", "_selected_action": [user.pk for user in people.values()]}
+    )
+    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    assert names(admin.get(LIST)) == ["admin"]
+
+
+def text_of(response: HttpResponse) -> str:
+    """Return what a page says, without its markup."""
+    assert response.status_code == 200, response.status_code
+    without = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", response.content.decode(), flags=re.DOTALL)
+    return " ".join(html.unescape(without).split())
+
+
+def names(response: HttpResponse) -> list[str]:
+    """Return the users in a list of sessions, from the top."""
+    page = response.content.decode()
+    return [name for name in re.findall(r'<a href="/admin/auth/user/\d+/change/">\s*(\w+)\s*</a>', page)]
+
+
+def filters(response: HttpResponse) -> set[str]:
+    """Return where the filters of a list lead."""
+    links = re.findall(r'href="(\?[^"]*)"', response.content.decode())
+    return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}
+
+
+def hidden(response: HttpResponse) -> dict[str, str]:
+    """Return what the form of a confirmation page sends."""
+    fields = {}
+    for tag in re.findall(r'<input type="hidden"[^>]*>', response.content.decode()):
+        found = dict(re.findall(r'(name|value)="([^"]*)"', tag))
+        fields[found["name"]] = html.unescape(found.get("value", ""))
+    return fields
+
+
+if __name__ == "__main__":
+    main()
