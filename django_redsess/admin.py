@@ -76,6 +76,7 @@ class OnlineSessionAdmin(EndingMixin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
         found = OnlineSession.online.marking(own_sid_of(request)).with_guests().filter(pk=object_id).first()
         if found is not None:
+            found.details = online.details(found.sid)
             found.shows_values = request.user.has_perm("django_redsess.view_session_data")
         return found
 
@@ -170,7 +171,7 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("deadlines"))
     def deadlines(self, session: OnlineSession) -> str:
-        return sections.deadlines(session.session)
+        return sections.deadlines(session.session, session.details)
 
     @admin.display(description=gettext_lazy("newest first"))
     def viewed_items(self, session: OnlineSession) -> str:
@@ -178,7 +179,7 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("keys"))
     def data(self, session: OnlineSession) -> str:
-        return sections.data(session.session, with_values=session.shows_values)
+        return sections.data(session.details, with_values=session.shows_values)
 
     @admin.display(description=gettext_lazy("newest sign-in first"))
     def other_sessions(self, session: OnlineSession) -> str:

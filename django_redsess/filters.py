@@ -122,8 +122,10 @@ class UserFilter(ListFilter):
             "query_string": changelist.get_query_string(remove=[USER]),
             "display": gettext("All"),
         }
-        users = users_by_id(set(self.user_ids[:5]))
-        names = [str(users.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
+        # Those who are in the list have been fetched with it.
+        known: dict[str, object] = {row.user_id: row.user for row in changelist.result_list if row.user}
+        known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
+        names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {
             "selected": True,

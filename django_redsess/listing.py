@@ -21,8 +21,11 @@ USERS_MAX = 1000
 CONSIDERED_MAX = 5000
 """The most entries of users' lists that a call looks at to put them in order; see ``listing.lua``."""
 
-SHALLOW = 10_000
+SHALLOW = 2_000
 """Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
+
+NEAR_ENOUGH = 200
+"""So many entries too many may be read of each partition, to find a page in fewer steps."""
 
 
 class Which(NamedTuple):
@@ -119,7 +122,7 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
         if there <= first:
             return []
         how = "as it is"
-        starts, passed = yield from _search(which, lists, first, last, latest_first=latest_first)
+        starts, passed = yield from _search(which, lists, first, latest_first=latest_first)
     merged: list[Entry] = []
     for (partition, names), start in zip(lists, starts, strict=True):
         entries, _, _ = yield read(partition, names, start, start + last - passed, how)
@@ -197,11 +200,10 @@ class Ending:
 
 
 def _search(
-    which: Which, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, last: int, *, latest_first: bool
+    which: Which, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, *, latest_first: bool
 ) -> Steps[tuple[list[int], int]]:
-    # From which rank of each partition a page far down is to be read, and how many come before: the score at which it
-    # begins is found by halving, asking each partition how many entries have a lower one. Ranks count from the lowest
-    # score here; `last` is beyond the end on the last page.
+    # From which rank of each partition a page far down is to be read, and how many entries of all come before that.
+    # Each partition says how many entries have a lower score than a guess; ranks count from the lowest here.
     def below(score: float) -> Steps[list[tuple[int, int, int, int]]]:
         found = []
         for partition, names in lists:
@@ -211,24 +213,25 @@ def _search(
 
     ranks = yield from below(0)
     cards = [card for _, card, _, _ in ranks]
-    low, high = min(rank[2] for rank in ranks), max(rank[3] for rank in ranks) + 1
-    wanted = first
-    if latest_first:
-        wanted = max(0, sum(cards) - 1 - first)
-    # Of those with the score at `low`, the wanted one is the last that has so many or fewer below; `high` has more.
-    ranks = yield from below(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried = yield from below(middle)
-        if sum(rank[0] for rank in tried) <= wanted:
-            low, ranks = middle, tried
+    wanted = max(0, sum(cards) - 1 - first) if latest_first else first
+    # The wanted rank is at `low` or above, and below `high`.
+    low = min(lowest for _, _, lowest, highest in ranks if highest)
+    high = max(highest for _, _, _, highest in ranks) + 1
+    lower, upper = [0] * len(lists), cards
+    by_share = True
+    while high - low > 1 and (sum(upper) - wanted if latest_first else wanted - sum(lower)) > NEAR_ENOUGH:
+        guess = (low + high) // 2
+        if by_share:
+            # As if the scores were spread evenly; halving every other time, since they may not be.
+            guess = low + (high - low) * (wanted - sum(lower)) // (sum(upper) - sum(lower))
+        by_share = not by_share
+        guess = min(max(guess, low + 1), high - 1)
+        counts = [rank[0] for rank in (yield from below(guess))]
+        if sum(counts) <= wanted:
+            low, lower = guess, counts
         else:
-            high = middle
-    if latest_first:
-        above = yield from below(low + 1)
-        starts = [card - rank[0] for card, rank in zip(cards, above, strict=True)]
-    else:
-        starts = [rank[0] for rank in ranks]
+            high, upper = guess, counts
+    starts = [card - count for card, count in zip(cards, upper, strict=True)] if latest_first else lower
     return starts, sum(starts)
 
 

@@ -40,6 +40,7 @@ class OnlineSession(models.Model):
     session: online_sessions.Session
     is_own = False
     shows_values = False
+    details: online_sessions.Details | None = None
 
     class Meta:
         managed = False

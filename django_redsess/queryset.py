@@ -116,7 +116,7 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
         if self.query.is_empty():
             return 0
         if self._sids is not None:
-            return len(self)
+            return len(self._read())
         first, last = self.query.low_mark, self.query.high_mark
         total = self._count()
         return max(0, (total if last is None else min(total, last)) - first)

@@ -36,9 +36,9 @@ KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys whose values no page shows: they would do harm in other hands."""
 
 
-def deadlines(session: online.Session) -> SafeString:
+def deadlines(session: online.Session, details: online.Details | None) -> SafeString:
     """Tell when each deadline of ``session`` is, and when it ends by the first of them."""
-    rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session)]
+    rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session, details)]
     ends = format_html("<strong>{}</strong>", gettext("It ends"))
     rows.append((ends, when(session.expires_at), exactly(session.expires_at)))
     return table((gettext("Deadline"), gettext("Time left"), gettext("Date")), rows)
@@ -50,9 +50,8 @@ def viewed_items(session: online.Session) -> str:
     return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
 
 
-def data(session: online.Session, *, with_values: bool) -> str:
-    """List the keys of what is in ``session``, and the size of what each holds; and the values, if asked to."""
-    details = online.details(session.sid)
+def data(details: online.Details | None, *, with_values: bool) -> str:
+    """List the keys of what is in a session, and the size of what each holds; and the values, if asked to."""
     if details is None or details.data is None:
         return gettext("It can't be read.")
     headings = [gettext("Key"), gettext("Size")]
@@ -118,9 +117,8 @@ def query_of(user_ids: Sequence[str]) -> str:
     return query.urlencode()
 
 
-def _deadlines_of(session: online.Session) -> Iterator[tuple[str, datetime]]:
+def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[tuple[str, datetime]]:
     interval = timedelta(seconds=conf.TOUCH_INTERVAL)
-    details = online.details(session.sid)
     if details is not None:
         django_deadline = details.django_deadline
         if conf.SLIDING and details.age_seconds:
