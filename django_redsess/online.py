@@ -21,7 +21,7 @@ from django_redsess.keys import is_sid, keyspace
 from django_redsess.listing import Ending, Row, Which
 from django_redsess.record import Client, Record, RecordError, django_times, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
-from django_redsess.upkeep import Sample
+from django_redsess.upkeep import REASONS, Sample
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -293,7 +293,7 @@ def _together(partitions: list[Sample]) -> Sample:
         sum(sample.signed_in for sample in partitions),
         sum(sample.guests for sample in partitions),
         sum(sample.created for sample in partitions),
-        {reason: sum(sample.ended[reason] for sample in partitions) for reason in Reason},
+        dict(zip(REASONS, map(sum, zip(*(sample.ended.values() for sample in partitions), strict=True)), strict=True)),
     )
 
 

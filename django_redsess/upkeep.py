@@ -17,6 +17,8 @@ from django_redsess.store import AT_ONCE_MAX, session_keys, share_of, time_of
 
 BATCH_MAX = 1000
 
+REASONS = tuple(Reason)
+
 SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
 
@@ -216,7 +218,7 @@ def _samples(reply: list[bytes]) -> list[Sample]:
     for note in reply:
         minute, signed_in, guests, created, *ended = note.split()
         # One of an earlier release may know fewer reasons.
-        totals = dict.fromkeys(Reason, 0) | dict(zip(Reason, map(int, ended), strict=False))
+        totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
         samples.append(Sample(time_of(minute), int(signed_in), int(guests), int(created), totals))
     return samples
 
