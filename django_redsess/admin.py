@@ -71,10 +71,10 @@ class OnlineSessionAdmin(EndingMixin):
         css = {"all": ("django_redsess/admin.css",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        return OnlineSession.online.marking(own_sid_of(request)).counting_once()
+        return self._marked(request).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        found = OnlineSession.online.marking(own_sid_of(request)).with_guests().filter(pk=object_id).first()
+        found = self._marked(request).with_guests().filter(pk=object_id).first()
         if found is not None:
             found.details = online.details(found.sid)
             found.shows_values = request.user.has_perm("django_redsess.view_session_data")
@@ -121,6 +121,11 @@ class OnlineSessionAdmin(EndingMixin):
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return sessions.of_users(ids_of(request, users)), False
 
+    def _marked(self, request: HttpRequest) -> SessionQuerySet:
+        of_users = self.admin_site._registry.get(get_user_model())
+        links_users = of_users is not None and of_users.has_view_or_change_permission(request)
+        return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -133,7 +138,7 @@ class OnlineSessionAdmin(EndingMixin):
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Link to the user's own page, where there is one, and mark the session of whoever looks."""
-        url = sections.url_of_user(session.user, self.admin_site)
+        url = sections.url_of_user(session.user, self.admin_site) if session.links_user else ""
         shown = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
         if session.is_own:
             return format_html('{} <strong class="redsess-own">{}</strong>', shown, gettext("you"))

@@ -213,7 +213,10 @@ def _search(
 
     ranks = yield from below(0)
     cards = [card for _, card, _, _ in ranks]
-    wanted = max(0, sum(cards) - 1 - first) if latest_first else first
+    if sum(cards) <= first:
+        # Some have gone since they were counted.
+        return cards, sum(cards)
+    wanted = sum(cards) - 1 - first if latest_first else first
     # The wanted rank is at `low` or above, and below `high`.
     low = min(lowest for _, _, lowest, highest in ranks if highest)
     high = max(highest for _, _, _, highest in ranks) + 1

@@ -38,7 +38,7 @@ class OnlineSession(models.Model):
 
     user: AbstractBaseUser | None
     session: online_sessions.Session
-    is_own = False
+    is_own = links_user = False
     shows_values = False
     details: online_sessions.Details | None = None
 

@@ -43,6 +43,7 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
     _order: online.Order = "-login_at"
 
     _own_sid: str | None = None
+    _links_users = False
     _counts: dict[Which, int] | None = None
 
     which = Which()
@@ -70,10 +71,10 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
         """Keep those that were seen in so many last seconds. The order is by last seen then."""
         return self._with(active_seconds=seconds)
 
-    def marking(self, sid: str | None) -> Self:
-        """Mark the session ``sid`` as that of whoever asks: ``is_own``."""
+    def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
+        """Mark the session ``sid`` as that of whoever asks, ``is_own``, and whether that one may see users' pages."""
         clone = self.all()
-        clone._own_sid = sid
+        clone._own_sid, clone._links_users = sid, links_users
         return clone
 
     def counting_once(self) -> Self:
@@ -142,7 +143,7 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
     def _clone(self) -> Self:
         clone = super()._clone()  # type: ignore[misc]
         clone._sids, clone.which, clone._order = self._sids, self.which, self._order
-        clone._own_sid, clone._counts = self._own_sid, self._counts
+        clone._own_sid, clone._links_users, clone._counts = self._own_sid, self._links_users, self._counts
         return clone  # type: ignore[no-any-return]
 
     def _fetch_all(self) -> None:
@@ -217,7 +218,7 @@ class SessionQuerySet(QuerySet["OnlineSession"]):
         users = users_by_id({session.user_id for session in sessions} - {""})
         rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]
         for row in rows:
-            row.is_own = row.sid == self._own_sid
+            row.is_own, row.links_user = row.sid == self._own_sid, self._links_users
         return rows
 
 

@@ -667,6 +667,13 @@ def test_names_come_in_one_query_a_page(admin_client, redis, new_session, count)
     assert all('FROM "auth_user"' in query["sql"] for query in queries)
 
 
+def test_a_name_is_a_link_only_for_those_who_may_see_users(client, sids) -> None:
+    page = Page(staff(client, "view_onlinesession").get(LIST))
+    assert "bob" in page.names
+    assert "bob" not in page.links
+    assert "bob" in Page(staff(client, "view_onlinesession", "view_user", name="other").get(LIST)).links
+
+
 @pytest.mark.parametrize("query", ["", "?o=3", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
 def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
@@ -676,6 +683,7 @@ def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
     admin_client.get(LIST)
     commands()
     admin_client.get(LIST + query)
+    # The count, that of the whole list where it is filtered, and the page; or the picture, where it is not.
     assert commands()["evalsha"] <= 1 + 3
 
 

@@ -201,7 +201,7 @@ class CleaningCommand(BaseCommand):
     def _run(self) -> None:
         forever = self.options["forever"]
         if not forever and self.options["verbosity"] > 0 and sys.stderr.isatty():
-            self._bar = _progress_bar(self.patiently(self.total))
+            self._bar = progress_bar(self.patiently(self.total))
         while True:
             self.patiently(self.work)
             if self.stop.asked or not forever:
@@ -259,7 +259,8 @@ class CleaningCommand(BaseCommand):
             logger.setLevel(level)
 
 
-def _progress_bar(total: int | None) -> Any:
+def progress_bar(total: int | None) -> Any:
+    """Begin a bar on stderr that goes up to ``total`` (None: nobody knows); None where tqdm is not installed."""
     try:
         from tqdm import tqdm
     except ImportError:

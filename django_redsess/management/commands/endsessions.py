@@ -11,7 +11,7 @@ from django_redsess import notice, online
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
-from django_redsess.management.cleaning import Stop, _progress_bar
+from django_redsess.management.cleaning import Stop, progress_bar
 from django_redsess.management.people import owner_of, printable, say, told_as_errors, user_named
 from django_redsess.queryset import users_by_id
 from django_redsess.store import AT_ONCE_MAX
@@ -128,7 +128,7 @@ class Command(BaseCommand):
     def _end(self, count: int) -> None:
         tally, stop, bar = _Tally(), Stop(), None
         if self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty():
-            bar = _progress_bar(count)
+            bar = progress_bar(count)
         try:
             # A signal is heard after the batch that is under way: all that was ended is counted.
             with stop.listening():
