@@ -271,6 +271,9 @@ class Sessions(RuleBasedStateMachine):
         session_key = self._key(key)
         if what == "kick":
             ended = [one.user_id for one in online.end(sid_of(session_key))]
+            # One that has got another key is ended under that.
+            while session_key not in self.stored and session_key in self.rotated:
+                session_key = self.rotated[session_key]
             if session_key in self.stored:
                 assert ended == [user_of(self.stored.pop(session_key).data)]
             else:
