@@ -1,7 +1,7 @@
 """
 Uses every admin page of ours once, as an administrator does, under the theme that the settings name.
 
-``python -m tests.themes.drive`` with DJANGO_SETTINGS_MODULE, REDIS_URL and REDSESS_DEMO_DIR; it ends with 0 if all works.
+``python -m tests.themes.drive`` with DJANGO_SETTINGS_MODULE, REDIS_URL and REDSESS_DEMO_DIR; ends with 0 if all works.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> None:
     assert "1 session was ended." in text_of(answer)
     assert names(answer) == ["admin", "carol", "alice"]
     assert "Back at noon." in text_of(browsers["bob"].get("/"))
-    assert "Ended 1 session. Reason: Back at noon." in text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
+    history = text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
+    assert "Ended 1 session. Reason: Back at noon." in history
 
     chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
     question = admin.post(LIST + "?q=alice", chosen)
@@ -79,7 +80,7 @@ def text_of(response: HttpResponse) -> str:
 def names(response: HttpResponse) -> list[str]:
     """Return the users in a list of sessions, from the top."""
     page = response.content.decode()
-    return [name for name in re.findall(r'<a href="/admin/auth/user/\d+/change/">\s*(\w+)\s*</a>', page)]
+    return re.findall(r'<a href="/admin/auth/user/\d+/change/">\s*(\w+)\s*</a>', page)
 
 
 def filters(response: HttpResponse) -> set[str]:
