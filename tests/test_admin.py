@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
