@@ -202,6 +202,12 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     class Media:
         css = {"all": ("django_redsess/admin.css",)}
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # None says that there are to be no actions at all.
+        if self.actions is not None:
+            self.actions = [*self.actions, "end_sessions"]
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         # Where a page has no fieldsets of its own, Django shows every readonly field there is.
         fieldsets: list[tuple[Any, Any]] = [
@@ -216,13 +222,13 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return [*super().get_readonly_fields(request, obj), *OF_USERS]
 
-    def get_actions(self, request: HttpRequest) -> Any:
-        actions: dict[str, Any] = super().get_actions(request)
-        if request.user.has_perms(["django_redsess.view_onlinesession", "django_redsess.end_onlinesession"]):
-            label = gettext("End all sessions of selected users")
-            actions["end_sessions"] = (UserSessionsMixin.end_sessions, "end_sessions", label)
-        return actions
+    def has_end_sessions_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perms(["django_redsess.view_onlinesession", "django_redsess.end_onlinesession"])
 
+    @admin.action(
+        description=gettext_lazy("End all sessions of selected users"),
+        permissions=["end_sessions"],
+    )
     def end_sessions(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Ask whether to end all sessions of these users."""
         users = list(queryset.only("pk")[: USERS_MAX + 1])

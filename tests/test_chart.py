@@ -321,7 +321,9 @@ def test_days_are_named_where_a_time_of_day_comes_twice() -> None:
 
 def test_the_lines_differ_without_colour() -> None:
     # In the picture and in the legend.
-    for strokes in (picture(draw(full_day())), ElementTree.fromstring(draw(full_day())).find("figcaption") or ()):
+    legend = ElementTree.fromstring(draw(full_day())).find("figcaption")
+    assert legend is not None
+    for strokes in (picture(draw(full_day())), legend):
         drawn = [each for part in strokes for each in part.iter("path") if each.get("stroke-width") != "6"]
         dashed = {
             colour: {"stroke-dasharray" in each.keys() for each in drawn if each.get("stroke") == colour}
