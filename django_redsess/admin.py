@@ -236,10 +236,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        sessions: Any = self.admin_site._registry[OnlineSession]
-        return cast(EndingMixin, sessions).ask(
-            request, {"query": query_of([online.user_id_of(user) for user in users])}
-        )
+        sessions = cast(EndingMixin, self.admin_site._registry[OnlineSession])
+        return sessions.ask(request, {"query": query_of([online.user_id_of(user) for user in users])})
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:

@@ -99,7 +99,7 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
     Ends up to 200 due ones of each partition before. Of several users, the latest 5 000 sign-ins of a partition can be
     reached.
     """
-    lists = list(_lists(which, by_seen=by_seen))
+    lists = _lists(which, by_seen=by_seen)
     # A list in the order that is asked for is read by rank.
     own_order = which.user_ids is None or (len(which.user_ids) == 1 and not (by_seen or which.active_seconds))
     order = "" if own_order else "seen" if by_seen else "login"

@@ -64,8 +64,7 @@ class Fault(NamedTuple):
     key: str
 
     def __str__(self) -> str:
-        # What somebody else wrote must not act on a terminal.
-        sid, key = (text if text.isprintable() else ascii(text) for text in (self.sid, self.key))
+        sid, key = printable(self.sid), printable(self.key)
         return {
             "missing": f"{key}: session {sid} is missing",
             "stray": f"{key}: {sid} does not belong there",
@@ -77,6 +76,11 @@ class Fault(NamedTuple):
     @property
     def can_be_mended(self) -> bool:
         return self.kind in ("missing", "stray", "differs")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` as a terminal can be sent it: what somebody else wrote must not act on it."""
+    return text if text.isprintable() else ascii(text)
 
 
 class Checked(NamedTuple):

@@ -68,8 +68,9 @@ local left_out = score and tonumber(score) == tonumber(ARGV[at]) and tonumber(AR
 for place = 1, dealt_with do
   if stay[place] and scores[place] == score then left_out = left_out + 1 end
 end
+-- Where all that was named was there (as `ended` says), none has moved, and no note needs to be read.
 local moved = {}
-for index = 1, list and 0 or count do
+for index = 1, (list or ended[2] == count) and 0 or count do
   local sid = string.match(note_of(ending[index]), "^rotated (.+)$")
   if sid then moved[#moved + 1] = sid end
 end

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError, OutputWrapper
 from redis.exceptions import ResponseError
 
 from django_redsess.client import SessionStoreUnavailable
+from django_redsess.upkeep import printable
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -40,11 +41,6 @@ def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
         return printable(f"deleted user {session.user_id}")
     # Somebody is signed in, but the record that says who can't be read.
     return "guest" if session.login_at is None else "unknown"
-
-
-def printable(text: str) -> str:
-    """Return ``text`` as a terminal can be sent it: what visitors wrote must not act on it."""
-    return text if text.isprintable() else ascii(text)
 
 
 def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:

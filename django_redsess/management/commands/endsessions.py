@@ -12,9 +12,10 @@ from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.management.cleaning import Stop, progress_bar
-from django_redsess.management.people import owner_of, printable, say, told_as_errors, user_named
+from django_redsess.management.people import owner_of, say, told_as_errors, user_named
 from django_redsess.queryset import users_by_id
 from django_redsess.store import AT_ONCE_MAX
+from django_redsess.upkeep import printable
 
 if TYPE_CHECKING:
     from django_redsess.signals import Ended
