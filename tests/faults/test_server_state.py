@@ -19,6 +19,7 @@ from django_redsess import online, viewed
 from django_redsess.keys import Partition, keyspace
 from tests.behind import make_due, stored
 from tests.faults.conftest import Browser, assert_unavailable
+from tests.running import wait_until
 from tests.servers import Server
 
 pytestmark = pytest.mark.django_db
@@ -119,6 +120,8 @@ def test_a_restart_costs_nobody_anything_but_waiting(
         else:
             durable_server.process.terminate()
             durable_server.process.wait()
+        # However fast it starts again, some have met it away.
+        wait_until(lambda: any(answer.status == 503 for thread in threads for answer in list(thread.answers)))
         durable_server.start()
         up_at = time.monotonic()
         time.sleep(0.3)
@@ -231,6 +234,13 @@ def test_a_server_that_takes_no_writes_serves_reads(
     assert browser.get("/read/colour/").content == b"red"
 
 
+def is_busy(server: Server) -> bool:
+    try:
+        return not server.client.ping()
+    except redis_py.ResponseError as error:
+        return "script" in str(error)
+
+
 def test_a_server_busy_with_a_script_of_others_is_an_outage(
     browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
 ) -> None:
@@ -244,7 +254,7 @@ def test_a_server_busy_with_a_script_of_others_is_an_outage(
 
     thread = threading.Thread(target=keep_busy)
     thread.start()
-    time.sleep(0.1)
+    wait_until(lambda: is_busy(own_server))
     assert_unavailable(browser.get(f"{browser.views}/who/"))
     own_server.client.script_kill()
     thread.join()
