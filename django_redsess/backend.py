@@ -19,6 +19,7 @@ from django.utils.crypto import get_random_string
 from django_redsess import call, cleaner, notice, store
 from django_redsess.call import Pause, Steps, T
 from django_redsess.client import SessionStoreUnavailable
+from django_redsess.conf import conf
 from django_redsess.keys import sid_of
 from django_redsess.merge import merge, same
 from django_redsess.notice import Notice
@@ -54,6 +55,8 @@ class SessionStore(SessionBase):
         """Whether the cookie's session lives on under another key, which this request does not know."""
         self.refresh_cookie = False
         """Whether the cookie is to be sent again, so that it lasts as long as the session that slides."""
+        self.views_item = ""
+        """What this request views. The next save notes it along, and what no save has noted the middleware does."""
         self.notice: Notice | None = None
         """What loading has found of why the cookie's session is gone; ``ended`` looks for it too."""
         self._on_notice: Callable[[Notice], None] | None = None
@@ -62,6 +65,7 @@ class SessionStore(SessionBase):
         self._rotates_from: str | None = None
         self._signs_in = False
         self._signs_out = False
+        self._uncounted = ""  # What a save has noted as viewed whose views are counted in another partition.
         self._gone = False  # A save found nothing to save to. What is gone does not come back.
 
     @property
@@ -100,6 +104,11 @@ class SessionStore(SessionBase):
         self._client = client
         self._on_notice = on_notice
 
+    @property
+    def opened(self) -> bool:
+        """Whether our middleware opened it for a request."""
+        return self._client is not None
+
     def signed_in(self) -> None:
         """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
         self._signs_in = True
@@ -110,7 +119,7 @@ class SessionStore(SessionBase):
 
     def run(self, steps: Steps[T]) -> T:
         """Drive ``steps``; remember an outage."""
-        self._fail_at_once()
+        self.fail_at_once()
         try:
             return call.run(steps)
         except SessionStoreUnavailable:
@@ -119,12 +128,17 @@ class SessionStore(SessionBase):
 
     async def arun(self, steps: Steps[T]) -> T:
         """Do as :meth:`run` does, awaiting each step."""
-        self._fail_at_once()
+        self.fail_at_once()
         try:
             return await call.arun(steps)
         except SessionStoreUnavailable:
             self.unavailable = True
             raise
+
+    def fail_at_once(self) -> None:
+        """Raise SessionStoreUnavailable where an operation has met an outage before: a request waits for it once."""
+        if self.unavailable:
+            raise SessionStoreUnavailable("The server that holds the sessions could not be reached a moment ago.")
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""
@@ -223,6 +237,38 @@ class SessionStore(SessionBase):
         """Tell whether the session still lives under this key. Reads without a trace."""
         return (yield from self._existing(self.session_key or ""))
 
+    def viewing(self, item: str) -> Steps[bool]:
+        """
+        Note that this session viewed ``item``, and count the view. A guest without a session gets one where the setting
+        VIEWED_GUESTS says so. Tells whether it was noted.
+        """
+        if (sid := self.stored_sid) is not None:
+            touch = store.Touch.NOTHING
+            # Loading has noted already that it was seen.
+            if self._client is not None and not hasattr(self, "_session_cache"):
+                touch = store.Touch.SEEN if self.passive else store.Touch.ACTIVE
+            viewed: store.Viewed = yield store.view(sid, item, touch)
+            if viewed.noted:
+                self.refresh_cookie = self.refresh_cookie or viewed.refresh_cookie
+                if store.counted_elsewhere(sid, item):
+                    yield store.count_view(item)
+                return True
+        if not (conf.VIEWED_GUESTS and self.opened):
+            return False
+        yield from self.opening()
+        if self.session_key is not None or self.late:
+            return False
+        self.views_item = item
+        yield from self.saving()
+        yield from self.counting()
+        return True
+
+    def counting(self) -> Steps[None]:
+        """Count the view that a save has noted, if it is counted in another partition."""
+        item, self._uncounted = self._uncounted, ""
+        if item:
+            yield store.count_view(item)
+
     def _existing(self, session_key: str) -> Steps[bool]:
         # What this session is about to leave, it has left as far as its own request is concerned.
         if not self._validate_session_key(session_key) or session_key == self._rotates_from:
@@ -254,7 +300,7 @@ class SessionStore(SessionBase):
             return {}
         if not hasattr(self, "_session_cache"):
             self._base = record
-            self.refresh_cookie = loaded.refresh_cookie
+            self.refresh_cookie = self.refresh_cookie or loaded.refresh_cookie
         return data
 
     def _creating(self) -> Steps[None]:
@@ -283,7 +329,10 @@ class SessionStore(SessionBase):
         record = Record(user_id, client if user_id else Client(), self.serializer().dumps(data))
         date = self._expiry_date()
         packed = pack(sid, record, age_seconds=0 if date else self.get_expiry_age())
-        written = store.Written(packed, user_id, date, self._signs_in, self.passive)
+        # What moves to another partition takes three scripts, any of which may be in vain: no view with them.
+        moves = self._rotates_from is not None and not store.same_partition(sid_of(self._rotates_from), sid)
+        item = "" if moves else self.views_item
+        written = store.Written(packed, user_id, date, self._signs_in, self.passive, item)
         if must_create:
             if not (yield store.create(sid, written)):
                 raise CreateError
@@ -292,7 +341,10 @@ class SessionStore(SessionBase):
             outcome = yield store.save(sid, written, loaded=self._base.revision if self._base else b"")
         else:
             outcome = yield from self._rotating(sid_of(self._rotates_from), sid, written)
+        if item:
+            self.views_item = outcome.item
         if outcome.word == "saved":
+            self._uncounted = item if item and store.counted_elsewhere(sid, item) else ""
             self._base = Record(user_id, record.client, record.data, revision_of(packed))
             self._rotates_from = None
             self._signs_in = False
@@ -369,10 +421,6 @@ class SessionStore(SessionBase):
     def _validate_session_key(self, key: object) -> bool:
         # What can't be a key names no session and is never sent to the server. Eight is Django's own lower bound.
         return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
-
-    def _fail_at_once(self) -> None:
-        if self.unavailable:
-            raise SessionStoreUnavailable("The server that holds the sessions could not be reached a moment ago.")
 
     def _get_session(self, no_load: bool = False) -> dict[str, Any]:
         self.accessed = True

@@ -3,8 +3,8 @@ One round trip as a value, and work that takes several of them.
 
 A round trip that ends sessions tells so: :mod:`django_redsess.signals`.
 
-Work is written once, as a generator that yields what it waits for and is sent the result. :func:`run` and
-:func:`arun` drive it, and differ in nothing but ``await``.
+Work is written once, as a generator that yields what it waits for and is sent the result, or thrown the error.
+:func:`run` and :func:`arun` drive it, and differ in nothing but ``await``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Call(Generic[T]):
     """
     One round trip to one partition: what is sent, and ``read``, which makes a result of the reply.
 
-    Where the script may end sessions, ``read`` gets what it replied, and which have ended.
+    Where the script may end sessions, ``read`` gets what it replied, and which have ended. ``once`` follows ``args``,
+    but is left out when the call is sent again because its reply was lost: what must not happen twice.
     """
 
     partition: Partition
@@ -42,12 +43,13 @@ class Call(Generic[T]):
     keys: Sequence[client.Part]
     args: Sequence[client.Part | int]
     read: Callable[..., T]
+    once: Sequence[client.Part | int] = ()
 
     def run(self) -> T:
         """Send it, and return the result. Raises what :func:`client.run` raises, and ImproperlyConfigured."""
         if (agreement := _agreement()) is not None:
             agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        reply = client.run(self.partition, self.script, self.keys, self.args)
+        reply = client.run(self.partition, self.script, self.keys, self.args, self.once)
         if not self.script.ends:
             return self.read(reply)
         result, at, *groups = reply
@@ -59,7 +61,7 @@ class Call(Generic[T]):
         """Do as :meth:`run` does, awaiting the reply."""
         if (agreement := _agreement()) is not None:
             agreement.read(await client.arun(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        reply = await client.arun(self.partition, self.script, self.keys, self.args)
+        reply = await client.arun(self.partition, self.script, self.keys, self.args, self.once)
         if not self.script.ends:
             return self.read(reply)
         result, at, *groups = reply
@@ -89,7 +91,12 @@ def run(steps: Steps[T]) -> T:
     try:
         step = next(steps)
         while True:
-            step = steps.send(step.run())
+            try:
+                reply = step.run()
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(reply)
     except StopIteration as end:
         returned: T = end.value
         return returned
@@ -100,7 +107,12 @@ async def arun(steps: Steps[T]) -> T:
     try:
         step = next(steps)
         while True:
-            step = steps.send(await step.arun())
+            try:
+                reply = await step.arun()
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(reply)
     except StopIteration as end:
         returned: T = end.value
         return returned

@@ -18,8 +18,8 @@ from redis.connection import parse_url
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import SessionStore
-from django_redsess.conf import Conf
-from django_redsess.middleware import SessionMiddleware
+from django_redsess.conf import Conf, conf
+from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
 
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
 
@@ -73,6 +73,11 @@ RULES = {
         ),
         "a dict of texts, view name to URL keyword, such as {'shop:product': 'slug'}",
     ),
+    "VIEWED_GUESTS": Rule(lambda value: isinstance(value, bool), "True or False"),
+    "VIEWED_RESOLVE": Rule(
+        lambda value: value is None or (isinstance(value, str) and "." in value),
+        "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
+    ),
     "VIEWED_PER_SESSION": AT_LEAST_ONE,
     "VIEWED_LIMIT": AT_LEAST_ONE,
 }
@@ -116,10 +121,10 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     """Ask for our session middleware, and for no other beside it."""
-    found = [(path, middleware) for path in settings.MIDDLEWARE if (middleware := _session_middleware(path))]
-    ours = [path for path, middleware in found if issubclass(middleware, SessionMiddleware)]
+    found = [settings.MIDDLEWARE[at] for at in _places_of(DjangoSessionMiddleware)]
+    ours = [settings.MIDDLEWARE[at] for at in _places_of(SessionMiddleware)]
     if ours and len(found) > 1:
-        message = f"MIDDLEWARE has more than one session middleware: {', '.join(path for path, _ in found)}."
+        message = f"MIDDLEWARE has more than one session middleware: {', '.join(found)}."
         hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only."
         return [_error("E006", message, hint)]
     if ours or not _is_our_engine():
@@ -129,6 +134,33 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         "cookie is renewed, and no 503 is answered when Redis can't be reached."
     )
     return [_warning("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
+
+
+@checks.register(checks.Tags.security)
+def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Ask for the middleware that records views where views are named, and for a function that can be imported."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
+        return []
+    found = []
+    recording, opening = _places_of(ViewedItemsMiddleware), _places_of(DjangoSessionMiddleware)
+    if conf.VIEWED_VIEWS and not recording:
+        message = "REDSESS['VIEWED_VIEWS'] is set, and nothing records those views."
+        hint = "Add 'django_redsess.middleware.ViewedItemsMiddleware' to MIDDLEWARE, below the session middleware."
+        found.append(_warning("W014", message, hint))
+    if recording and opening and min(recording) < min(opening):
+        message = "ViewedItemsMiddleware stands above the session middleware: no view is recorded."
+        found.append(_error("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
+    path = conf.VIEWED_RESOLVE
+    if RULES["VIEWED_RESOLVE"].allows(path) and path is not None:
+        try:
+            works = callable(import_string(path))
+        except Exception:  # It may be any code.
+            works = False
+        if not works:
+            message = f"REDSESS['VIEWED_RESOLVE'], {path!r}, can't be imported, or called."
+            hint = "It names a function that takes a list of item ids, and returns a dict of these to objects."
+            found.append(_error("E016", message, hint))
+    return found
 
 
 @checks.register(checks.Tags.security)
@@ -256,13 +288,17 @@ def _is_our_engine() -> bool:
         return False
 
 
-def _session_middleware(path: str) -> type[DjangoSessionMiddleware] | None:
+def _places_of(middleware: type) -> list[int]:
+    # Where in MIDDLEWARE this class stands, or one that is derived from it.
+    return [at for at, path in enumerate(settings.MIDDLEWARE) if issubclass(_class_at(path), middleware)]
+
+
+def _class_at(path: str) -> type:
     try:
-        middleware = import_string(path)
+        found = import_string(path)
     except Exception:  # Django says so itself when it starts to serve.
-        return None
-    is_one = isinstance(middleware, type) and issubclass(middleware, DjangoSessionMiddleware)
-    return middleware if is_one else None
+        return object
+    return found if isinstance(found, type) else object
 
 
 def _cache() -> str:

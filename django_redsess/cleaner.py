@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from django_redsess import upkeep
-from django_redsess.call import Call
+from django_redsess import popularity, upkeep
+from django_redsess.call import Call, run
 from django_redsess.conf import conf
 from django_redsess.signals import session_ended
 from django_redsess.upkeep import Batch
@@ -66,8 +66,10 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
 
     Takes ``batch_size`` (1 to 1 000) a call, and yields how many after each. Each script goes by its moment's ranks.
     """
-    limit = conf.VIEWED_LIMIT if limit is None else limit
-    for call in upkeep.trim(_kept(limit), limit=batch_size):
+    if not 1 <= batch_size <= upkeep.BATCH_MAX:
+        raise ValueError(f"A batch has 1 to {upkeep.BATCH_MAX} items, not {batch_size}.")
+    kept = run(popularity.split(conf.VIEWED_LIMIT if limit is None else limit))
+    for call in popularity.trim(kept, limit=batch_size):
         left = 1
         while left:
             taken, left = call.run()
@@ -76,7 +78,7 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
 
 def backlog_of_items(*, limit: int) -> int:
     """Count the items that :func:`trimmed` would forget."""
-    return max(0, sum(_viewed(1)) - limit)
+    return max(0, sum(call.run().items for call in popularity.counted(1)) - limit)
 
 
 def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
@@ -103,27 +105,3 @@ def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
                 batch = running.popleft().result()
                 more = more and batch.more
                 yield batch.ended
-
-
-def _kept(limit: int) -> list[int]:
-    # How many items each partition keeps. It knows its own ranks only: so first find how many views it takes to be
-    # among the most viewed of all. At most `limit` items have `enough` views, and more than that have `too_few`.
-    too_few, enough = 1, 2
-    everything = _viewed(too_few)
-    if len(everything) == 1 or sum(everything) <= limit:
-        return [limit] * len(everything)
-    while sum(_viewed(enough)) > limit:
-        too_few, enough = enough, enough * 2
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        too_few, enough = (too_few, middle) if sum(_viewed(middle)) <= limit else (middle, enough)
-    kept = _viewed(enough)
-    # Of those that are level at the edge, some stay.
-    for number, candidates in enumerate(_viewed(too_few)):
-        kept[number] += max(0, min(candidates - kept[number], limit - sum(kept)))
-    return kept
-
-
-def _viewed(at_least: int) -> list[int]:
-    # How many items each partition has that were viewed at least so often.
-    return [call.run() for call in upkeep.popularity(at_least)]

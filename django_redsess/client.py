@@ -97,9 +97,12 @@ refusing = _Outage(only_the_same=True)
 class _Attempt:
     """What is to be sent, and what an answer means. Sending itself differs only in being awaited or not."""
 
-    def __init__(self, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> None:
+    def __init__(
+        self, script: Script, keys: Sequence[Part], args: Sequence[Part | int], once: Sequence[Part | int]
+    ) -> None:
         self.script = script
-        self.command: tuple[Part | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args)
+        self.command: tuple[Part | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args, *once)
+        self.once = len(once)
         # While an outage is known, repeating would only make everybody wait longer.
         self.repeats = REPEATS if script.repeatable and not out_of_reach.known else 0
 
@@ -114,6 +117,8 @@ class _Attempt:
             self.command = ("EVAL", self.script.text, *self.command[2:])
         elif isinstance(error, UNREACHABLE) and self.repeats:
             self.repeats -= 1
+            self.command = self.command[: len(self.command) - self.once]
+            self.once = 0
         elif _is_outage(error):
             outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
             outage.met(self.script, error)
@@ -122,15 +127,22 @@ class _Attempt:
             raise error
 
 
-def run(partition: Partition, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> Any:
+def run(
+    partition: Partition,
+    script: Script,
+    keys: Sequence[Part],
+    args: Sequence[Part | int],
+    once: Sequence[Part | int] = (),
+) -> Any:
     """
     Run ``script`` on the server of ``partition``, and return its reply.
 
-    A command whose connection broke is repeated once, where the script allows it. Raises SessionStoreUnavailable in an
-    outage, and redis-py's ResponseError when the server refuses for any other reason.
+    A command whose connection broke is repeated once, where the script allows it, and then without the arguments
+    ``once``, which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server
+    refuses for any other reason.
     """
     execute: Callable[..., Any] = get_redis_connection(settings.SESSION_CACHE_ALIAS).execute_command
-    attempt = _Attempt(script, keys, args)
+    attempt = _Attempt(script, keys, args, once)
     while True:
         try:
             reply = execute(*attempt.command)
@@ -141,10 +153,16 @@ def run(partition: Partition, script: Script, keys: Sequence[Part], args: Sequen
             return reply
 
 
-async def arun(partition: Partition, script: Script, keys: Sequence[Part], args: Sequence[Part | int]) -> Any:
+async def arun(
+    partition: Partition,
+    script: Script,
+    keys: Sequence[Part],
+    args: Sequence[Part | int],
+    once: Sequence[Part | int] = (),
+) -> Any:
     """Do as :func:`run` does, on a connection of the running event loop."""
     execute: Callable[..., Any] = (await _asyncio_client()).execute_command
-    attempt = _Attempt(script, keys, args)
+    attempt = _Attempt(script, keys, args, once)
     while True:
         try:
             reply = await execute(*attempt.command)

@@ -76,6 +76,16 @@ class Conf:
         return self._read("VIEWED_VIEWS", nothing)
 
     @property
+    def VIEWED_GUESTS(self) -> bool:
+        """Whether a guest without a session gets one, and its cookie, for viewing an item."""
+        return self._read("VIEWED_GUESTS", False)
+
+    @property
+    def VIEWED_RESOLVE(self) -> str | None:
+        """Dotted path of a function that takes a list of item ids and returns a mapping of these to objects."""
+        return self._read("VIEWED_RESOLVE", None)
+
+    @property
     def VIEWED_PER_SESSION(self) -> int:
         """How many viewed items are kept for a session: the newest."""
         return self._read("VIEWED_PER_SESSION", 25)

@@ -83,7 +83,7 @@ class Partition:
 
     @property
     def totals(self) -> str:
-        """Hash: how many sessions were ever created, and ended for each reason."""
+        """Hash: how many sessions were ever created, and ended for each reason; all views of items."""
         return self._name("totals")
 
     @property

@@ -27,7 +27,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 
-from django_redsess import notice, signals, viewed
+from django_redsess import call, notice, signals, viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
@@ -146,6 +146,21 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if every and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
+        begun = False
+        if session.views_item and (session.is_empty() or not (session.modified or every)):
+            # No save will take the view along. It may find that a guest gets a session for it.
+            modified, session.modified = session.modified, False
+            yield from _noted(session)
+            begun, session.modified = session.modified, modified
+        response = yield from self._saved(request, session, response, every=every, begun=begun)
+        if response.status_code < 500:
+            # A save has left this where it moved the session to another partition, or the item is counted in one.
+            yield from _noted(session)
+        return response
+
+    def _saved(
+        self, request: HttpRequest, session: SessionStore, response: HttpResponseBase, *, every: bool, begun: bool
+    ) -> Steps[HttpResponseBase]:
         if session.notice:
             response.headers[notice.HEADER] = session.notice.header
             _tell_late(request, response)
@@ -162,11 +177,13 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return response
         if response.status_code >= 500:
             return response
-        if session.modified or every:
+        if session.modified or (every and not begun):
             try:
                 yield from session.saving()
             except UpdateError:
                 raise _interrupted() from None
+        elif begun:
+            pass
         elif not session.refresh_cookie or session.get_expire_at_browser_close():
             return response
         elif not (yield from session.still_there()):
@@ -262,27 +279,97 @@ def _interrupted() -> SessionInterrupted:
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
 
 
+def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View], View]:
+    """
+    Mark a view as one that shows an item, for :class:`ViewedItemsMiddleware`.
+
+    ``item`` is the keyword of its URL that names the item; or a function of what the view is called with, the request
+    first, that returns the item's id, or None where nothing is to be recorded. It is called after the view. For a view
+    that is a class, use ``method_decorator(records_view(…), name="dispatch")``.
+    """
+
+    def mark(view: View) -> View:
+        view.views_item = item  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
 class ViewedItemsMiddleware(MiddlewareMixin):
     """
-    Record the items that visitors view: those of the views that ``REDSESS["VIEWED_VIEWS"]`` names.
+    Record the items that visitors view: those of the views that ``REDSESS["VIEWED_VIEWS"]`` names, and of those that
+    are marked with :func:`records_view`.
 
-    A GET that was answered with 200 counts. A visitor without a session is not recorded. Stands below the session
-    middleware.
+    A GET that was answered with 200 counts, unless the browser only fetched it ahead, or nobody made it by hand. A
+    visitor without a session is not recorded, unless ``VIEWED_GUESTS`` says so. Stands below the session middleware,
+    whose save at the end of the request takes the view along, where there is one.
     """
 
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        match = request.resolver_match
-        if match is None or request.method != "GET" or response.status_code != 200:
-            return response
-        keyword = conf.VIEWED_VIEWS.get(match.view_name)
-        session = getattr(request, "session", None)
-        if keyword is not None and isinstance(session, SessionStore) and not session.unavailable:
-            try:
-                viewed.record(session, str(match.kwargs.get(keyword, "")))
-            except (ValueError, SessionStoreUnavailable) as error:
-                # The page is there: it is worth more than the note that it was viewed.
-                logger.warning("A view of %s was not recorded: %s", match.view_name, error)
+    def __call__(self, request: HttpRequest) -> Any:
+        if self.async_mode:
+            return self.__acall__(request)
+        response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
+        call.run(self._viewing(request, response))
         return response
+
+    async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
+        await call.arun(self._viewing(request, response))
+        return response
+
+    def _viewing(self, request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
+        session = getattr(request, "session", None)
+        if request.method != "GET" or response.status_code != 200 or not isinstance(session, SessionStore):
+            return
+        if session.passive or session.unavailable or _is_ahead(request):
+            return
+        session.views_item = _item_viewed(request)
+        if session.views_item and not session.opened:
+            # Django's own session middleware does nothing for it at the end.
+            yield from _noted(session)
+
+
+def _noted(session: SessionStore) -> Steps[None]:
+    # The page is there: it is worth more than the note that it was viewed.
+    item, session.views_item = session.views_item, ""
+    try:
+        if item:
+            yield from session.viewing(item)
+        else:
+            yield from session.counting()
+    except SessionStoreUnavailable:
+        # Whoever runs the site has been told of the outage, once.
+        logger.info("A view was not recorded.")
+
+
+def _item_viewed(request: HttpRequest) -> str:
+    # What goes wrong here is no reason to fail a page.
+    match = request.resolver_match
+    if match is None:
+        return ""
+    item = getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)
+    if item is None:
+        return ""
+    try:
+        if callable(item):
+            found = item(request, *match.args, **match.kwargs)
+            return "" if found is None else viewed.item_id(found)
+        if item not in match.kwargs:
+            raise ValueError(f"its URL has no keyword {item!r}.")
+        return viewed.item_id(str(match.kwargs[item]))
+    except ValueError as error:
+        logger.warning("A view of %s was not recorded: %s", match.view_name, error)
+    except Exception:  # It is the site's own function.
+        logger.exception(
+            "A view of %s was not recorded: the function that was to name the item failed.", match.view_name
+        )
+    return ""
+
+
+def _is_ahead(request: HttpRequest) -> bool:
+    # Browsers load pages that somebody may open: Sec-Purpose is what they say by now, the others are older.
+    said = [request.headers.get(name, "") for name in ("Sec-Purpose", "Purpose", "X-Moz")]
+    return any(value.strip().lower().startswith("prefetch") for value in said)
 
 
 def client_of(request: HttpRequest) -> Client:

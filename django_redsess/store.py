@@ -8,19 +8,17 @@ several, one after another, and so it is steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from django_redsess import scripts
 from django_redsess.call import Call, Steps
 from django_redsess.conf import conf
 from django_redsess.keys import Partition, is_sid, keyspace
 from django_redsess.signals import Ended, Endings, Reason
-
-T = TypeVar("T")
 
 AT_ONCE_MAX = 250
 """The most sessions that a call takes out or looks up: more would keep the server from everybody else for too long."""
@@ -57,7 +55,8 @@ class Written(NamedTuple):
     What a save writes.
 
     ``date`` is the deadline where one was set as a date, else the record's age counts. ``signs_in`` gives a new login
-    time, ``passive`` leaves the deadline as it is.
+    time, ``passive`` leaves the deadline as it is. ``item`` is what the request views, ``""`` for nothing; its view is
+    noted at most once, though a save is repeated whose reply was lost.
     """
 
     record: bytes
@@ -65,14 +64,27 @@ class Written(NamedTuple):
     date: datetime | None = None
     signs_in: bool = False
     passive: bool = False
+    item: str = ""
+
+
+class Viewed(NamedTuple):
+    """What became of a view: whether the session is there and has noted it, and whether its cookie is to be sent."""
+
+    noted: bool
+    refresh_cookie: bool = False
 
 
 class Outcome(NamedTuple):
-    """What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now."""
+    """
+    What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now.
+
+    ``item`` is what was to be viewed with it, if that certainly has not been noted.
+    """
 
     word: str
     record: bytes = b""
     note: str = ""
+    item: str = ""
 
     @property
     def rotated_to(self) -> str:
@@ -83,8 +95,7 @@ class Outcome(NamedTuple):
 def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
     """Read the record of ``sid``, and leave behind that it was seen, as ``touch`` says."""
     partition = keyspace().of_sid(sid)
-    args = (sid, touch.value, *_policy(), int(conf.SLIDING))
-    return Call(partition, scripts.LOAD, session_keys(partition), args, _loaded)
+    return Call(partition, scripts.LOAD, session_keys(partition), (sid, *_touching(touch)), _loaded)
 
 
 def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) -> Call[bool]:
@@ -98,8 +109,9 @@ def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) ->
     partition = space.of_sid(sid)
     maximum = share_of(conf.MAX_SESSIONS, space.count)
     made: tuple[str | bytes | int, ...] = (sid, written.record, written.user_id, _date(written), *_policy(), maximum)
-    args = (*made, int(viewed is not None), *(viewed or ()))
-    return Call(partition, scripts.CREATE, session_keys(partition), args, lambda reply, _: bool(reply))
+    args = (*made, "" if viewed is None else len(viewed), *(viewed or ()))
+    keys, once = _view(partition, written.item)
+    return Call(partition, scripts.CREATE, keys, args, lambda reply, _: bool(reply), once)
 
 
 def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -110,7 +122,8 @@ def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
     """
     partition = keyspace().of_sid(sid)
     args = (sid, *_written(written, loaded), int(written.passive))
-    return Call(partition, scripts.SAVE, session_keys(partition), args, _outcome)
+    keys, once = _view(partition, written.item)
+    return Call(partition, scripts.SAVE, keys, args, _outcome, once)
 
 
 def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -118,13 +131,14 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
     Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
 
     Where the new sid belongs to another partition, which no script reaches, create it there before: this call then
-    only ends the old one, with a note of where it went.
+    only ends the old one, with a note of where it went, and nothing is viewed.
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        written = written._replace(record=b"")
+        written = written._replace(record=b"", item="")
     args = (old_sid, sid, *_written(written, loaded))
-    return Call(partition, scripts.ROTATE, session_keys(partition), args, _outcome)
+    keys, once = _view(partition, written.item)
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once)
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
@@ -177,47 +191,58 @@ def end(
     return ended
 
 
-def view(sid: str, item: str, *, keep: int) -> list[Call[bool]]:
+def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[Viewed]:
     """
-    Note that a live session viewed ``item``, of which it keeps the newest ``keep``, and count the view.
+    Note that a live session views ``item``, and that it was seen, as ``touch`` says; and count the view.
 
-    Run the calls in order and stop at the first that returns False: the session is gone, or due. There is a second one
-    when the item is counted in another partition.
+    It is not counted where :func:`counted_elsewhere` says so: :func:`count_view` is for that.
     """
-    space = keyspace()
-    partition, counting = space.of_sid(sid), space.of_item(item)
-    keys = session_keys(partition)
-    if partition == counting:
-        return [Call(partition, scripts.VIEW, (*keys, counting.viewed), (sid, item, keep), bool)]
-    return [
-        Call(partition, scripts.VIEW, keys, (sid, item, keep), bool),
-        Call(counting, scripts.COUNT_VIEW, (counting.viewed,), (item,), bool),
-    ]
-
-
-def recent_items(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
-    """Read what a session viewed: item and time, the newest ``limit`` first."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, limit - 1, "REV"), _items(time_of))
+    keys, viewed = _view(partition, item)
+    args = (sid, *_touching(touch), *viewed)
+    return Call(partition, scripts.VIEW, keys, args, lambda reply: Viewed(*map(bool, reply)))
 
 
-def popular_items(*, limit: int) -> list[Call[list[tuple[str, int]]]]:
-    """Read each partition's ``limit`` most viewed items: item and views, the most viewed first."""
-    return [
-        Call(partition, scripts.ITEMS, (partition.viewed,), (0, limit - 1), _items(_views))
-        for partition in keyspace().partitions
-    ]
+def counted_elsewhere(sid: str, item: str) -> bool:
+    """Tell whether the views of ``item`` are counted in another partition than that of the session."""
+    space = keyspace()
+    return space.count > 1 and space.of_sid(sid) != space.of_item(item)
 
 
-def views_of(item: str) -> Call[int]:
-    """Read how often ``item`` was viewed."""
+def count_view(item: str) -> Call[bool]:
+    """Count a view of ``item``, which a session of another partition has noted."""
     partition = keyspace().of_item(item)
-    return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: _views(reply[0] or 0))
+    return Call(partition, scripts.COUNT_VIEW, (partition.viewed, partition.totals), (item,), bool)
+
+
+def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
+    """Read what a live session viewed: item and time, the newest ``limit`` first."""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.HISTORY, session_keys(partition), (sid, limit), _history)
+
+
+def forget(sid: str, item: str | None = None) -> Call[int]:
+    """Forget that a session viewed ``item``, or (None) all that it viewed. Returns how many items those were."""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
 
 
 def _policy() -> tuple[int, int, int]:
     # Milliseconds, 0 for no limit.
     return conf.TOUCH_INTERVAL * 1000, (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
+
+
+def _touching(touch: Touch) -> tuple[str | int, ...]:
+    return touch.value, *_policy(), int(conf.SLIDING)
+
+
+def _view(partition: Partition, item: str) -> tuple[tuple[str, ...], tuple[str | int, ...]]:
+    # The keys of a script that may note a view, and what it is to note.
+    keys = session_keys(partition)
+    if not item:
+        return keys, ()
+    counting = keyspace().of_item(item)
+    return (*keys, counting.viewed) if counting == partition else keys, (item, conf.VIEWED_PER_SESSION)
 
 
 def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
@@ -272,8 +297,9 @@ def _loaded(reply: list[Any]) -> Loaded:
 
 
 def _outcome(reply: list[bytes]) -> Outcome:
-    word, more = reply[0].decode(), b"".join(reply[1:])
-    return Outcome(word, note=more.decode(errors="replace")) if word == "gone" else Outcome(word, more)
+    word, more, item = (*reply, b"", b"")[:3]
+    note = more.decode(errors="replace") if word == b"gone" else ""
+    return Outcome(word.decode(), b"" if note else more, note, item.decode())
 
 
 def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:
@@ -281,15 +307,10 @@ def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]
     return reply, list(ended)
 
 
-def _items(meaning: Callable[[bytes], T]) -> Callable[[list[bytes]], list[tuple[str, T]]]:
-    def read(reply: list[bytes]) -> list[tuple[str, T]]:
-        return [(item.decode(), meaning(score)) for item, score in zip(reply[::2], reply[1::2], strict=True)]
-
-    return read
-
-
-def _views(score: bytes | int) -> int:
-    return -int(float(score))
+def _history(reply: list[bytes]) -> list[tuple[str, datetime]]:
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    # Somebody else may have written anything.
+    return [(item.decode(errors="replace"), time_of(at)) for item, at in pairs]
 
 
 def time_of(milliseconds: bytes) -> datetime:

@@ -144,25 +144,6 @@ def samples(*, seconds: float) -> list[Call[list[Sample]]]:
     ]
 
 
-def popularity(views: int) -> list[Call[int]]:
-    """Count each partition's items that were viewed at least so often."""
-    return [
-        Call(partition, scripts.POPULARITY, (partition.viewed,), (views,), int) for partition in keyspace().partitions
-    ]
-
-
-def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
-    """
-    Take up to ``limit`` of the least viewed items out of each partition, which has one number in ``keep`` for it.
-
-    A call returns how many it took out, and how many more there are.
-    """
-    return [
-        Call(partition, scripts.TRIM, (partition.viewed,), (kept, _batch(limit)), tuple)
-        for partition, kept in zip(keyspace().partitions, keep, strict=True)
-    ]
-
-
 def check(
     partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
 ) -> Call[Checked]:

@@ -1,16 +1,24 @@
-"""What a session viewed, and what is viewed most. Public."""
+"""
+What a session viewed, and what is viewed most. Public.
+
+Each function that asks the server has a twin to be awaited, whose name begins with ``a``: ``await viewed.apopular()``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.contrib.sessions.backends.base import SessionBase
+from django.utils.module_loading import import_string
 
-from django_redsess import store
+from django_redsess import popularity, store
 from django_redsess.backend import SessionStore
+from django_redsess.call import Steps, both
 from django_redsess.conf import conf
+from django_redsess.keys import is_sid
 
 ITEM_BYTES_MAX = 64
 
@@ -29,51 +37,167 @@ class PopularItem(NamedTuple):
     views: int
 
 
-def record(session: SessionBase, item: str | int) -> bool:
+class Total(NamedTuple):
+    """How many items were viewed, and how often, all of them together."""
+
+    items: int
+    views: int
+
+
+def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     """
-    Note that ``session`` viewed ``item``, and count the view.
+    Note that ``session`` viewed ``item``, and count the view. It is sent at once.
 
     ``item`` is your own id of what was viewed: an integer, or text of 1 to 64 bytes. Of each session the newest
     ``VIEWED_PER_SESSION`` (25) are kept. Returns False, having noted nothing, where there is no such session (any
-    more): none is created for it. Raises ValueError when ``item`` can't be an id.
+    more): none is created for it, unless ``VIEWED_GUESTS`` says so and a request opened it. Raises ValueError when
+    ``item`` can't be an id, and SessionStoreUnavailable in an outage; whether the view counts is open then.
     """
     item = item_id(item)
-    sid = _sid(session)
-    return sid is not None and all(call.run() for call in store.view(sid, item, keep=conf.VIEWED_PER_SESSION))
+    return (yield from _ours(session).viewing(item))
 
 
-def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
+record, arecord = both(_record)
+
+
+def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[ViewedItem]]:
     """List what ``session`` (or the session of that sid) viewed, newest first, at most ``limit``."""
-    sid = session if isinstance(session, str) else _sid(session)
+    sid = _sid(session)
     if sid is None or limit < 1:
         return []
-    return [ViewedItem(item, at) for item, at in store.recent_items(sid, limit=limit).run()]
+    found: list[tuple[str, datetime]] = yield store.history(sid, limit=limit)
+    return [ViewedItem(item, at) for item, at in found]
 
 
-def popular(*, limit: int = 10) -> list[PopularItem]:
-    """List the most viewed items, at most ``limit``, with their views."""
+recent, arecent = both(_recent)
+
+
+def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[int]:
+    """
+    Forget that ``session`` (or the session of that sid) viewed ``item``, or, for None, all that it viewed.
+
+    Returns how many items that were. How often each was viewed by everybody stays. Raises ValueError when ``item``
+    can't be an id.
+    """
+    text = None if item is None else item_id(item)
+    sid = _sid(session)
+    if sid is None:
+        return 0
+    forgotten: int = yield store.forget(sid, text)
+    return forgotten
+
+
+forget, aforget = both(_forget)
+
+
+def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[PopularItem]]:
+    """
+    List the most viewed items: at most ``limit``, after leaving out the first ``offset``.
+
+    Raises ValueError for an ``offset`` below 0.
+    """
+    if offset < 0:
+        raise ValueError(f"offset must be 0 or more, not {offset}.")
     if limit < 1:
         return []
-    found = [PopularItem(item, count) for call in store.popular_items(limit=limit) for item, count in call.run()]
-    return sorted(found, key=lambda entry: (-entry.views, entry.item))[:limit]
+    found = yield from popularity.page(offset, limit)
+    return [PopularItem(item, count) for item, count in found]
 
 
-def views(item: str | int) -> int:
+popular, apopular = both(_popular)
+
+
+def _views(item: str | int) -> Steps[int]:
     """Return how often ``item`` was viewed. Raises ValueError when it can't be an id."""
-    return store.views_of(item_id(item)).run()
+    count: int = yield popularity.views_of(item_id(item))
+    return count
+
+
+views, aviews = both(_views)
+
+
+def _rank(views: int) -> Steps[int]:
+    """Return the rank of an item with so many views: 1 for the most viewed; items with as many views share one."""
+    more = 0
+    for part in popularity.counted(views + 1):
+        more += (yield part).items
+    return more + 1
+
+
+rank, arank = both(_rank)
+
+
+def _total() -> Steps[Total]:
+    """Count the items that were viewed, and their views."""
+    items = count = 0
+    for part in popularity.counted(1):
+        counted: popularity.Counted = yield part
+        items, count = items + counted.items, count + counted.views
+    return Total(items, count)
+
+
+total, atotal = both(_total)
+
+
+def _reset(*items: str | int) -> Steps[int]:
+    """
+    Forget how often these items were viewed: they begin at 0 again. What each session viewed stays.
+
+    Returns how many views that were. Raises ValueError when one can't be an id; then nothing is forgotten.
+    """
+    count = 0
+    for part in popularity.reset([item_id(item) for item in items]):
+        count += yield part
+    return count
+
+
+reset, areset = both(_reset)
+
+
+def _reset_all() -> Steps[int]:
+    """Forget how often all items were viewed; returns how many views that were. What each session viewed stays."""
+    count = 0
+    for part in popularity.reset_all():
+        count += yield part
+    return count
+
+
+reset_all, areset_all = both(_reset_all)
+
+
+def resolve(items: Collection[str]) -> dict[str, Any]:
+    """
+    Find the objects of items, by the function that the setting ``VIEWED_RESOLVE`` names.
+
+    It is called once, with a list of ids as text, and returns a mapping of ids to objects; ids that it leaves out are
+    of items that are no more. Its keys may be integers: ``Product.objects.in_bulk`` will do for primary keys. Returns
+    item → object, nothing where the setting isn't there. Whatever the function raises is raised.
+    """
+    if conf.VIEWED_RESOLVE is None or not items:
+        return {}
+    found: Mapping[Any, Any] = import_string(conf.VIEWED_RESOLVE)(list(items))
+    return {str(item): thing for item, thing in found.items()}
 
 
 def item_id(item: str | int) -> str:
     """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes."""
     if isinstance(item, (str, int)) and not isinstance(item, bool):
-        text = str(item)
-        with suppress(UnicodeEncodeError):
+        # What is no UTF-8, and an integer of thousands of digits, raise one too, with other words.
+        with suppress(ValueError):
+            text = str(item)
             if 1 <= len(text.encode()) <= ITEM_BYTES_MAX:
                 return text
     raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
 
 
-def _sid(session: SessionBase) -> str | None:
+def _sid(session: SessionBase | str) -> str | None:
+    if isinstance(session, str):
+        return session if is_sid(session) else None
+    return _ours(session).stored_sid
+
+
+def _ours(session: SessionBase) -> SessionStore:
     if not isinstance(session, SessionStore):
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
-    return session.stored_sid
+    session.fail_at_once()
+    return session

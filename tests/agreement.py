@@ -63,4 +63,7 @@ def _within(client: redis.Redis, partition: Partition) -> list[str]:
         his = {sid: time for sid, time in login_times.items() if users.get(sid) == user}
         if dict(client.zrange(partition.online_user_of(user), 0, -1, withscores=True)) != his:
             found.append(f"the list of user {user!r} differs from online:user")
+    views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
+    if views != int(client.hget(partition.totals, "views") or 0):
+        found.append(f"totals does not have the {views:.0f} views of all items")
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import redis
 
 from django_redsess import checker, store
@@ -25,6 +27,17 @@ def stored(client: redis.Redis) -> int:
     return sum(client.hlen(partition.login) for partition in store.keyspace().partitions)
 
 
+def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:
+    """Have these items viewed so often, besides the views that they have."""
+    space = store.keyspace()
+    with client.pipeline() as together:
+        for item, count in views.items():
+            partition = space.of_item(item)
+            together.zincrby(partition.viewed, -count, item)
+            together.hincrby(partition.totals, "views", count)
+        together.execute()
+
+
 def names_of_sessions(client: redis.Redis) -> list[bytes]:
     """Name the keys that hold anything of sessions that are there: no notes, no counts, nothing of the store's own."""
     ends = (b":meta", b":wake", b":totals", b":samples", b":viewed")
@@ -40,7 +53,7 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     """Turn the clock of this session forward: all its times happened so long before."""
     partition = store.keyspace().of_sid(sid)
     for name in (partition.expire, partition.recent, partition.online_seen, partition.online_user):
-        client.zincrby(name, -seconds * 1000, sid)
+        client.zadd(name, {sid: -seconds * 1000}, xx=True, incr=True)
     record = client.hget(partition.login, sid)
     deadline = int.from_bytes(record[9:15], "big") - seconds * 1000
     client.hset(partition.login, sid, record[:9] + deadline.to_bytes(6, "big") + record[15:])

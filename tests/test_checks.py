@@ -19,10 +19,15 @@ from tests import servers
 
 OURS = "django_redsess.middleware.SessionMiddleware"
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
+VIEWED = "django_redsess.middleware.ViewedItemsMiddleware"
 TIMEOUTS = {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5}
 NEVER = Retry(NoBackoff(), 0)
 
 SetCache = Callable[..., None]
+
+
+class OwnViewedItems(middleware.ViewedItemsMiddleware):
+    pass
 
 
 class OwnMiddleware(middleware.SessionMiddleware):
@@ -167,6 +172,11 @@ def test_an_unknown_setting_is_refused_with_the_names_allowed(settings) -> None:
         ("VIEWED_VIEWS", ["shop:product"]),
         ("VIEWED_VIEWS", {"shop:product": 5}),
         ("VIEWED_PER_SESSION", 0),
+        ("VIEWED_GUESTS", 1),
+        ("VIEWED_GUESTS", None),
+        ("VIEWED_RESOLVE", "products"),
+        ("VIEWED_RESOLVE", len),
+        ("VIEWED_RESOLVE", ""),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(settings, name: str, value: object) -> None:
@@ -222,6 +232,36 @@ def test_a_second_session_middleware_is_refused(settings, other: str) -> None:
     assert error.id == "django_redsess.E006"
     assert OURS in error.msg
     assert other in error.msg
+
+
+def test_named_views_without_what_records_them_are_warned_of(settings) -> None:
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != VIEWED]
+    [warning] = messages()
+    assert warning.id == "django_redsess.W014"
+    assert VIEWED in warning.hint
+    settings.REDSESS = {}
+    assert found() == []
+
+
+@pytest.mark.parametrize("own", [VIEWED, f"{__name__}.OwnViewedItems"])
+def test_what_records_views_must_stand_below_what_opens_sessions(settings, own: str) -> None:
+    settings.MIDDLEWARE = [own, *(name for name in settings.MIDDLEWARE if name != VIEWED)]
+    [error] = messages()
+    assert error.id == "django_redsess.E015"
+    assert OURS in error.hint
+
+
+@pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
+def test_a_function_that_can_not_find_objects_is_refused(settings, path: str) -> None:
+    settings.REDSESS = {"VIEWED_RESOLVE": path}
+    [error] = messages()
+    assert error.id == "django_redsess.E016"
+    assert repr(path) in error.msg
+
+
+def test_a_function_that_finds_objects_is_fine(settings) -> None:
+    settings.REDSESS = {"VIEWED_RESOLVE": f"{__name__}.found"}
+    assert found() == []
 
 
 def test_a_pickling_serializer_is_warned_of(settings) -> None:

@@ -23,7 +23,7 @@ from django_redsess.keys import keyspace, sid_of
 from django_redsess.management import cleaning
 from django_redsess.signals import session_ended
 from tests import servers
-from tests.behind import dump, make_due, make_seen, stored
+from tests.behind import dump, have_views, make_due, make_seen, stored
 from tests.faults.conftest import caches, close_connections, frozen, one_kind_of_server
 from tests.running import asleep, wait_until
 
@@ -209,7 +209,7 @@ def test_json_of_a_pass_without_work_is_complete(capsys) -> None:
 @pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
 def test_verbosity_0_is_silent_whatever_there_is_to_do(redis, new_session, capsys, command: str) -> None:
     make_due(redis, *(new_session("7").sid for _ in range(3)))
-    redis.zadd(keyspace().of_item("lamp").viewed, {"lamp": -1})
+    have_views(redis, {"lamp": 1})
     call_command(command, verbosity=0)
     assert capsys.readouterr() == ("", "")
 

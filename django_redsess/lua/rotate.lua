@@ -1,17 +1,18 @@
 -- Give a session a new sid and a new record at once: it takes its login time and viewed items along. Late requests
 -- find a note under its old sid, for five minutes.
 -- ARGV: old sid, new sid, record ("" where it has been written into another partition already), then as save.lua from
--- the user id on. Reply: as save.lua.
+-- the user id on, without the last but the item. KEYS and reply: as save.lua.
 -- include partition.lua
 local old_sid, sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[9]
 local policy, signs_in = policy_from(ARGV[6], ARGV[7], ARGV[8]), ARGV[10] == "1"
+local item, keep = ARGV[11], ARGV[12]
 local note = "rotated " .. sid
 
 -- A client repeats a command whose reply it lost: then it has happened.
 if note_of(old_sid) == note then return { "saved" } end
 local found = live_record(old_sid)
-if not found then return { "gone", note_of(old_sid) } end
-if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found } end
+if not found then return { "gone", note_of(old_sid), item } end
+if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found, item } end
 
 -- The new one first: a server that is full refuses it, and then the old one is as it was.
 if record ~= "" then
@@ -20,6 +21,8 @@ if record ~= "" then
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end
+  -- pcall: the session is written, whatever becomes of that.
+  if item then pcall(note_view, sid, item, keep, KEYS[11]) end
 end
 remove({ old_sid })
 redis.call("SET", ended_of .. old_sid, note, "PX", 300000)

@@ -1,16 +1,19 @@
 -- Replace the record of a session that is still there, and still as it was loaded.
 -- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, revision that it was loaded with ("": replace
--- any), "1" for a new login time, "1" not to prolong it.
--- Reply: "saved"; or "gone", why; or "changed", the record that is there. Only the first has written anything.
+-- any), "1" for a new login time, "1" not to prolong it; item that it views, how many of these to keep, or neither.
+-- KEYS: those of partition.lua, then the popularity to count the view in, if it is in this partition.
+-- Reply: "saved"; or "gone", why; or "changed", the record that is there; and to these two the item, whose view has not
+-- been noted. Only the first has written anything.
 -- include partition.lua
 local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
 local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"
+local item, keep = ARGV[11], ARGV[12]
 
 local found = live_record(sid)
-if not found then return { "gone", note_of(sid) } end
+if not found then return { "gone", note_of(sid), item } end
 -- A client repeats a command whose reply it lost: then the record that it brings is there already.
 if revision_of(found) == revision_of(record) then return { "saved" } end
-if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found } end
+if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found, item } end
 
 local user_before = user_of(found)
 local login_time = user_before == user_id and not signs_in and redis.call("ZSCORE", online_user, sid)
@@ -22,4 +25,6 @@ if passive and age == age_before and age > 0 then
 else
   put_anew(sid, record, user_id, login_time, date, policy)
 end
+-- pcall: the session is written, whatever becomes of that.
+if item then pcall(note_view, sid, item, keep, KEYS[11]) end
 return { "saved" }

@@ -180,7 +180,8 @@ def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterato
             },
         }
     ]
-    settings.REDSESS = {"VIEWED_VIEWS": {"item": "slug", "item-for-somebody": "slug"}}
+    views = ("item", "item-for-somebody", "item-and-write", "item-and-cycle")
+    settings.REDSESS = {"VIEWED_VIEWS": dict.fromkeys(views, "slug")}
     settings.CACHES = caches(proxy.url)
     end_outage()
     yield

@@ -169,6 +169,19 @@ def item(request: HttpRequest, slug: str) -> HttpResponse:
     return HttpResponse(slug)
 
 
+def item_and_write(request: HttpRequest, slug: str) -> HttpResponse:
+    """View an item, and change the session."""
+    request.session["last"] = slug
+    return HttpResponse(slug)
+
+
+def item_and_cycle(request: HttpRequest, slug: str) -> HttpResponse:
+    """View an item, change the session and give it another key."""
+    request.session["last"] = slug
+    request.session.cycle_key()
+    return HttpResponse(slug)
+
+
 def item_by_view(request: HttpRequest, slug: str) -> HttpResponse:
     """View an item that the view itself records."""
     return HttpResponse(str(viewed.record(request.session, slug)))
@@ -247,6 +260,8 @@ urlpatterns = [
     path("cycle/", cycle),
     path("item/<slug>/", item, name="item"),
     path("item-for-somebody/<slug>/", item_for_somebody, name="item-for-somebody"),
+    path("item-and-write/<slug>/", item_and_write, name="item-and-write"),
+    path("item-and-cycle/<slug>/", item_and_cycle, name="item-and-cycle"),
     path("item-by-view/<slug>/", item_by_view),
     path("async/who/", awho),
     path("async/user-id/", auser_id),

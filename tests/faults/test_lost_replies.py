@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from django_redsess import online, scripts, viewed
+from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
 from tests.behind import stored
 from tests.faults.conftest import Browser, one_kind_of_server
@@ -151,6 +152,51 @@ def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any
         assert viewed.views("lamp") == 1
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
         assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("view", ["/item-and-write", "/item-and-cycle"])
+def test_a_view_that_rides_on_a_save_is_never_counted_twice(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, view: str
+) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice)):
+        assert browser.get(f"{view}/lamp/").status_code == 200
+        assert browser.get("/read/last/").content == b"lamp"
+        assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == 1
+
+
+def test_a_view_with_which_a_session_begins_is_never_counted_twice(
+    browser: Browser, redis: Any, each_loss: Any, settings: Any
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True}
+    for _ in each_loss(lambda: None):
+        assert browser.get("/item/lamp/").status_code == 200
+        assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == stored(redis) == 1
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between(
+    browser: Browser, alice: User, proxy: Proxy, redis: Any, applied: bool
+) -> None:
+    """The save is done and its reply lost; another request saves before it is repeated, so that it has to merge."""
+    browser.sign_in(alice)
+    key = browser.cookie
+
+    def write_meanwhile() -> None:
+        other = SessionStore(key)
+        other["size"] = 5
+        other.save()
+
+    if applied:
+        proxy.lose_reply(scripts.SAVE.digest)
+        # At the first one nothing; at the second, which repeats it, something.
+        proxy.before(scripts.SAVE.digest, lambda: proxy.before(scripts.SAVE.digest, write_meanwhile))
+    else:
+        proxy.before(scripts.SAVE.digest, write_meanwhile)
+    assert browser.get("/item-and-write/lamp/").status_code == 200
+    proxy.restore()
+    assert browser.get("/read/last/").content == b"lamp"
+    assert browser.get("/read/size/").content == b"5"
+    assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == 1
 
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)
