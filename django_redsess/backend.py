@@ -19,7 +19,6 @@ from django.utils.crypto import get_random_string
 from django_redsess import call, cleaner, notice, store
 from django_redsess.call import Pause, Steps, T
 from django_redsess.client import SessionStoreUnavailable
-from django_redsess.conf import conf
 from django_redsess.keys import sid_of
 from django_redsess.merge import merge, same
 from django_redsess.notice import Notice
@@ -56,7 +55,9 @@ class SessionStore(SessionBase):
         self.refresh_cookie = False
         """Whether the cookie is to be sent again, so that it lasts as long as the session that slides."""
         self.views_item = ""
-        """What this request views. The next save notes it along, and what no save has noted the middleware does."""
+        """What this request views. The next save notes it along, and where none has the middleware does."""
+        self.uncounted_item = ""
+        """What a save has noted as viewed, whose views are counted in another partition."""
         self.notice: Notice | None = None
         """What loading has found of why the cookie's session is gone; ``ended`` looks for it too."""
         self._on_notice: Callable[[Notice], None] | None = None
@@ -65,7 +66,6 @@ class SessionStore(SessionBase):
         self._rotates_from: str | None = None
         self._signs_in = False
         self._signs_out = False
-        self._uncounted = ""  # What a save has noted as viewed whose views are counted in another partition.
         self._gone = False  # A save found nothing to save to. What is gone does not come back.
 
     @property
@@ -108,6 +108,13 @@ class SessionStore(SessionBase):
     def opened(self) -> bool:
         """Whether our middleware opened it for a request."""
         return self._client is not None
+
+    @property
+    def touch(self) -> store.Touch:
+        """What the next look at it leaves behind: nothing where no request opened it, or it has been read already."""
+        if not self.opened or hasattr(self, "_session_cache"):
+            return store.Touch.NOTHING
+        return store.Touch.SEEN if self.passive else store.Touch.ACTIVE
 
     def signed_in(self) -> None:
         """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
@@ -237,38 +244,6 @@ class SessionStore(SessionBase):
         """Tell whether the session still lives under this key. Reads without a trace."""
         return (yield from self._existing(self.session_key or ""))
 
-    def viewing(self, item: str) -> Steps[bool]:
-        """
-        Note that this session viewed ``item``, and count the view. A guest without a session gets one where the setting
-        VIEWED_GUESTS says so. Tells whether it was noted.
-        """
-        if (sid := self.stored_sid) is not None:
-            touch = store.Touch.NOTHING
-            # Loading has noted already that it was seen.
-            if self._client is not None and not hasattr(self, "_session_cache"):
-                touch = store.Touch.SEEN if self.passive else store.Touch.ACTIVE
-            viewed: store.Viewed = yield store.view(sid, item, touch)
-            if viewed.noted:
-                self.refresh_cookie = self.refresh_cookie or viewed.refresh_cookie
-                if store.counted_elsewhere(sid, item):
-                    yield store.count_view(item)
-                return True
-        if not (conf.VIEWED_GUESTS and self.opened):
-            return False
-        yield from self.opening()
-        if self.session_key is not None or self.late:
-            return False
-        self.views_item = item
-        yield from self.saving()
-        yield from self.counting()
-        return True
-
-    def counting(self) -> Steps[None]:
-        """Count the view that a save has noted, if it is counted in another partition."""
-        item, self._uncounted = self._uncounted, ""
-        if item:
-            yield store.count_view(item)
-
     def _existing(self, session_key: str) -> Steps[bool]:
         # What this session is about to leave, it has left as far as its own request is concerned.
         if not self._validate_session_key(session_key) or session_key == self._rotates_from:
@@ -280,10 +255,7 @@ class SessionStore(SessionBase):
         sid = self.sid
         if sid is None:
             return {}
-        touch = store.Touch.NOTHING
-        if self._client is not None:
-            touch = store.Touch.SEEN if self.passive else store.Touch.ACTIVE
-        loaded: store.Loaded = yield store.load(sid, touch)
+        loaded: store.Loaded = yield store.load(sid, self.touch)
         if loaded.record is None:
             self.late = bool(loaded.rotated_to)
             self._session_key = None
@@ -344,7 +316,7 @@ class SessionStore(SessionBase):
         if item:
             self.views_item = outcome.item
         if outcome.word == "saved":
-            self._uncounted = item if item and store.counted_elsewhere(sid, item) else ""
+            self.uncounted_item = item if item and store.counted_elsewhere(sid, item) else ""
             self._base = Record(user_id, record.client, record.data, revision_of(packed))
             self._rotates_from = None
             self._signs_in = False

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable
 from functools import partial
-from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -27,14 +25,12 @@ from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 
-from django_redsess import call, notice, signals, viewed
+from django_redsess import call, notice, recording, signals
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
 from django_redsess.notice import Notice
-from django_redsess.record import Client
-
-USER_AGENT_BYTES_MAX = 256
+from django_redsess.origin import client_of
 
 RETRY_AFTER_SECONDS = 5
 
@@ -150,12 +146,12 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if session.views_item and (session.is_empty() or not (session.modified or every)):
             # No save will take the view along. It may find that a guest gets a session for it.
             modified, session.modified = session.modified, False
-            yield from _noted(session)
+            yield from recording.send_view(session)
             begun, session.modified = session.modified, modified
         response = yield from self._saved(request, session, response, every=every, begun=begun)
         if response.status_code < 500:
             # A save has left this where it moved the session to another partition, or the item is counted in one.
-            yield from _noted(session)
+            yield from recording.send_view(session)
         return response
 
     def _saved(
@@ -279,26 +275,10 @@ def _interrupted() -> SessionInterrupted:
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
 
 
-def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View], View]:
-    """
-    Mark a view as one that shows an item, for :class:`ViewedItemsMiddleware`.
-
-    ``item`` is the keyword of its URL that names the item; or a function of what the view is called with, the request
-    first, that returns the item's id, or None where nothing is to be recorded. It is called after the view. For a view
-    that is a class, use ``method_decorator(records_view(…), name="dispatch")``.
-    """
-
-    def mark(view: View) -> View:
-        view.views_item = item  # type: ignore[attr-defined]
-        return view
-
-    return mark
-
-
 class ViewedItemsMiddleware(MiddlewareMixin):
     """
     Record the items that visitors view: those of the views that ``REDSESS["VIEWED_VIEWS"]`` names, and of those that
-    are marked with :func:`records_view`.
+    are marked with :func:`~django_redsess.viewed.records_view`.
 
     A GET that was answered with 200 counts, unless the browser only fetched it ahead, or nobody made it by hand. A
     visitor without a session is not recorded, unless ``VIEWED_GUESTS`` says so. Stands below the session middleware,
@@ -309,93 +289,10 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         if self.async_mode:
             return self.__acall__(request)
         response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
-        call.run(self._viewing(request, response))
+        call.run(recording.note_view(request, response))
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
-        await call.arun(self._viewing(request, response))
+        await call.arun(recording.note_view(request, response))
         return response
-
-    def _viewing(self, request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
-        session = getattr(request, "session", None)
-        if request.method != "GET" or response.status_code != 200 or not isinstance(session, SessionStore):
-            return
-        if session.passive or session.unavailable or _is_ahead(request):
-            return
-        session.views_item = _item_viewed(request)
-        if session.views_item and not session.opened:
-            # Django's own session middleware does nothing for it at the end.
-            yield from _noted(session)
-
-
-def _noted(session: SessionStore) -> Steps[None]:
-    # The page is there: it is worth more than the note that it was viewed.
-    item, session.views_item = session.views_item, ""
-    try:
-        if item:
-            yield from session.viewing(item)
-        else:
-            yield from session.counting()
-    except SessionStoreUnavailable:
-        # Whoever runs the site has been told of the outage, once.
-        logger.info("A view was not recorded.")
-
-
-def _item_viewed(request: HttpRequest) -> str:
-    # What goes wrong here is no reason to fail a page.
-    match = request.resolver_match
-    if match is None:
-        return ""
-    item = getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)
-    if item is None:
-        return ""
-    try:
-        if callable(item):
-            found = item(request, *match.args, **match.kwargs)
-            return "" if found is None else viewed.item_id(found)
-        if item not in match.kwargs:
-            raise ValueError(f"its URL has no keyword {item!r}.")
-        return viewed.item_id(str(match.kwargs[item]))
-    except ValueError as error:
-        logger.warning("A view of %s was not recorded: %s", match.view_name, error)
-    except Exception:  # It is the site's own function.
-        logger.exception(
-            "A view of %s was not recorded: the function that was to name the item failed.", match.view_name
-        )
-    return ""
-
-
-def _is_ahead(request: HttpRequest) -> bool:
-    # Browsers load pages that somebody may open: Sec-Purpose is what they say by now, the others are older.
-    said = [request.headers.get(name, "") for name in ("Sec-Purpose", "Purpose", "X-Moz")]
-    return any(value.strip().lower().startswith("prefetch") for value in said)
-
-
-def client_of(request: HttpRequest) -> Client:
-    """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
-    # A surrogate stands for a byte that is no UTF-8: it can't be stored.
-    user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.headers.get("User-Agent", ""))
-    return Client(_address_of(request), user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
-
-
-def _address_of(request: HttpRequest) -> str:
-    if conf.CLIENT_ADDRESS == "none":
-        return ""
-    text = request.META.get("REMOTE_ADDR", "")
-    if conf.TRUSTED_PROXIES:
-        # Each proxy adds, at the right, whom it heard. What is further left than your own proxies anybody may write.
-        heard = request.headers.get("X-Forwarded-For", "").split(",")
-        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
-        if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
-            text = with_port[1] or with_port[2]
-    try:
-        # Without the zone of a link-local address, which may be any text.
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return ""
-    if address.version == 6 and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    if conf.CLIENT_ADDRESS == "truncated":
-        return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
-    return str(address)

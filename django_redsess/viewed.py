@@ -6,10 +6,10 @@ Each function that asks the server has a twin to be awaited, whose name begins w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.contrib.sessions.backends.base import SessionBase
 from django.utils.module_loading import import_string
@@ -21,6 +21,8 @@ from django_redsess.conf import conf
 from django_redsess.keys import is_sid
 
 ITEM_BYTES_MAX = 64
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class ViewedItem(NamedTuple):
@@ -44,6 +46,22 @@ class Total(NamedTuple):
     views: int
 
 
+def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View], View]:
+    """
+    Mark a view as one that shows an item: ``ViewedItemsMiddleware`` records it.
+
+    ``item`` is the keyword of its URL that names the item; or a function of what the view is called with, the request
+    first, that returns the item's id, or None where nothing is to be recorded. It is called after the view. For a view
+    that is a class, use ``method_decorator(records_view(…), name="dispatch")``.
+    """
+
+    def mark(view: View) -> View:
+        view.views_item = item  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
 def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     """
     Note that ``session`` viewed ``item``, and count the view. It is sent at once.
@@ -54,7 +72,7 @@ def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     ``item`` can't be an id, and SessionStoreUnavailable in an outage; whether the view counts is open then.
     """
     item = item_id(item)
-    return (yield from _ours(session).viewing(item))
+    return (yield from viewing(_ours(session), item))
 
 
 record, arecord = both(_record)
@@ -163,6 +181,28 @@ def _reset_all() -> Steps[int]:
 
 
 reset_all, areset_all = both(_reset_all)
+
+
+def viewing(session: SessionStore, item: str) -> Steps[bool]:
+    """Take the steps of :func:`record`. ``item`` is an id already."""
+    if (sid := session.stored_sid) is not None:
+        viewed: store.Viewed = yield store.view(sid, item, session.touch)
+        if viewed.noted:
+            session.refresh_cookie = session.refresh_cookie or viewed.refresh_cookie
+            if store.counted_elsewhere(sid, item):
+                yield store.count_view(item)
+            return True
+    if not (conf.VIEWED_GUESTS and session.opened):
+        return False
+    yield from session.opening()
+    if session.session_key is not None or session.late:
+        return False
+    session.views_item = item
+    yield from session.saving()
+    if session.uncounted_item:
+        yield store.count_view(item)
+        session.uncounted_item = ""
+    return True
 
 
 def resolve(items: Collection[str]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import viewed
-from django_redsess.middleware import passive, records_view
+from django_redsess.middleware import passive
+from django_redsess.viewed import records_view
 
 NAMED = ("plain", "reads", "areads", "writes", "cycles", "signs-in", "polls", "answers", "ends")
 

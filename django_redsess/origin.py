@@ -1,0 +1,42 @@
+"""Where a request comes from."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address, ip_network
+
+from django.http import HttpRequest
+
+from django_redsess.conf import conf
+from django_redsess.record import Client
+
+USER_AGENT_BYTES_MAX = 256
+
+
+def client_of(request: HttpRequest) -> Client:
+    """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
+    # A surrogate stands for a byte that is no UTF-8: it can't be stored.
+    user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.headers.get("User-Agent", ""))
+    return Client(_address_of(request), user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
+
+
+def _address_of(request: HttpRequest) -> str:
+    if conf.CLIENT_ADDRESS == "none":
+        return ""
+    text = request.META.get("REMOTE_ADDR", "")
+    if conf.TRUSTED_PROXIES:
+        # Each proxy adds, at the right, whom it heard. What is further left than your own proxies anybody may write.
+        heard = request.headers.get("X-Forwarded-For", "").split(",")
+        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
+        if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
+            text = with_port[1] or with_port[2]
+    try:
+        # Without the zone of a link-local address, which may be any text.
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    if address.version == 6 and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if conf.CLIENT_ADDRESS == "truncated":
+        return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
+    return str(address)

@@ -1,0 +1,70 @@
+"""Recording what a request views: which item that is, and when it counts."""
+
+from __future__ import annotations
+
+import logging
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from django_redsess import store, viewed
+from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.call import Steps
+from django_redsess.conf import conf
+
+logger = logging.getLogger("django_redsess")
+
+
+def note_view(request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
+    """Have the session note what ``request`` viewed, if ``response`` shows it, with its next save or at the end."""
+    session = getattr(request, "session", None)
+    if request.method != "GET" or response.status_code != 200 or not isinstance(session, SessionStore):
+        return
+    if session.passive or session.unavailable or _is_ahead(request):
+        return
+    session.views_item = _item_viewed(request)
+    if not session.opened:
+        # Django's own session middleware does nothing for it at the end.
+        yield from send_view(session)
+
+
+def send_view(session: SessionStore) -> Steps[None]:
+    """Send what no save has taken along. An outage is none of the page's business."""
+    item, session.views_item = session.views_item, ""
+    uncounted, session.uncounted_item = session.uncounted_item, ""
+    try:
+        if item:
+            yield from viewed.viewing(session, item)
+        elif uncounted:
+            yield store.count_view(uncounted)
+    except SessionStoreUnavailable:
+        # Whoever runs the site has been told of the outage, once.
+        logger.info("A view was not recorded.")
+
+
+def _item_viewed(request: HttpRequest) -> str:
+    # What goes wrong here is no reason to fail a page.
+    match = request.resolver_match
+    if match is None:
+        return ""
+    item = getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)
+    if item is None:
+        return ""
+    try:
+        if callable(item):
+            found = item(request, *match.args, **match.kwargs)
+            return "" if found is None else viewed.item_id(found)
+        if item not in match.kwargs:
+            raise ValueError(f"its URL has no keyword {item!r}.")
+        return viewed.item_id(str(match.kwargs[item]))
+    except ValueError as error:
+        logger.warning("A view of %s was not recorded: %s", match.view_name, error)
+    except Exception:  # It is the site's own function.
+        logger.exception("A view of %s was not recorded: what names its item failed.", match.view_name)
+    return ""
+
+
+def _is_ahead(request: HttpRequest) -> bool:
+    # Browsers load pages that somebody may open: Sec-Purpose is what they say by now, the others are older.
+    said = [request.headers.get(name, "") for name in ("Sec-Purpose", "Purpose", "X-Moz")]
+    return any(value.strip().lower().startswith("prefetch") for value in said)
