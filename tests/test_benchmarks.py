@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis as redis_py
 
+from benchmarks import views
 from benchmarks.fill import fill
 from benchmarks.pages import MINUTES, add_samples
 from django_redsess import cleaner, online, viewed
-from tests.behind import faults, stored
+from django_redsess.keys import keyspace, sid_of
+from tests import servers
+from tests.behind import faults, make_older, stored
 from tests.faults.conftest import one_kind_of_server
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +32,7 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     newest = online.sessions(limit=1) if not due else []
     assert [(session.user_id, session.address[:4]) for session in newest] == [("200", "198.")][: len(newest)]
     assert sum(item.views for item in viewed.popular(limit=100)) == 6000
+    assert viewed.total() == (100, 6000)
     assert sum(cleaner.expired()) == (1200 if due else 0)
 
 
@@ -70,3 +77,95 @@ def test_pages_are_measured_with_a_picture_of_a_whole_day(redis: redis_py.Redis,
     history = online.history()
     assert len(history) == MINUTES
     assert (history[-1].signed_in, history[-1].guests) == (1000, 500)
+
+
+@one_kind_of_server
+def test_all_ways_of_recording_views_are_measured_with_the_same_ones(tmp_path: Path) -> None:
+    file = tmp_path / "views.json"
+    options = ["--sessions", "4", "--items", "40", "--rounds", "2", "--views", "50", "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.views", *options], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "| listing | 1.00 (1.00 to 1.00) |" in done.stdout
+    measured = json.loads(file.read_text())
+    dice = random.Random(views.SEED)
+    items = [f"item-{number}" for number in range(1, 41)]
+    # Two rounds, and the one before them that is not measured.
+    expected = Counter(item for _ in range(3) for _, item in views.some_views(dice, items, 4, 50))
+    assert measured["counted"] == dict.fromkeys(views.WAYS, expected)
+    assert Counter((run["way"], run["round"]) for run in measured["runs"]) == Counter(
+        (way, number) for way in views.WAYS for number in (1, 2)
+    )
+
+
+@pytest.mark.parametrize("way", views.WAYS)
+def test_a_way_of_recording_views_counts_them_and_keeps_the_newest(
+    server: servers.Server, settings: Any, way: str
+) -> None:
+    settings.CACHES = views.caches_of(server)
+    items = [f"item-{number}" for number in range(30)]
+    side = views.Side(way, server)
+    side.fill([items[:25], items[5:]])
+    some = [(0, "item-28"), (1, "item-28"), (0, "item-3"), (0, "item-29"), (0, "item-28")]
+    side.measure(1, some)
+    assert side.counted() == {"item-28": 3, "item-3": 1, "item-29": 1}
+    before = [item for item in items[24:1:-1] if item != "item-3"]
+    assert side.histories() == [
+        ["item-28", "item-29", "item-3", *before],
+        ["item-28", "item-29", *items[27:4:-1]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("way", "commands", "round_trips"),
+    [
+        ("listing", 5, 5),
+        ("listing, again", 5, 5),
+        ("listing in one pipeline", 5, 1),
+        ("listing in one MULTI/EXEC", 7, 1),
+        ("engine, every view noted", None, 1),
+        ("engine, defaults", None, 1),
+    ],
+)
+def test_commands_and_round_trips_of_a_view_are_counted(
+    server: servers.Server, settings: Any, way: str, commands: int | None, round_trips: int
+) -> None:
+    settings.CACHES = views.caches_of(server)
+    side = views.Side(way, server)
+    side.fill([["item-1"]] * 3)
+    some = views.some_views(random.Random(1), ["item-1", "item-2"], 3, 20)
+    side.measure(0, some)
+    result = side.measure(1, some)
+    assert (result.commands if commands else None, result.round_trips) == (commands, round_trips)
+
+
+@pytest.mark.parametrize(("way", "moves"), [("engine, every view noted", True), ("engine, defaults", False)])
+def test_the_engine_moves_the_deadline_where_every_view_is_noted(
+    server: servers.Server, settings: Any, way: str, moves: bool
+) -> None:
+    settings.CACHES = views.caches_of(server)
+    side = views.Side(way, server)
+    side.fill([["item-1"]])
+    sid = sid_of(side.tokens[0])
+    make_older(side.conn, sid, 60)
+    expire = keyspace().of_sid(sid).expire
+    deadline = side.conn.zscore(expire, sid)
+    side.measure(1, [(0, "item-1")])
+    assert (side.conn.zscore(expire, sid) > deadline) == moves
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--views", "0"], "--views must be at least 1"),
+        (["--items", "-1"], "--items must be at least 1"),
+        (["--json", "nowhere/views.json"], "--json: there is no folder nowhere"),
+    ],
+)
+@one_kind_of_server
+def test_what_can_not_be_measured_is_refused_at_once(arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.views", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"error: {message}\n")

@@ -22,6 +22,7 @@ from testproject.people import PASSWORD, SHOPPERS
 from tests.servers import free_port
 
 ROOT = Path(__file__).parent.parent
+DEMO_VARIABLES = ("PARTITIONS", "PORT", "REDIS_URL")
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +48,10 @@ class Demo:
     def redis_url(self) -> str:
         return str(json.loads(self.state_file.read_text())["redis_url"])
 
-    def replay(self, file: Path, *options: str) -> subprocess.Popen[str]:
+    def replay(self, file: Path, *options: str, **more: str) -> subprocess.Popen[str]:
         command = [sys.executable, "testproject/manage.py", "replay", str(file), "--url", self.url, *options]
-        # Without PORT: a second terminal does not have it either.
-        env = {name: value for name, value in self.env.items() if name != "PORT"}
+        # Without what the demo was told: a second terminal does not have it either.
+        env = {**{name: value for name, value in self.env.items() if name not in DEMO_VARIABLES}, **more}
         return subprocess.Popen(
             command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
         )
@@ -71,13 +72,14 @@ def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) 
 
 def environment(directory: Path, **more: str) -> dict[str, str]:
     # Not the server and the settings of the tests: the demo brings its own.
-    env = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "DJANGO_SETTINGS_MODULE")}
+    ours = (*DEMO_VARIABLES, "DJANGO_SETTINGS_MODULE")
+    env = {name: value for name, value in os.environ.items() if name not in ours}
     return {**env, "PYTHONUTF8": "1", "REDSESS_DEMO_DIR": str(directory), **more}
 
 
 @contextmanager
 def running(directory: Path, **more: str) -> Iterator[Demo]:
-    env = environment(directory, PORT=str(free_port()), **more)
+    env = environment(directory, **{"PORT": str(free_port()), **more})
     output = directory / f"{env['PORT']}.txt"
     with output.open("wb") as log:
         # A session of its own, as a terminal's: its Ctrl-C goes to Valkey too.
@@ -163,6 +165,34 @@ def test_replay_finds_every_session_history_and_count_as_the_file_says(demo: Dem
     assert (replay.returncode, "Differences  0" in report) == (0, True), report
 
 
+@pytest.mark.parametrize("partitions", ["", "2"])
+def test_replay_finds_the_partitions_of_the_demo_whatever_its_own_environment_says(
+    tmp_path: Path, partitions: str
+) -> None:
+    file = tmp_path / "visits.csv"
+    write_visits(file, users=6)
+    with running(tmp_path, PARTITIONS="4") as demo, redis.Redis.from_url(demo.redis_url) as client:
+        replay = demo.replay(file, PARTITIONS=partitions)
+        report, _ = replay.communicate(timeout=40)
+        assert client.hget("{redsess}:meta", "partitions") == b"4"
+    assert (replay.returncode, "Differences  0" in report) == (0, True), report
+
+
+def test_commands_beside_the_demo_find_its_partitions_by_its_port(tmp_path: Path) -> None:
+    with running(tmp_path, PARTITIONS="4") as demo:
+        command = [sys.executable, "testproject/manage.py", "cleansessions", "--check"]
+        env = environment(tmp_path, PORT=demo.env["PORT"])
+        check = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
+    assert check.returncode == 0, check.stderr
+
+
+def test_demo_takes_no_partitions_from_one_that_was_killed_on_its_port(tmp_path: Path) -> None:
+    env = environment(tmp_path, PORT=str(free_port()))
+    (tmp_path / f"{env['PORT']}.json").write_text('{"redis_url": "redis://127.0.0.1:1/0", "partitions": 8}')
+    with running(tmp_path, PORT=env["PORT"], PARTITIONS="2") as demo:
+        assert json.loads(demo.state_file.read_text())["partitions"] == 2
+
+
 def test_replay_runs_again_with_the_same_users(demo: Demo, tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     write_visits(file, users=2, visits=5)
@@ -228,12 +258,42 @@ def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_
     [
         ({"PORT": "here"}, "Error: PORT is 'here', which is no port: give a number"),
         ({"PORT": "70000"}, "Error: PORT is '70000', which is no port: give a number"),
+        ({"PARTITIONS": "many"}, "Error: PARTITIONS is 'many': give a power of two from 1 to 1024"),
+        ({"PARTITIONS": "0"}, "Error: PARTITIONS is '0': give a power of two from 1 to 1024"),
+        ({"PARTITIONS": "3"}, "Error: PARTITIONS is '3': give a power of two from 1 to 1024"),
+        ({"PARTITIONS": "2048"}, "Error: PARTITIONS is '2048': give a power of two from 1 to 1024"),
         ({"REDIS_URL": "redis://:secret@127.0.0.1:1/0"}, "Error: REDIS_URL, redis://127.0.0.1:1/0, does not answer"),
         ({"REDIS_URL": "localhost"}, "Error: REDIS_URL, localhost, does not answer"),
     ],
 )
 def test_demo_says_in_one_line_what_is_wrong(tmp_path: Path, env: dict[str, str], error: str) -> None:
     assert_refused(environment(tmp_path, **{"PORT": str(free_port()), **env}), error)
+
+
+def test_demo_says_that_a_server_keeps_its_sessions_in_another_number_of_partitions(tmp_path: Path) -> None:
+    with running(tmp_path, PARTITIONS="2") as first:
+        env = environment(tmp_path, PORT=str(free_port()), PARTITIONS="4", REDIS_URL=first.redis_url)
+        second = subprocess.run(
+            [sys.executable, "-m", "testproject.demo"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=40
+        )
+    assert second.returncode == 1
+    assert second.stderr.startswith("Error: REDIS_URL and PARTITIONS do not go together. ")
+    assert "are spread over 2 partitions" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize("given", ["many", "3"])
+def test_commands_refuse_a_number_of_partitions_that_is_none(tmp_path: Path, given: str) -> None:
+    check = subprocess.run(
+        [sys.executable, "testproject/manage.py", "check"],
+        cwd=ROOT,
+        env=environment(tmp_path, PARTITIONS=given),
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert check.returncode == 1
+    assert "REDSESS['PARTITIONS'] must be a power of two from 1 to 1024" in check.stderr
 
 
 def test_demo_says_in_one_line_that_its_port_is_taken(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from django_redsess import cleaner, merge, online, store, viewed
+from django_redsess import cleaner, merge, online, recording, store, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.call import run
 from django_redsess.keys import sid_of
 from django_redsess.record import Client
 from tests.agreement import disagreements
@@ -231,10 +232,11 @@ class Sessions(RuleBasedStateMachine):
                 del actor.mine[name]
             self.save(number)
 
-    @rule(number=actors)
-    def save(self, number: int) -> None:
+    @rule(number=actors, item=st.sampled_from(["", "lamp", "vase", "a:b"]))
+    def save(self, number: int, item: str = "") -> None:
         actor = self.actors[number]
         began = self._now()
+        actor.session.views_item = item
         try:
             actor.session.save()
         except UpdateError:
@@ -243,7 +245,11 @@ class Sessions(RuleBasedStateMachine):
             self.open(number, number, "to read")
             return
         assert self._may_save(actor)
+        # As the middleware does at the end.
+        run(recording.send_view(actor.session))
         saved = self._note_saved(actor)
+        if item:
+            self._note_viewed(saved, item)
         if user_of(saved.data):
             found = online.get(sid_of(actor.session.session_key))
             if saved.login_at is None or actor.signs_in:
@@ -261,9 +267,7 @@ class Sessions(RuleBasedStateMachine):
         is_there = actor.key in self.stored
         assert viewed.record(actor.session, item) == is_there
         if is_there:
-            items = self.stored[actor.key].items
-            items[:] = [item, *[other for other in items if other != item]]
-            self.views[item] += 1
+            self._note_viewed(self.stored[actor.key], item)
 
     @rule(key=which, what=st.sampled_from(["expire", "kick", "clean", "list"]))
     def meanwhile(self, key: int, what: str) -> None:
@@ -364,6 +368,10 @@ class Sessions(RuleBasedStateMachine):
         return bool(
             actor.key in self.rotated and actor.base is not None and not user_of(actor.base) and user_of(actor.mine)
         )
+
+    def _note_viewed(self, stored: Stored, item: str) -> None:
+        stored.items[:] = [item, *[other for other in stored.items if other != item]]
+        self.views[item] += 1
 
     def _may_save(self, actor: Actor) -> bool:
         if actor.key is None:

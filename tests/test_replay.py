@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from testproject.replay import Event, ReplayError, Seen, differences, expected, journeys, read_events
+from testproject.replay import Event, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events
 
 HEADER = "user_id,event,timestamp\n"
 
@@ -130,10 +130,25 @@ def test_what_was_seen_as_expected_makes_no_difference() -> None:
         ({"7": [[]]}, {"a": 1, "b": 1}, "user 7: viewed nothing instead of b a"),
         ({"7": [["b", "a"]]}, {"a": 2, "b": 1}, "item a: 2 views instead of 1"),
         ({"7": [["b", "a"]]}, {"a": 1}, "item b: 0 views instead of 1"),
+        ({"7": [["b", "a"]]}, {"a": 1, "b": 1, "c": 1}, "item c: 1 views instead of 0"),
+        ({"7": [["b", "a"]]}, {"a": 1, "b": 1, "c": -1}, "item c: -1 views instead of 0"),
     ],
 )
 def test_a_difference_is_told(histories: dict[str, list[list[str]]], views: dict[str, int], difference: str) -> None:
     assert list(differences(expected({"7": ["a", "b"]}), Seen(histories, views))) == [difference]
+
+
+def test_a_ranking_by_views_has_no_fault() -> None:
+    assert list(faults_in_order([("a", 3), ("c", 2), ("b", 2), ("d", 1)])) == []
+
+
+def test_an_item_that_is_below_one_with_fewer_views_is_told() -> None:
+    faults = list(faults_in_order([("a", 3), ("b", 1), ("c", 2)]))
+    assert faults == ["item c: below b among the most viewed, with 2 views"]
+
+
+def test_an_item_that_is_in_the_ranking_twice_is_told() -> None:
+    assert list(faults_in_order([("a", 3), ("b", 1), ("a", 1)])) == ["item a: twice among the most viewed"]
 
 
 def test_command_names_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -306,4 +306,5 @@ def test_the_link_leads_to_a_list_that_can_be_left(admin_client, users, sids) ->
 
 def test_permissions_are_there_to_be_given(db) -> None:
     names = set(Permission.objects.filter(content_type__app_label="django_redsess").values_list("codename", flat=True))
-    assert names == {"view_onlinesession", "end_onlinesession", "view_session_data"}
+    of_sessions, of_items = {"end_onlinesession", "view_session_data"}, {"reset_popularitem"}
+    assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}

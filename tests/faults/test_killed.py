@@ -189,6 +189,12 @@ OPERATIONS = {
     "sign out": Operation("7", operations.flush, key_of, lambda story: []),
     "sign out, async": Operation("7", operations.aflush, key_of, lambda story: []),
     "kick": Operation("7", operations.end, lambda store: (store.session.sid,), lambda story: []),
+    "save with a view": Operation(
+        "7", operations.change_and_view, lambda store: (*key_of(store), RED, store.item), changed
+    ),
+    "rotate with a view": Operation(
+        "7", operations.rotate_and_view, lambda store: (*key_of(store), store.item), lambda story: [story]
+    ),
     "view": Operation("7", operations.view, lambda store: (*key_of(store), store.item), lambda story: [story]),
 }
 

@@ -5,14 +5,19 @@ from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from unfold.admin import ModelAdmin
 
-from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
-from django_redsess.models import OnlineSession
+from django_redsess.admin import OnlineSessionAdmin, PopularItemAdmin, UserSessionsMixin
+from django_redsess.models import OnlineSession, PopularItem
 
-admin.site.unregister([OnlineSession, User])
+admin.site.unregister([OnlineSession, PopularItem, User])
 
 
 @admin.register(OnlineSession)
 class OnlineSessions(OnlineSessionAdmin, ModelAdmin):
+    pass
+
+
+@admin.register(PopularItem)
+class MostViewed(PopularItemAdmin, ModelAdmin):
     pass
 
 

@@ -16,6 +16,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 LIST = "/admin/django_redsess/onlinesession/"
+MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 def main() -> None:
@@ -25,6 +26,7 @@ def main() -> None:
     from django.contrib.auth.models import User
 
     from django_redsess import online
+    from testproject.shop.catalogue import load_catalogue
 
     User.objects.create_superuser("admin", password="admin")
     people = {name: User.objects.create_user(name, password=name) for name in ("alice", "bob", "carol")}
@@ -68,6 +70,26 @@ def main() -> None:
     )
     assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
     assert names(admin.get(LIST)) == ["admin"]
+
+    assert "Nothing has been viewed yet." in text_of(admin.get(MOST_VIEWED))
+    load_catalogue()
+    browser = Client()
+    assert browser.login(username="alice", password="alice")
+    for slug, times in (("slow-heron", 3), ("marmalade", 2), ("blue-hour", 1)):
+        for _ in range(times):
+            browser.get(f"/products/{slug}/")
+    page = text_of(admin.get(MOST_VIEWED))
+    for shown in ("Most viewed", "6 views of 3 items", "Slow Heron slow-heron", "Blue Hour", "33.3%", "Reset all"):
+        assert shown in page, shown
+    assert "1 most viewed item" in text_of(admin.get(MOST_VIEWED, {"q": "marmalade"}))
+    question = admin.post(MOST_VIEWED, {"action": "reset_selected", "_selected_action": ["marmalade"]})
+    assert "reset 2 views of 1 item?" in text_of(question)
+    assert "1 item was reset (2 views)." in text_of(admin.post(MOST_VIEWED + "reset/", hidden(question), follow=True))
+    question = admin.get(MOST_VIEWED + "confirm/")
+    assert "reset 4 views of 2 items, all there are?" in text_of(question)
+    assert "All items were reset (4 views)." in text_of(
+        admin.post(MOST_VIEWED + "reset/", hidden(question), follow=True)
+    )
 
 
 def text_of(response: HttpResponse) -> str:
