@@ -178,13 +178,14 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 yield from session.saving()
             except UpdateError:
                 raise _interrupted() from None
-        elif begun:
-            pass
-        elif not session.refresh_cookie or session.get_expire_at_browser_close():
-            return response
-        elif not (yield from session.still_there()):
-            # It has got another key while this answer was made: an older cookie must not follow the newer.
-            return response
+        elif not begun:
+            if not session.refresh_cookie:
+                return response
+            # A view may have been noted in a session that nobody has read, and its data tell how long the cookie lasts.
+            yield from session.opening()
+            # It may have got another key while this answer was made: an older cookie must not follow the newer.
+            if session.get_expire_at_browser_close() or not (yield from session.still_there()):
+                return response
         self._set_cookie(session, response)
         return response
 

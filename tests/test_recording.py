@@ -291,6 +291,16 @@ def test_a_view_sends_a_sliding_cookie_again_as_reading_does(guest: Visitor, set
     assert "sessionid" not in guest.get("/plain/lamp").cookies
 
 
+def test_a_view_sends_no_cookie_again_that_ends_with_the_browser(guest: Visitor, settings: Any, redis: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
+    session = guest.session
+    session["_session_expiry"] = 0
+    session.save()
+    make_older(redis, session.sid, settings.SESSION_COOKIE_AGE // 5)
+    assert "sessionid" not in guest.get("/plain/lamp").cookies
+    assert guest.items == ["lamp"]
+
+
 def test_a_page_that_reads_no_session_stays_cacheable(guest: Visitor) -> None:
     assert "Vary" not in guest.get("/plain/lamp")
 
