@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -28,16 +27,15 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import django
 import redis
 from django.test.utils import override_settings
 from django_redis import get_redis_connection
-from redis.utils import HIREDIS_AVAILABLE
 
 from benchmarks.fill import fill
+from benchmarks.report import machine_of, spread
 from django_redsess import cleaner
 from django_redsess.keys import keyspace
 from tests.servers import Server, available
@@ -145,11 +143,6 @@ def pointed_at(server: Server) -> override_settings:
 
 def table(results: list[Result]) -> str:
     """Return the results as a table in Markdown: medians, and from the least to the most."""
-
-    def spread(values: list[float], digits: int = 0) -> str:
-        low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
-        return f"{middle} ({low} to {high})"
-
     lines = [
         "| | sessions a second | times listing | slowest command, ms | commands above 10 ms | entries left behind |",
         "|---|---|---|---|---|---|",
@@ -185,12 +178,7 @@ def main() -> None:
                 results.append(measure(way, number, binary, folder, options.sessions))
                 print(results[-1], file=sys.stderr)
 
-    machine = (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
-        f"Django {django.__version__}, redis-py {redis.__version__} "
-        f"(parser: {'hiredis' if HIREDIS_AVAILABLE else 'Python'}), "
-        f"{options.server} {info.get('valkey_version', info['redis_version'])} ({info['mem_allocator']})"
-    )
+    machine = machine_of(options.server, info)
     print(f"{options.sessions:,} sessions, rounds: {options.rounds}; {machine}\n\n{table(results)}")
     if options.json:
         runs = [result._asdict() for result in results]

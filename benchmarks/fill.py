@@ -104,7 +104,9 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     # Counted where the item belongs, which is not where its viewers are.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
-        client.zincrby(space.of_item(ITEMS[number]).viewed, -times, ITEMS[number])
+        counting = space.of_item(ITEMS[number])
+        client.zincrby(counting.viewed, -times, ITEMS[number])
+        client.hincrby(counting.totals, "views", times)
 
 
 def _sid_in(space: Keyspace, home: Partition) -> str:

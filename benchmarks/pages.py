@@ -22,7 +22,6 @@ import gc
 import json
 import math
 import os
-import platform
 import random
 import tempfile
 import time
@@ -41,10 +40,10 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
-from redis.utils import HIREDIS_AVAILABLE
 from tqdm import tqdm
 
 from benchmarks.fill import fill
+from benchmarks.report import machine_of, spread
 from django_redsess import online
 from django_redsess.keys import keyspace
 from django_redsess.signals import Reason
@@ -275,7 +274,7 @@ def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[i
             page,
             either(*(min(run.rows for run in side) for side in (few, many))),
             *(f"{median(run.ms for run in side):,.1f}" for side in (few, many)),
-            f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+            spread(ratios, 2),
             either(*(f"{median(run.server_ms for run in side):,.2f}" for side in (few, many))),
             either(*(max(run.commands for run in side) for side in (few, many))),
             either(*asked),
@@ -315,12 +314,7 @@ def main() -> None:
                 pairs = list(measured(small, large, options.rounds))
             info: dict[str, Any] = many.client.info()
 
-    machine = (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
-        f"Django {django.__version__}, redis-py {redis.__version__} "
-        f"(parser: {'hiredis' if HIREDIS_AVAILABLE else 'Python'}), "
-        f"{options.server} {info.get('valkey_version', info['redis_version'])} ({info['mem_allocator']})"
-    )
+    machine = machine_of(options.server, info)
     print(f"rounds: {options.rounds}, partitions: {options.partitions}; {machine}\n")
     print(f"{table(pairs, small, large, queries)}\n\n{NOTES}")
     if options.json:
