@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
+from django.core.signals import setting_changed
 
 T = TypeVar("T")
 
 
 class Conf:
-    """Read ``settings.REDSESS`` each time it is asked, so that a test's override takes effect at once."""
+    """Read ``settings.REDSESS``; again when a test overrides it, which takes effect at once."""
+
+    _given: Mapping[str, Any] | None = None
 
     @property
     def PREFIX(self) -> str:
@@ -96,8 +99,16 @@ class Conf:
         return self._read("VIEWED_LIMIT", 100_000)
 
     def _read(self, name: str, default: T) -> T:
-        given: Mapping[str, T] = getattr(settings, "REDSESS", {})
-        return given.get(name, default)
+        # Django's settings take a microsecond to ask, and a request asks for a dozen of ours.
+        if self._given is None:
+            self._given = getattr(settings, "REDSESS", {})
+        value: T = self._given.get(name, default)
+        return value
+
+    def _changed(self, *, setting: str, **kwargs: Any) -> None:
+        if setting == "REDSESS":
+            self._given = None
 
 
 conf = Conf()
+setting_changed.connect(conf._changed)

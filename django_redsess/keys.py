@@ -131,7 +131,7 @@ class Keyspace:
     @property
     def partitions(self) -> list[Partition]:
         """Every partition, in order."""
-        return [Partition(tag) for tag in _tags(self.prefix, self.count)]
+        return _partitions(self.prefix, self.count)
 
     @property
     def pattern(self) -> str:
@@ -158,8 +158,12 @@ class Keyspace:
         return self._of_digest(sha256(item.encode()).digest())
 
     def _of_digest(self, digest: bytes) -> Partition:
-        number = int.from_bytes(digest[:3], "big") * self.count >> 24
-        return Partition(_tags(self.prefix, self.count)[number])
+        return self.partitions[int.from_bytes(digest[:3], "big") * self.count >> 24]
+
+
+@lru_cache(maxsize=8)
+def _partitions(prefix: str, count: int) -> list[Partition]:
+    return [Partition(tag) for tag in _tags(prefix, count)]
 
 
 @lru_cache(maxsize=8)
@@ -179,4 +183,9 @@ def _tags(prefix: str, count: int) -> list[str]:
 
 def keyspace() -> Keyspace:
     """Return the keyspace that the settings describe."""
-    return Keyspace(conf.PREFIX, conf.PARTITIONS)
+    return _keyspace(conf.PREFIX, conf.PARTITIONS)
+
+
+@lru_cache(maxsize=8)
+def _keyspace(prefix: str, count: int) -> Keyspace:
+    return Keyspace(prefix, count)

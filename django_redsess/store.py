@@ -238,11 +238,11 @@ def _touching(touch: Touch) -> tuple[str | int, ...]:
 
 def _view(partition: Partition, item: str) -> tuple[tuple[str, ...], tuple[str | int, ...]]:
     # The keys of a script that may note a view, and what it is to note.
-    keys = session_keys(partition)
     if not item:
-        return keys, ()
-    counting = keyspace().of_item(item)
-    return (*keys, counting.viewed) if counting == partition else keys, (item, conf.VIEWED_PER_SESSION)
+        return session_keys(partition), ()
+    space = keyspace()
+    counts = space.count == 1 or space.of_item(item) == partition
+    return _counting_keys(partition) if counts else session_keys(partition), (item, conf.VIEWED_PER_SESSION)
 
 
 def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
@@ -268,6 +268,11 @@ def session_keys(partition: Partition) -> tuple[str, ...]:
         partition.wake,
         partition.totals,
     )
+
+
+@lru_cache(maxsize=2048)
+def _counting_keys(partition: Partition) -> tuple[str, ...]:
+    return *session_keys(partition), partition.viewed
 
 
 def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:

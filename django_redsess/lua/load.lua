@@ -6,11 +6,11 @@
 local sid, how = ARGV[1], ARGV[2]
 local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
 
-local record = live_record(sid)
+local record, deadline = live_record(sid)
 if not record then
-  local note, deadline = note_of(sid), redis.call("ZSCORE", expire, sid)
+  local note, due = note_of(sid), redis.call("ZSCORE", expire, sid)
   -- It may be due, and nobody has taken it out yet.
-  if note == "" and deadline and user_of(redis.call("HGET", login, sid)) ~= "" then note = "expired " .. deadline end
+  if note == "" and due and user_of(redis.call("HGET", login, sid)) ~= "" then note = "expired " .. due end
   return { false, note }
 end
-return { record, touch(sid, record, how, policy, sliding) and 1 or 0 }
+return { record, touch(sid, record, deadline, how, policy, sliding) and 1 or 0 }

@@ -12,15 +12,16 @@ local function text(milliseconds)
   return string.format("%.0f", milliseconds)
 end
 
--- Whether the deadline of a session is still ahead.
+-- The deadline of a session, if it is still ahead; or false.
 local function in_time(sid)
-  local deadline = redis.call("ZSCORE", expire, sid)
-  return deadline and tonumber(deadline) > now
+  local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
+  return deadline > now and deadline
 end
 
--- The record of a session that is there and not due, or false.
+-- The record of a session that is there and not due, and its deadline; or false.
 local function live_record(sid)
-  return in_time(sid) and redis.call("HGET", login, sid)
+  local deadline = in_time(sid)
+  return deadline and redis.call("HGET", login, sid), deadline
 end
 
 -- Why a session is gone, as far as that is still known: "rotated" and its new sid; or the reason of its end, when it
@@ -103,15 +104,15 @@ local function put_anew(sid, record, user_id, login_time, date, policy)
   put(sid, record, user_id, login_time, django_deadline, due_at(django_deadline, login_time, policy))
 end
 
--- Note that a session was seen now: "seen" for no more than that, "active" to move its deadlines too, "" for nothing.
--- Returns whether its cookie is to be sent again.
-local function touch(sid, record, how, policy, sliding)
+-- Note that a session was seen now: "seen" for no more than that, "active" to move its deadline (before) too, "" for
+-- nothing. Returns whether its cookie is to be sent again.
+local function touch(sid, record, before, how, policy, sliding)
   if how == "" then return false end
   -- pcall: a server that is full, or a replica, refuses these writes, and still serves the read.
   local since_seen = now - (redis.call("ZSCORE", recent, sid) or 0)
   if since_seen >= policy.interval then
     redis.pcall("ZADD", recent, "XX", "GT", text(now), sid)
-    redis.pcall("ZADD", online_seen, "XX", "GT", text(now), sid)
+    if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "XX", "GT", text(now), sid) end
   end
   if how ~= "active" or not (sliding or policy.idle > 0 or policy.absolute > 0) then return false end
 
@@ -119,8 +120,8 @@ local function touch(sid, record, how, policy, sliding)
   local django_deadline, age = django_times(record)
   sliding = sliding and age > 0
   local later = sliding and now + age + policy.interval or django_deadline
-  local before = tonumber(redis.call("ZSCORE", expire, sid))
-  local due = due_at(later, redis.call("ZSCORE", online_user, sid), policy)
+  local login_time = policy.absolute > 0 and redis.call("ZSCORE", online_user, sid)
+  local due = due_at(later, login_time, policy)
   local moved = due - before
   if moved ~= 0 and math.abs(moved) >= policy.interval then
     redis.pcall("ZADD", expire, "XX", text(due), sid)

@@ -6,8 +6,8 @@
 local sid, how, item, keep = ARGV[1], ARGV[2], ARGV[7], ARGV[8]
 local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
 
-local record = live_record(sid)
+local record, deadline = live_record(sid)
 if not record then return { 0, 0 } end
-local refresh = touch(sid, record, how, policy, sliding)
+local refresh = touch(sid, record, deadline, how, policy, sliding)
 note_view(sid, item, keep, KEYS[11])
 return { 1, refresh and 1 or 0 }
