@@ -1,9 +1,9 @@
 """
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
-It starts a Valkey server of its own (unless REDIS_URL names one), fills the shop, signs some shoppers in, and serves
-the shop on 127.0.0.1, port PORT (8000), with a cleaner beside it, until Ctrl-C or SIGTERM; then it stops all that it
-started.
+It starts a Valkey server of its own (unless REDIS_URL names one), with the sessions spread over PARTITIONS (1), fills
+the shop, signs some shoppers in, and serves the shop on 127.0.0.1, port PORT (8000), with a cleaner beside it, until
+Ctrl-C or SIGTERM; then it stops all that it started.
 """
 
 import json
@@ -14,13 +14,14 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NoReturn
 
 import django
 import redis
 from django.conf import settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
@@ -60,6 +61,7 @@ def main() -> None:
         with ExitStack() as started:
             # The port comes first: if it is taken, nothing has been started in vain.
             server = started.enter_context(_bind(os.environ.get("PORT") or "8000"))
+            os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or "1"))
             redis_url = started.enter_context(_sessions(os.environ.get("REDIS_URL")))
             # Where the settings, read from here on, look first.
             os.environ["REDIS_URL"] = redis_url
@@ -92,6 +94,13 @@ def _bind(port: str) -> Server:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise DemoError(f"port {port} can't be used ({reason}): choose another, as in PORT=8001 make demo") from None
+
+
+def _partitions(given: str) -> int:
+    with suppress(ValueError):
+        if 1 <= int(given) <= 1024 and int(given).bit_count() == 1:
+            return int(given)
+    raise DemoError(f"PARTITIONS is {given!r}: give a power of two from 1 to 1024, as in PARTITIONS=4 make demo")
 
 
 @contextmanager
@@ -134,18 +143,23 @@ def _fill_shop(url: str) -> str:
 
     load_catalogue()
     people.create_administrator()
-    shoppers = people.bring_in_shoppers()
+    try:
+        shoppers = people.bring_in_shoppers()
+    except ImproperlyConfigured as error:
+        # Only a server that was there before can have another number of partitions.
+        raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
     return WELCOME.format(url=url, shoppers=", ".join(shoppers), password=people.PASSWORD)
 
 
 @contextmanager
 def _state_file(port: int, redis_url: str) -> Iterator[None]:
-    """Tell, as long as this runs, what runs on ``port``: see ``redis_url()`` in the settings."""
+    """Tell, as long as this runs, what runs on ``port``: see ``running_demo()`` in the settings."""
     path = settings.DEMO_DIR / f"{port}.json"
     path.unlink(missing_ok=True)
     # The URL may hold a password.
     path.touch(mode=0o600)
-    path.write_text(json.dumps({"redis_url": redis_url, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
+    told = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
+    path.write_text(json.dumps({**told, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,7 +32,7 @@ class Seen:
     """Each user's sessions, each as its items from the newest to the oldest, and how often each item was viewed."""
 
     histories: dict[str, list[list[str]]]
-    views: dict[str, int]
+    views: Mapping[str, int]
 
 
 def read_events(lines: Iterable[str], *, limit: int | None = None) -> tuple[list[Event], list[str]]:
@@ -109,9 +109,22 @@ def differences(expected: Seen, found: Seen) -> Iterator[str]:
             yield f"user {user}: {len(sessions)} sessions online instead of {len(histories)}"
         elif sessions != histories:
             yield f"user {user}: viewed {_listed(sessions[0])} instead of {_listed(histories[0])}"
-    for item, views in expected.views.items():
-        if found.views.get(item, 0) != views:
-            yield f"item {item}: {found.views.get(item, 0)} views instead of {views}"
+    # An item that is not in the file must have gained none.
+    for item in {**expected.views, **found.views}:
+        there, wanted = found.views.get(item, 0), expected.views.get(item, 0)
+        if there != wanted:
+            yield f"item {item}: {there} views instead of {wanted}"
+
+
+def faults_in_order(ranking: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield a line for each item of the most viewed ones, with their views, that is there twice or in a wrong place."""
+    listed: set[str] = set()
+    for place, (item, views) in enumerate(ranking):
+        if item in listed:
+            yield f"item {item}: twice among the most viewed"
+        elif place and views > ranking[place - 1][1]:
+            yield f"item {item}: below {ranking[place - 1][0]} among the most viewed, with {views} views"
+        listed.add(item)
 
 
 def _listed(items: list[str]) -> str:

@@ -13,14 +13,24 @@ DEMO_DIR = Path(os.environ.get("REDSESS_DEMO_DIR", BASE_DIR / ".demo"))
 DEMO_DIR.mkdir(parents=True, exist_ok=True)
 
 
-def redis_url(port: str = os.environ.get("PORT", "8000")) -> str | None:
-    """Where the sessions are: REDIS_URL if given, else the server of the demo that runs on ``port``, if one does."""
+def running_demo(port: str = os.environ.get("PORT") or "8000") -> dict[str, Any]:
+    """What the demo on ``port`` tells of itself, ``redis_url`` and ``partitions``; nothing where none runs there."""
     try:
-        started: dict[str, str] = json.loads((DEMO_DIR / f"{port}.json").read_text())
+        told: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
     except (OSError, ValueError):
-        started = {}
-    return os.environ.get("REDIS_URL") or started.get("redis_url")
+        return {}
+    return told
 
+
+def _partitions() -> int | str:
+    # What is no number is left for the system check of REDSESS to refuse.
+    given = os.environ.get("PARTITIONS") or "1"
+    return int(given) if given.isdecimal() else given
+
+
+REDIS_URL = os.environ.get("REDIS_URL")
+# Who names a server means that one, and not the demo's.
+_DEMO = {} if REDIS_URL else running_demo()
 
 SECRET_KEY = "the demo shop's key, known to everyone: never use it for a real site"
 DEBUG = True
@@ -91,7 +101,7 @@ CACHES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "sessions": {
         "BACKEND": "django_redis.cache.RedisCache",
-        "LOCATION": redis_url() or "redis://127.0.0.1:6379/0",
+        "LOCATION": REDIS_URL or _DEMO.get("redis_url") or "redis://127.0.0.1:6379/0",
         "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5},
     },
 }
@@ -99,6 +109,9 @@ CACHES: dict[str, dict[str, Any]] = {
 SESSION_ENGINE = "django_redsess.backend"
 SESSION_CACHE_ALIAS = "sessions"
 
-REDSESS = {
+REDSESS: dict[str, Any] = {
+    # It belongs to the store for life: another number than the store's is refused at the first use.
+    "PARTITIONS": _DEMO.get("partitions") or _partitions(),
     "VIEWED_VIEWS": {"shop:product": "slug"},
+    "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
 }

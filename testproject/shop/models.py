@@ -1,3 +1,4 @@
+from collections.abc import Collection
 from decimal import Decimal
 
 from django.db import models
@@ -45,3 +46,8 @@ class Product(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("shop:product", args=[self.slug])
+
+
+def products_by_slug(slugs: Collection[str]) -> dict[str, Product]:
+    """Return those of these products that there are: what viewed items are looked up with."""
+    return Product.objects.in_bulk(slugs, field_name="slug")

@@ -1,16 +1,20 @@
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_POST, require_safe
 
-from testproject.shop import basket, strips
+from django_redsess import viewed
+from testproject.shop import basket, ranking
 from testproject.shop.forms import QuantityForm
 from testproject.shop.models import Product
 from testproject.shop.picture import drawing
 
 PAGE_SIZE = 12
+POPULAR_PAGE_SIZE = 24
 
 
 @require_safe
@@ -20,10 +24,21 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "page": page,
         "page_range": paginator.get_elided_page_range(page.number, on_each_side=1, on_ends=1),
-        "recently_viewed": strips.recently_viewed(request.session),
-        "most_viewed": strips.most_viewed(),
     }
     return render(request, "shop/home.html", context)
+
+
+@require_safe
+def popular(request: HttpRequest) -> HttpResponse:
+    paginator = Paginator(range(viewed.total().items), POPULAR_PAGE_SIZE)
+    page = paginator.get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "page_range": paginator.get_elided_page_range(page.number, on_each_side=1, on_ends=1),
+        "ranked": ranking.ranked(limit=POPULAR_PAGE_SIZE, offset=(page.number - 1) * POPULAR_PAGE_SIZE),
+        "views_of_first": max([views for _, views in viewed.popular(limit=1)], default=0),
+    }
+    return render(request, "shop/popular.html", context)
 
 
 @require_safe
@@ -32,7 +47,6 @@ def product(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "product": shown,
         "max_quantity": basket.MAX_QUANTITY,
-        "recently_viewed": strips.recently_viewed(request.session, leave_out=slug),
     }
     return render(request, "shop/product.html", context)
 
@@ -52,7 +66,6 @@ def basket_page(request: HttpRequest) -> HttpResponse:
         "lines": lines,
         "total": sum(line.price for line in lines),
         "max_quantity": basket.MAX_QUANTITY,
-        "recently_viewed": strips.recently_viewed(request.session),
     }
     return render(request, "shop/basket.html", context)
 
@@ -82,3 +95,24 @@ def change(request: HttpRequest, slug: str) -> HttpResponse:
     else:
         messages.error(request, f"Choose between 0 and {basket.MAX_QUANTITY} pieces.")
     return redirect("shop:basket")
+
+
+@require_POST
+def forget(request: HttpRequest) -> HttpResponse:
+    """Take one product, or all, off the list of what this visitor viewed; then go back to where that was asked."""
+    item = request.POST.get("item")
+    try:
+        forgotten = viewed.forget(request.session, item)
+    except ValueError:
+        forgotten = 0
+    if item is None:
+        messages.success(request, "Your history is cleared.")
+    elif forgotten:
+        messages.success(request, "That kite is off your list.")
+    else:
+        messages.error(request, "That is no longer on your list.")
+    back = request.POST.get("next", "")
+    # With no host allowed, only a path of this shop is safe.
+    if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+        back = reverse("shop:home")
+    return HttpResponseRedirect(back)

@@ -1,6 +1,7 @@
 import re
 import time
 from argparse import RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import redis
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import OperationalError
 from django.test import override_settings
@@ -18,14 +20,15 @@ from tqdm import tqdm
 
 from django_redsess import online
 from django_redsess.backend import SessionStoreUnavailable
-from django_redsess.viewed import recent, views
+from django_redsess.viewed import popular, recent
 from testproject.people import PASSWORD
-from testproject.replay import HISTORY, ReplayError, Seen, differences, expected, journeys, read_events
-from testproject.settings import redis_url
+from testproject.replay import HISTORY, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events
+from testproject.settings import REDIS_URL, running_demo
 from testproject.shop.models import Product
 from testproject.visitor import ShopError, check_shop, visit
 
 SHOWN_MAX = 20
+RANKED_AT_ONCE = 1_000
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
@@ -42,7 +45,8 @@ added to it. Afterwards it must hold what can be told from the file alone:
 
   - each user has one session online,
   - its viewed items are the user's last 25 different events, the latest first,
-  - each item has as many views more than before as it has events.
+  - each item has as many views more than before as it has events, none where it has no events,
+  - the most viewed items are in the order of their views.
 
 Every difference is listed, and makes the exit status 1. Let nobody else use the shop meanwhile: their views count.
 
@@ -72,15 +76,19 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(f"No shop at {url}: {error}. Start it with `make demo`, or give its address.") from error
         # The demo's own server, which these settings know only where PORT or REDIS_URL is set as for the demo.
         port = urlsplit(url).port or 80
-        location = redis_url(str(port))
+        demo = running_demo(str(port))
+        location = REDIS_URL or demo.get("redis_url")
         if location is None:
             raise CommandError(
                 f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
             )
         caches = {**settings.CACHES, "sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
+        redsess = {**settings.REDSESS, "PARTITIONS": demo.get("partitions") or settings.REDSESS["PARTITIONS"]}
         try:
-            with override_settings(CACHES=caches):
+            with override_settings(CACHES=caches, REDSESS=redsess):
                 faults = self.replay(ways, url, workers)
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
         except (SessionStoreUnavailable, redis.RedisError) as error:
             raise CommandError(f"The server that should keep the demo's sessions fails: {error}") from error
         except OperationalError as error:
@@ -110,14 +118,16 @@ Example, in a second terminal beside `make demo`:
         users = add_missing(ways, demand.views)
         for user in users.values():
             online.end(*(session.sid for session in online.of_user(user)))
-        views_before = {item: views(item) for item in demand.views}
+        gained = Counter[str]()
+        gained.subtract(dict(ranking()))
 
         started = time.monotonic()
         failures = list(walk(ways, url, workers))
         seconds = time.monotonic() - started
 
-        found = seen(users, views_before)
-        wrong = list(differences(demand, found))
+        listed = ranking()
+        gained.update(dict(listed))
+        wrong = [*differences(demand, Seen(histories(users), gained)), *faults_in_order(listed)]
         self.report("failed request", failures)
         self.report("difference", wrong)
         pages = sum(demand.views.values())
@@ -169,15 +179,20 @@ def walk(ways: dict[str, list[str]], url: str, workers: int) -> Iterator[str]:
             pool.shutdown(cancel_futures=True)
 
 
-def seen(users: dict[str, User], views_before: dict[str, int]) -> Seen:
-    """Return what the sessions hold now, and how many views were added."""
-    return Seen(
-        histories={
-            name: [[entry.item for entry in recent(session.sid, limit=HISTORY + 1)] for session in online.of_user(user)]
-            for name, user in users.items()
-        },
-        views={item: views(item) - before for item, before in views_before.items()},
-    )
+def histories(users: dict[str, User]) -> dict[str, list[list[str]]]:
+    """Return what each session of these users holds now."""
+    return {
+        name: [[entry.item for entry in recent(session.sid, limit=HISTORY + 1)] for session in online.of_user(user)]
+        for name, user in users.items()
+    }
+
+
+def ranking() -> list[tuple[str, int]]:
+    """Return all items that were viewed, and how often, the most viewed first."""
+    listed: list[tuple[str, int]] = []
+    while some := popular(limit=RANKED_AT_ONCE, offset=len(listed)):
+        listed += some
+    return listed
 
 
 def number(count: int, noun: str) -> str:
