@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ORDER_VAR
 from django.contrib.auth import get_user_model
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
@@ -21,6 +20,7 @@ from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.models import OnlineSession
 from django_redsess.moments import when
+from django_redsess.most_viewed import PopularItemAdmin
 from django_redsess.sections import query_of, url_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from django_redsess.queryset import SessionQuerySet
+
+__all__ = ["OnlineSessionAdmin", "PopularItemAdmin", "UserSessionsMixin"]
 
 SEARCH_MAX = 200
 """The longest text that is searched for: each word makes the database's query deeper."""
@@ -37,25 +39,14 @@ OF_USERS = ("online_sessions", "online_sessions_to_end")
 """What the page of a user shows, without and with a button."""
 
 
-class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at run time
-    """Gives the last page for one beyond it: sessions end while somebody turns pages."""
-
-    def validate_number(self, number: Any) -> int:
-        return max(1, min(int(number), self.num_pages))
-
-
 @admin.register(OnlineSession)
 class OnlineSessionAdmin(EndingMixin):
     list_display = ("user", "signed_in", "seen", "expires", "client", "size", "newest_item")
     list_display_links = ("seen",)
     ordering = ("-login_at",)
     list_filter = (WhoFilter, ActiveFilter, StaffFilter, UserFilter)
-    list_per_page = 100
-    list_max_show_all = 0
-    paginator = NearestPage
     search_fields = ("user",)
     search_help_text = gettext_lazy("Whatever users can be found by, or the id of a session")
-    show_facets = admin.ShowFacets.NEVER
     actions = ("end_selected",)
     fieldsets = (
         (None, {"fields": ("user", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
@@ -66,9 +57,6 @@ class OnlineSessionAdmin(EndingMixin):
     )
     readonly_fields = ("user", "seen", "browser", "size", "deadlines", "viewed_items", "data", "other_sessions")
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
-
-    class Media:
-        css = {"all": ("django_redsess/admin.css",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
         return self._marked(request).counting_once()
@@ -125,15 +113,6 @@ class OnlineSessionAdmin(EndingMixin):
         of_users = self.admin_site._registry.get(get_user_model())
         links_users = of_users is not None and of_users.has_view_or_change_permission(request)
         return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:

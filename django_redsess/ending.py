@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.auth import get_user_model
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
-from django.db.models import Model
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, QueryDict
+from django.urls import URLPattern, path
 from django.utils.formats import number_format
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import call, notice, online
 from django_redsess.listing import USERS_MAX, Ending, Which
+from django_redsess.lists import ListAdmin, history_line
 from django_redsess.models import OnlineSession
 from django_redsess.queryset import users_by_id
 from django_redsess.signals import Ended
@@ -72,7 +70,7 @@ class EndForm(forms.Form):
         return notice.clean(self.cleaned_data["reason"])
 
 
-class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class EndingMixin(ListAdmin):
     """The action and the pages that end sessions; a part of ``OnlineSessionAdmin``."""
 
     end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
@@ -129,7 +127,7 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
         self._tell_over(request, context["gone"])
         if not context["gone"]:
             messages.warning(request, gettext("There is no session here that you can end."))
-        return self._to_list()
+        return self.to_list()
 
     def _ask_about(
         self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
@@ -139,7 +137,7 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
             form = EndForm(initial={**choice, **asked_now})
         else:
             form.data = {**request.POST.dict(), **asked_now}
-        return self._page(request, {**context, "form": form})
+        return self._question(request, {**context, "form": form})
 
     def _named(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
         current = [session.sid for session in online.find(sids, follow=True)]
@@ -191,7 +189,7 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
         self._tell_protected(request, protected)
         self._tell_over(request, gone + len(found) - len(ended) - protected)
         self._log(request, ended, given["reason"])
-        return self._to_list()
+        return self.to_list()
 
     def _end_listed(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         given, own_sid, superusers = form.cleaned_data, own_sid_of(request) or "", self._superuser_ids(request)
@@ -210,26 +208,15 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
         together = self._log(request, ended, given["reason"], together=given["together"])
         if not work.done:
             rest = EndForm(initial={**given, "ended": so_far, "together": together})
-            return self._page(
+            return self._question(
                 request, {"ended": so_far, "number": given["total"] or 0, "continues": True, "form": rest}
             )
         self._sign_out_if_own(request, ended)
         self._tell_ended(request, so_far)
-        return self._to_list()
+        return self.to_list()
 
-    def _page(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-        request.current_app = self.admin_site.name
-        return TemplateResponse(
-            request,
-            self.end_template,
-            {
-                **self.admin_site.each_context(request),
-                "title": gettext("End sessions"),
-                "opts": self.opts,
-                "media": self.media,
-                **context,
-            },
-        )
+    def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        return self.page(request, self.end_template, gettext("End sessions"), context)
 
     def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
         # As the list reads it: search, filters and all.
@@ -304,7 +291,7 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
         # On the user: an ended session has no page on which a history could be read. Guests have none either.
         users = Counter(one.user_id for one in ended)
         guests = users.pop("", 0)
-        of_list = partial(_line, OnlineSession, None, self.opts.verbose_name_plural)
+        of_list = partial(history_line, request, OnlineSession, None, self.opts.verbose_name_plural)
         lines = []
         if guests:
             text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
@@ -317,17 +304,13 @@ class EndingMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscripta
         names = users_by_id(set(users))
         for user_id, count in users.items():
             text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count)
-            lines.append(_line(get_user_model(), user_id, names.get(user_id, user_id), text % {"count": count}))
-        for line in lines:
-            line.user_id = request.user.pk  # type: ignore[assignment]  # somebody is signed in here
-            if reason:
+            shown = names.get(user_id, user_id)
+            lines.append(history_line(request, get_user_model(), user_id, shown, text % {"count": count}))
+        if reason:
+            for line in lines:
                 line.change_message += " " + gettext("Reason: %s") % reason
         LogEntry.objects.bulk_create(lines)
         return together
-
-    def _to_list(self) -> HttpResponse:
-        name = "admin:django_redsess_onlinesession_changelist"
-        return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))
 
 
 def own_sid_of(request: HttpRequest) -> str | None:
@@ -338,13 +321,3 @@ def own_sid_of(request: HttpRequest) -> str | None:
 def may_end(request: HttpRequest, session: OnlineSession) -> bool:
     """Tell whether who asks may end this session: a superuser's, only another."""
     return bool(getattr(request.user, "is_superuser", False) or not getattr(session.user, "is_superuser", False))
-
-
-def _line(model: type[Model], object_id: str | None, shown: object, text: str) -> LogEntry:
-    return LogEntry(
-        content_type=ContentType.objects.get_for_model(model),
-        object_id=object_id,
-        object_repr=str(shown)[:200],
-        action_flag=CHANGE,
-        change_message=text,
-    )

@@ -1,13 +1,16 @@
-"""The model that the admin shows. It has no table: its rows are read from Redis."""
+"""The models that the admin shows. They have no table: their rows are read from Redis."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
+from django_redsess import viewed as viewed_items
 from django_redsess.queryset import SessionQuerySet
+from django_redsess.ranking import RankingQuerySet, key_of, shown
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -15,10 +18,10 @@ if TYPE_CHECKING:
     from django_redsess import online as online_sessions
 
 
-class _NoRows(models.Manager["OnlineSession"]):
+class _NoRows(models.Manager[Any]):
     """For all that asks every model for its rows, such as ``dumpdata``: there are none in the database."""
 
-    def get_queryset(self) -> models.QuerySet[OnlineSession]:
+    def get_queryset(self) -> models.QuerySet[Any]:
         return super().get_queryset().none()
 
 
@@ -63,5 +66,50 @@ class OnlineSession(models.Model):
         """Make the row of ``session``, whose user is ``user`` (None for a guest, and when it was deleted)."""
         row = cls(**{field.attname: getattr(session, field.attname) for field in cls._meta.concrete_fields})
         row.user, row.session = user, session
+        row._state.adding = False
+        return row
+
+
+class PopularItem(models.Model):
+    """An item that was viewed. ``PopularItem.viewed`` lists them, the most viewed first."""
+
+    item = models.CharField(_("item"), max_length=64, primary_key=True)
+    views = models.PositiveBigIntegerField(_("views"))
+
+    none = _NoRows()
+    viewed = models.Manager.from_queryset(RankingQuerySet)()
+
+    share: float
+    """Of all views, from 0 to 1."""
+    object: Any = None
+    """What was found for it, where it was looked for: see :meth:`~django_redsess.ranking.RankingQuerySet.resolving`."""
+
+    class Meta:
+        managed = False
+        verbose_name = _("most viewed item")
+        verbose_name_plural = _("most viewed items")
+        base_manager_name = default_manager_name = "none"
+        default_permissions = ("view",)
+        permissions = (("reset_popularitem", _("Can reset the views of items")),)
+
+    def __str__(self) -> str:
+        return shown(self.item)
+
+    @property  # type: ignore[no-redef]
+    def pk(self) -> str:  # Django's own is a property, too.
+        """What a form has for the item."""
+        return key_of(self.item)
+
+    @cached_property
+    def rank(self) -> int:
+        """Its place among all: 1 for the most viewed; items with as many views share one."""
+        return viewed_items.rank(self.views)
+
+    @classmethod
+    def of(cls, entry: viewed_items.PopularItem, *, of_views: int, thing: Any = None) -> PopularItem:
+        """Make the row of ``entry``, of which there are ``of_views`` views in all, and whose object is ``thing``."""
+        row = cls(item=entry.item, views=entry.views)
+        # What was counted before may be less.
+        row.share, row.object = entry.views / max(of_views, entry.views), thing
         row._state.adding = False
         return row

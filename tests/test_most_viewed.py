@@ -30,7 +30,7 @@ from tests.behind import have_views
 from tests.test_admin import Page, staff, words
 from tests.test_ranking import STRANGE
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+pytestmark = pytest.mark.django_db
 
 LIST = "/admin/django_redsess/popularitem/"
 
@@ -173,7 +173,7 @@ def lines() -> list[tuple[str | None, str, str]]:
 # What the list shows.
 
 
-def test_list_shows_the_most_viewed_first(admin_client, known) -> None:
+def test_list_shows_the_most_viewed_first(partitions, admin_client, known) -> None:
     found = rows(admin_client.get(LIST))
     # Those with as many views come in a fixed order, which is not that of their names.
     assert sorted((row["rank"], row["name"], row["viewed"]) for row in found) == [
@@ -200,7 +200,7 @@ def test_one_view_of_one_item_is_told_in_the_singular(admin_client, redis) -> No
 def test_the_share_is_told_and_drawn(admin_client, redis) -> None:
     have_views(redis, {"kite": 75_000, "lamp": 24_990, "tail": 10})
     found = rows(admin_client.get(LIST))
-    assert [row["share"] for row in found] == ["75.0%", "25.0%", "less than 0.1%"]
+    assert [row["share"] for row in found] == ["75.0%", "25.0%", "< 0.1%"]
     drawn = [re.search(r"<svg.*</svg>", row["share_html"])[0] for row in found]
     widths = [ElementTree.fromstring(each).findall("path")[1].get("d") for each in drawn]
     assert widths == ["M0 0h75.00v8h-75.00z", "M0 0h24.99v8h-24.99z", "M0 0h0.01v8h-0.01z"]
@@ -286,7 +286,9 @@ def test_an_object_without_any_page_is_no_link(admin_client, known, resolve) -> 
 
 def test_an_object_called_by_its_id_has_it_once(admin_client, known, resolve) -> None:
     resolve(lambda items: {"kite": Thing("kite", "/kite/"), "tail": Thing("", "/tail/")})
-    assert {"kite", "tail"} < set(names(admin_client.get(LIST)))
+    found = {row["name"]: row["name_html"] for row in rows(admin_client.get(LIST))}
+    assert '<a href="/kite/"><bdi>kite</bdi></a>' in found["kite"]
+    assert '<a href="/tail/"><bdi>tail</bdi></a>' in found["tail"]
 
 
 def test_a_name_and_a_link_full_of_markup_are_shown_as_text(admin_client, known, resolve) -> None:
@@ -419,7 +421,7 @@ def test_no_query_changes_the_order(admin_client, known) -> None:
 
 @pytest.mark.parametrize("shallow", [2000, 2])
 def test_all_pages_together_show_each_item_once_with_its_rank(
-    admin_client, redis, monkeypatch, few_on_a_page, shallow
+    partitions, admin_client, redis, monkeypatch, few_on_a_page, shallow
 ) -> None:
     monkeypatch.setattr(popularity, "SHALLOW", shallow)
     have_views(redis, {f"item{number}": 1 + number // 3 for number in range(11)})
@@ -441,12 +443,21 @@ def test_a_hundred_items_are_on_a_page(admin_client, redis) -> None:
 
 
 @pytest.mark.parametrize(("query", "calls"), [("", 2), ("?p=2", 3), ("?q=kite", 3)])
-def test_a_page_takes_few_commands(admin_client, known, commands, partitions, few_on_a_page, query, calls) -> None:
+def test_a_page_takes_few_commands(partitions, admin_client, known, commands, few_on_a_page, query, calls) -> None:
     admin_client.get(LIST)
     commands()
     assert rows(admin_client.get(LIST + query))
     # The session, and of each partition the total, the page and, below the top, the rank of its first item.
     assert commands()["evalsha"] <= 1 + calls * partitions
+
+
+def test_a_question_takes_few_commands(partitions, admin_client, redis, commands) -> None:
+    have_views(redis, {f"item{number}": number + 1 for number in range(20)})
+    admin_client.get(LIST)
+    commands()
+    assert asked(select(admin_client, *(f"item{number}" for number in range(20))))
+    # The session, the views of each item, and of each partition the total: for the list, and for the question.
+    assert commands()["evalsha"] <= 1 + 20 + 2 * partitions
 
 
 # Resetting.
@@ -469,7 +480,7 @@ def test_the_question_names_items_as_the_list_does(admin_client, known, products
     assert "Best lamp lamp, 400 views" in Page(response).text
 
 
-def test_what_was_selected_is_reset_and_told(admin_client, known) -> None:
+def test_what_was_selected_is_reset_and_told(partitions, admin_client, known) -> None:
     response = answer(admin_client, select(admin_client, "lamp", "tail"))
     assert told(response) == "2 items were reset (403 views)."
     assert set(names(response)) == {"kite", "rope"}
@@ -501,7 +512,7 @@ def test_any_item_is_reset(admin_client, redis, item) -> None:
     assert admin_client.get("/admin/").status_code == 200
 
 
-def test_the_button_resets_all(admin_client, known) -> None:
+def test_the_button_resets_all(partitions, admin_client, known) -> None:
     response = admin_client.get(Page(admin_client.get(LIST)).links["Reset all"])
     assert asked(response) == "Do you want to reset 2,053 views of 4 items, all there are?"
     assert viewed.total().items == 4
@@ -715,6 +726,12 @@ def test_items_cannot_be_added_changed_or_deleted(admin_client, known, item) -> 
 def test_the_front_page_leads_to_the_list(admin_client, known) -> None:
     assert Page(admin_client.get("/admin/")).links["Most viewed items"] == LIST
     assert admin_client.get("/admin/django_redsess/").status_code == 200
+
+
+def test_what_a_database_may_not_take_has_no_page_of_history(admin_client, redis) -> None:
+    have_views(redis, {"a\0b": 3, "kite": 2})
+    assert admin_client.get(f"{LIST}kite/history/").status_code == 200
+    assert admin_client.get(f"{LIST}a%00b/history/").status_code == 302
 
 
 @pytest.mark.parametrize("options", [{}, {"use_base_manager": True}, {"natural_foreign": True}])

@@ -21,7 +21,8 @@ from django_redsess import browsers, online
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.management.people import owner_of, say, told_as_errors, user_named
-from django_redsess.queryset import READ_AT_ONCE, users_by_id
+from django_redsess.queryset import users_by_id
+from django_redsess.rows import READ_AT_ONCE
 from django_redsess.upkeep import printable
 
 if TYPE_CHECKING:
