@@ -147,7 +147,7 @@ class Keyspace:
 
     def of_sid(self, sid: str) -> Partition:
         """Return the partition of a session: the leading bits of its sid's digest. It never changes."""
-        return self._of_digest(b64decode(sid[:4], b"._"))
+        return self._of_digest(b64decode(sid[:4], b"._")) if self.count > 1 else self.partitions[0]
 
     def of_user(self, user_id: str) -> Partition:
         """Return the home partition of a user, where all of that user's sessions are."""

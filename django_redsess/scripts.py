@@ -15,7 +15,7 @@ class Script:
 
     A line ``-- include other.lua`` stands for the text of that file. ``repeatable`` says whether a second run, after
     the reply to the first was lost, changes nothing more; ``ends`` that its reply is that of ``with_ended``, in
-    ``partition.lua``: what it asks for, and which sessions have ended with that.
+    ``remove.lua``: what it asks for, and which sessions have ended with that.
     """
 
     def __init__(self, name: str, *, repeatable: bool = True, ends: bool = False) -> None:

@@ -65,7 +65,7 @@ class Endings(Collection[Ended]):
         at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
-            # See with_ended in partition.lua. Somebody else's record may name anything as its user.
+            # See with_ended in remove.lua. Somebody else's record may name anything as its user.
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
                 sid, user_id = packed[start : start + 20], packed[start + 21 : end]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 import redis
 
 from django_redsess import checker, store
+from django_redsess.conf import Conf, conf
 
 
 def make_due(client: redis.Redis, *sids: str) -> None:
@@ -64,3 +66,9 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
     """Return all there is, as the server would write it to disk."""
     return {name: client.dump(name) for name in client.keys()}
+
+
+def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Have a store of so many partitions, until the end of the test."""
+    monkeypatch.setattr(Conf, "PARTITIONS", count)
+    conf.forget()

@@ -9,9 +9,9 @@ import pytest
 import redis as redis_py
 
 from django_redsess.backend import SessionStore
-from django_redsess.conf import Conf
 from tests import servers
 from tests.agreement import disagreements
+from tests.behind import have_partitions
 from tests.running import Running
 
 
@@ -59,8 +59,8 @@ def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
 @pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])
 def partitions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run the test twice, with a store of one partition and of four, whatever else of the settings it changes."""
-    monkeypatch.setattr(Conf, "PARTITIONS", request.param)
     count: int = request.param
+    have_partitions(monkeypatch, count)
     return count
 
 

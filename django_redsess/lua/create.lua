@@ -4,6 +4,9 @@
 -- how many arguments follow, and item, time, item, time, … that it has viewed, else ""; item that it views, how many of
 -- these to keep, or neither. KEYS: as save.lua. Reply: 1, or 0 when another session has that sid; see with_ended.
 -- include partition.lua
+-- include seen.lua
+-- include put.lua
+-- include remove.lua
 local sid, record, user_id, date, maximum = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[8])
 local policy, moves = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] ~= ""
 local last = 9 + (tonumber(ARGV[9]) or 0)

@@ -3,6 +3,7 @@
 -- notes, idle and absolute limit (milliseconds), 1 if Django's deadline moves too.
 -- Reply: record, 1 if its cookie is to be sent again; or false, why it is gone.
 -- include partition.lua
+-- include seen.lua
 local sid, how = ARGV[1], ARGV[2]
 local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
 

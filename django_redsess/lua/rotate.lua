@@ -3,6 +3,9 @@
 -- ARGV: old sid, new sid, record ("" where it has been written into another partition already), then as save.lua from
 -- the user id on, without the last but the item. KEYS and reply: as save.lua.
 -- include partition.lua
+-- include seen.lua
+-- include put.lua
+-- include remove.lua
 local old_sid, sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[9]
 local policy, signs_in = policy_from(ARGV[6], ARGV[7], ARGV[8]), ARGV[10] == "1"
 local item, keep = ARGV[11], ARGV[12]

@@ -13,11 +13,10 @@ import redis as redis_py
 
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.conf import Conf
 from django_redsess.record import unpack
 from tests import servers
 from tests.agreement import disagreements
-from tests.behind import faults
+from tests.behind import faults, have_partitions
 from tests.faults import operations
 from tests.faults.child import MOMENTS, Child, Moment
 
@@ -231,7 +230,7 @@ def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_wh
     operation: Callable[..., Any],
     moment: Moment,
 ) -> None:
-    monkeypatch.setattr(Conf, "PARTITIONS", 4)
+    have_partitions(monkeypatch, 4)
     before, left = states("", operation, lambda store: (*key_of(store), store.user_elsewhere), moment)
     after = left[-1]
     assert (len(before.sessions), len(after.sessions), before.notes, after.notes) == (1, 1, 0, 1)
@@ -247,7 +246,7 @@ def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_wh
 def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(
     monkeypatch: pytest.MonkeyPatch, states: Callable[..., tuple[State, list[State]]], moment: Moment
 ) -> None:
-    monkeypatch.setattr(Conf, "PARTITIONS", 4)
+    have_partitions(monkeypatch, 4)
     before, left = states("7", operations.view, lambda store: (*key_of(store), store.item_counted_elsewhere), moment)
     after = left[-1]
     assert after.popular == [("lamp", 1), ("vase", 1)]

@@ -1,0 +1,78 @@
+-- Stands behind partition.lua: the way out.
+
+-- What each script replies that may end sessions: its own result and when it ran; then for each reason why it ended
+-- some: the reason, how many, and of each its sid (20 bytes), and the user id as its record has it (length, text). Not
+-- whom, where it was told to be quiet.
+local ended = {}
+
+local function with_ended(result)
+  return { result, text(now), unpack(ended) }
+end
+
+-- For how long a user can still be told why the session is gone, in milliseconds. Other ends are of the user's own
+-- making.
+local told_for = { kicked = 86400000, replaced = 3600000, expired = 3600000, evicted = 3600000 }
+
+-- Take up to 250 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
+-- on elsewhere, and have not ended; words are for their users to read. They are the first of the list `order`, if that
+-- is given. Returns how many of the sids it has dealt with.
+local function remove(sids, reason, order, quiet, words)
+  local views, lists, members, notes, there = {}, {}, {}, {}, 0
+  local count, size, at_once = 0, 0, 1
+  -- Twice as many records at a time, unless so many, if they are like those before, would be too much.
+  while at_once >= 1 and count < #sids do
+    local records = redis.call("HMGET", login, unpack(sids, count + 1, math.min(count + at_once, #sids)))
+    for _, record in ipairs(records) do
+      size = size + (record and #record or 0)
+      if size > 1048576 and count > 0 then break end
+      count = count + 1
+      local sid = sids[count]
+      local user_id_length = record and is_readable(record) and string.byte(record, 22) or 0
+      views[count] = viewed_by .. sid
+      if user_id_length > 0 then
+        lists[#lists + 1] = online_user_of .. string.sub(record, 23, 22 + user_id_length)
+        members[#lists] = sid
+      end
+      there = there + (record and 1 or 0)
+      if record and reason and not quiet and #sid == 20 then
+        notes[#notes + 1] = sid .. (user_id_length > 0 and string.sub(record, 22, 22 + user_id_length) or "\0")
+      end
+    end
+    at_once = math.min(2 * at_once, 16, math.floor((1048576 - size) * count / math.max(size, 1)))
+  end
+  if count == 0 then return 0 end
+  -- While a cluster moves this slot, a key may be elsewhere already: these two fail on that, with nothing written yet.
+  if #lists > 0 then redis.call("EXISTS", unpack(lists)) end
+  redis.call("DEL", unpack(views))
+  redis.call("HDEL", login, unpack(sids, 1, count))
+  for _, name in ipairs({ expire, recent, online_seen, online_user }) do
+    if name == order then
+      redis.call("ZREMRANGEBYRANK", name, 0, count - 1)
+    else
+      redis.call("ZREM", name, unpack(sids, 1, count))
+    end
+  end
+  local note = told_for[reason] and reason .. " " .. text(now) .. " " .. (words or "")
+  for index, name in ipairs(lists) do
+    redis.call("ZREM", name, members[index])
+    -- pcall: it is gone, whatever becomes of the note.
+    if note then redis.pcall("SET", ended_of .. members[index], note, "PX", told_for[reason]) end
+  end
+  if reason and there > 0 then
+    for _, part in ipairs({ reason, there, table.concat(notes) }) do table.insert(ended, part) end
+    -- pcall: they are gone, whatever becomes of the count.
+    redis.pcall("HINCRBY", totals, reason, there)
+  end
+  return count
+end
+
+-- Up to limit sessions whose deadline has passed, the earliest first.
+local function due(limit)
+  return redis.call("ZRANGE", expire, "-inf", text(now), "BYSCORE", "LIMIT", 0, limit)
+end
+
+-- Up to limit of the sessions above a maximum, those longest unseen first.
+local function excess(maximum, limit)
+  local count = math.min(redis.call("ZCARD", recent) - maximum, limit)
+  return count > 0 and redis.call("ZRANGE", recent, 0, count - 1) or {}
+end
