@@ -188,7 +188,7 @@ class Ending:
         partition, name = self._left[0]
         low, left_out = self._place
         args = (*self._args, low, self._high, left_out)
-        keys = (*session_keys(partition), name)
+        keys: tuple[str | bytes, ...] = (*session_keys(partition), name)
         reply: tuple[list[Any], list[Ended]] = yield Call(partition, scripts.END, keys, args, with_ended)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out

@@ -232,17 +232,23 @@ def _policy() -> tuple[int, int, int]:
     return conf.TOUCH_INTERVAL * 1000, (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
 
 
-def _touching(touch: Touch) -> tuple[str | int, ...]:
-    return touch.value, *_policy(), int(conf.SLIDING)
+def _touching(touch: Touch) -> tuple[bytes, ...]:
+    return _bytes(touch.value, *_policy(), int(conf.SLIDING))
 
 
-def _view(partition: Partition, item: str) -> tuple[tuple[str, ...], tuple[str | int, ...]]:
+@lru_cache(maxsize=64)
+def _bytes(*parts: str | int) -> tuple[bytes, ...]:
+    # As the client would make them, at each call.
+    return tuple(str(part).encode() for part in parts)
+
+
+def _view(partition: Partition, item: str) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
     # The keys of a script that may note a view, and what it is to note.
     if not item:
         return session_keys(partition), ()
     space = keyspace()
     counts = space.count == 1 or space.of_item(item) == partition
-    return _counting_keys(partition) if counts else session_keys(partition), (item, conf.VIEWED_PER_SESSION)
+    return _counting_keys(partition) if counts else session_keys(partition), (item.encode(), conf.VIEWED_PER_SESSION)
 
 
 def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
@@ -254,9 +260,9 @@ def _date(written: Written) -> str:
 
 
 @lru_cache(maxsize=2048)
-def session_keys(partition: Partition) -> tuple[str, ...]:
+def session_keys(partition: Partition) -> tuple[bytes, ...]:
     """Name the keys of ``partition`` in the order of ``partition.lua``."""
-    return (
+    return _bytes(
         partition.login,
         partition.expire,
         partition.recent,
@@ -271,8 +277,8 @@ def session_keys(partition: Partition) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=2048)
-def _counting_keys(partition: Partition) -> tuple[str, ...]:
-    return *session_keys(partition), partition.viewed
+def _counting_keys(partition: Partition) -> tuple[bytes, ...]:
+    return *session_keys(partition), partition.viewed.encode()
 
 
 def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
