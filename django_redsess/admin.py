@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import browsers, chart, online, sections
+from django_redsess import browsers, chart, naming, online, sections
 from django_redsess.ending import EndingMixin, own_sid_of
 from django_redsess.filters import ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
 from django_redsess.keys import is_sid
@@ -117,7 +117,7 @@ class OnlineSessionAdmin(EndingMixin):
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Link to the user's own page, where there is one, and mark the session of whoever looks."""
-        url = sections.url_of_user(session.user, self.admin_site) if session.links_user else ""
+        url = naming.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
         shown = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
         if session.is_own:
             return format_html('{} <strong class="redsess-own">{}</strong>', shown, gettext("you"))

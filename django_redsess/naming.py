@@ -1,4 +1,4 @@
-"""How the admin calls items, and where it leads from them."""
+"""How the admin calls items, and where it leads from them, and from users."""
 
 from __future__ import annotations
 
@@ -53,13 +53,21 @@ def linked(row: PopularItem) -> SafeString:
     return format_html('<span class="redsess-item">{}{}</span>', text, id_beside)
 
 
+def admin_url(thing: Model, site: AdminSite) -> str:
+    """Return the address of the admin page of ``thing``, or ``""`` where there is none."""
+    name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_change"
+    try:
+        return reverse(name, args=(quote(thing.pk),), current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
 def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
     # In the admin, where this administrator may see it, else where it says that it is.
     own_admin = site._registry.get(type(thing))
-    if isinstance(thing, Model) and own_admin is not None and own_admin.has_view_or_change_permission(request, thing):
-        with suppress(NoReverseMatch):
-            name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_change"
-            return reverse(name, args=(quote(thing.pk),), current_app=site.name)
+    visible = isinstance(thing, Model) and own_admin and own_admin.has_view_or_change_permission(request, thing)
+    if visible and (url := admin_url(thing, site)):
+        return url
     with suppress(NoReverseMatch):
         return str(thing.get_absolute_url()) if hasattr(thing, "get_absolute_url") else ""
     return ""

@@ -12,7 +12,7 @@ from django.contrib.admin.utils import quote
 from django.http import QueryDict
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -24,7 +24,7 @@ from django_redsess.filters import USER
 from django_redsess.moments import exactly, when
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
+    pass
 
 OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
@@ -97,17 +97,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
 def url_of(name: str, site: AdminSite, *args: str) -> str:
     """Return the address of a page of our own."""
     return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
-
-
-def url_of_user(user: AbstractBaseUser | None, site: AdminSite) -> str:
-    """Return the address of the page of ``user``, or ``""`` where there is none."""
-    if user is None:
-        return ""
-    name = f"admin:{user._meta.app_label}_{user._meta.model_name}_change"
-    try:
-        return reverse(name, args=(quote(user.pk),), current_app=site.name)
-    except NoReverseMatch:
-        return ""
 
 
 def query_of(user_ids: Sequence[str]) -> str:

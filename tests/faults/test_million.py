@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 from django.test import Client
 
 from benchmarks.fill import fill
@@ -17,6 +18,12 @@ from tests.faults.conftest import caches, one_kind_of_server
 from tests.running import Running
 
 LIST = "/admin/django_redsess/onlinesession/"
+
+
+def cpu_seconds(server: redis.Redis) -> float:
+    """Read how long the server has been working, however often others had the processor in between."""
+    cpu = server.info("cpu")
+    return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
 
 
 @one_kind_of_server
@@ -34,6 +41,7 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
     server.config_set("slowlog-log-slower-than", 10_000)
     server.slowlog_reset()
     server.config_resetstat()
+    cpu_before = cpu_seconds(server)
 
     cleaning = start("cleansessions", "--json", "--verbosity", "0", "--max-sessions", "500000", url=own_server.url)
     pages = 0
@@ -52,5 +60,5 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
     # A machine with others on it stops a process for that long now and then, whatever it does.
     slow = [(entry["duration"], entry["command"][:60]) for entry in server.slowlog_get()]
     assert len(slow) <= stats["cmdstat_evalsha"]["calls"] / 100, slow
-    assert stats["cmdstat_evalsha"]["usec_per_call"] < 5_000
+    assert cpu_seconds(server) - cpu_before < stats["cmdstat_evalsha"]["calls"] * 0.005
     assert not {"cmdstat_keys", "cmdstat_hgetall", "cmdstat_smembers"} & set(stats)
