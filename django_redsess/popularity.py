@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 from django_redsess import scripts
 from django_redsess.call import Call, Steps
 from django_redsess.keys import Partition, keyspace
+from django_redsess.store import AT_ONCE_MAX
 
 SHALLOW = 2_000
 """Up to this rank, items of several partitions are read from the top of each; beyond, their place is searched for."""
-
-BATCH_MAX = 250
-"""The most items that a call takes out."""
 
 VIEWS_MAX = 2**53
 """More than that a score can't count."""
@@ -98,9 +96,9 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        Call(partition, scripts.RESET, _keys(partition), some[at : at + BATCH_MAX], int)
+        Call(partition, scripts.RESET, _keys(partition), some[at : at + AT_ONCE_MAX], int)
         for partition, some in by_partition.items()
-        for at in range(0, len(some), BATCH_MAX)
+        for at in range(0, len(some), AT_ONCE_MAX)
     ]
 
 
@@ -116,7 +114,7 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
     A call returns how many it took out, and how many more there are.
     """
     return [
-        Call(partition, scripts.TRIM, _keys(partition), (kept, min(limit, BATCH_MAX)), tuple)
+        Call(partition, scripts.TRIM, _keys(partition), (kept, min(limit, AT_ONCE_MAX)), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)
     ]
 

@@ -7,7 +7,7 @@ import logging
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from django_redsess import store, viewed
+from django_redsess import viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
@@ -31,12 +31,11 @@ def note_view(request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
 def send_view(session: SessionStore) -> Steps[None]:
     """Send what no save has taken along. An outage is none of the page's business."""
     item, session.views_item = session.views_item, ""
-    uncounted, session.uncounted_item = session.uncounted_item, ""
     try:
         if item:
             yield from viewed.viewing(session, item)
-        elif uncounted:
-            yield store.count_view(uncounted)
+        else:
+            yield from viewed.counting(session)
     except SessionStoreUnavailable:
         # Whoever runs the site has been told of the outage, once.
         logger.info("A view was not recorded.")

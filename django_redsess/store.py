@@ -21,7 +21,7 @@ from django_redsess.keys import Partition, is_sid, keyspace
 from django_redsess.signals import Ended, Endings, Reason
 
 AT_ONCE_MAX = 250
-"""The most sessions that a call takes out or looks up: more would keep the server from everybody else for too long."""
+"""The most sessions or items that a call takes out or looks up: more would keep the server from others for too long."""
 
 LAST_SECOND = 250_000_000_000
 """In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""

@@ -199,10 +199,15 @@ def viewing(session: SessionStore, item: str) -> Steps[bool]:
         return False
     session.views_item = item
     yield from session.saving()
-    if session.uncounted_item:
-        yield store.count_view(item)
-        session.uncounted_item = ""
+    yield from counting(session)
     return True
+
+
+def counting(session: SessionStore) -> Steps[None]:
+    """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
+    item, session.uncounted_item = session.uncounted_item, ""
+    if item:
+        yield store.count_view(item)
 
 
 def resolve(items: Collection[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from testproject.people import CHROME_MAC, PASSWORD
 from testproject.shop.catalogue import load_catalogue
 from tests import servers
+from tests.test_demo import running
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -51,11 +53,33 @@ def shop(live_server: Any, transactional_db: None) -> str:
 @pytest.fixture
 def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
     """Return a function that opens a browser of its own (cookies, size, colour scheme) and gives a page of it."""
+    with visiting(browser, shop) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the demo with the looks of django-unfold."""
+    directory: Path = tmp_path_factory.mktemp("unfold")
+    with running(directory, DJANGO_SETTINGS_MODULE="tests.themes.settings") as demo:
+        yield demo.url
+
+
+@pytest.fixture
+def unfold_visitor(browser: Browser, unfold: str) -> Iterator[Callable[..., Page]]:
+    """Do as ``visitor`` does, for the demo with the looks of django-unfold."""
+    with visiting(browser, unfold) as open_page:
+        yield open_page
+
+
+@contextmanager
+def visiting(browser: Browser, url: str) -> Iterator[Callable[..., Page]]:
+    """Give what ``visitor`` returns, for the site at ``url``; close at the end what was opened."""
     opened: list[BrowserContext] = []
 
     def open_page(width: int = 1280, dark: bool = False) -> Page:
         context = browser.new_context(
-            base_url=shop,
+            base_url=url,
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from django_redsess import cleaner
 from testproject import people
 from testproject.people import PASSWORD
 from tests.browser.test_shop import LIST, KeepPicture, Visitor, sign_in
-from tests.test_demo import running
 
 
 @pytest.fixture
@@ -156,35 +152,22 @@ def test_pages_fit_their_window(visitor: Visitor, keep_picture: KeepPicture, wid
     look_around(page, keep_picture, f"{width}{'-dark' * dark}")
 
 
-@pytest.fixture(scope="module")
-def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the demo with the looks of django-unfold."""
-    directory: Path = tmp_path_factory.mktemp("unfold")
-    with running(directory, DJANGO_SETTINGS_MODULE="tests.themes.settings") as demo:
-        yield demo.url
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_work_and_fit_with_django_unfold(
-    browser: Browser, unfold: str, keep_picture: KeepPicture, width: int, dark: bool
+    unfold_visitor: Visitor, keep_picture: KeepPicture, width: int, dark: bool
 ) -> None:
-    scheme = "dark" if dark else "light"
-    with browser.new_context(
-        base_url=unfold, viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
-    ) as context:
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        sign_in(page, "admin", "admin")
-        look_around(page, keep_picture, f"unfold-{width}{'-dark' * dark}")
-        if width < 1280:
-            return
-        page.goto(LIST + "?q=amelia" if dark else LIST + "?q=chiara")
-        page.locator("#result_list tbody input[type=checkbox]").first.check()
-        page.locator("select[name=action]").select_option(label="End selected sessions")
-        page.get_by_role("button", name="Run").click()
-        page.get_by_role("button", name="Yes, end it").click()
-        expect(page.get_by_text("1 session was ended.")).to_be_visible()
+    page = unfold_visitor(width, dark)
+    sign_in(page, "admin", "admin")
+    look_around(page, keep_picture, f"unfold-{width}{'-dark' * dark}")
+    if width < 1280:
+        return
+    page.goto(LIST + "?q=amelia" if dark else LIST + "?q=chiara")
+    page.locator("#result_list tbody input[type=checkbox]").first.check()
+    page.locator("select[name=action]").select_option(label="End selected sessions")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Yes, end it").click()
+    expect(page.get_by_text("1 session was ended.")).to_be_visible()
 
 
 def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:

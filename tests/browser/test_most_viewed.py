@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from django_redsess import viewed
 from testproject import people
 from tests.behind import have_views
 from tests.browser.test_shop import KeepPicture, Visitor, sign_in
 from tests.servers import Server
-from tests.test_demo import running
 
 LIST = "/admin/django_redsess/popularitem/"
 
@@ -143,27 +139,14 @@ def test_pages_fit_their_window(
     look_around(page, keep_picture, f"{width}{'-dark' * dark}")
 
 
-@pytest.fixture(scope="module")
-def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the demo with the looks of django-unfold."""
-    directory: Path = tmp_path_factory.mktemp("unfold")
-    with running(directory, DJANGO_SETTINGS_MODULE="tests.themes.settings") as demo:
-        yield demo.url
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_with_django_unfold(
-    browser: Browser, unfold: str, keep_picture: KeepPicture, width: int, dark: bool
+    unfold_visitor: Visitor, keep_picture: KeepPicture, width: int, dark: bool
 ) -> None:
-    scheme = "dark" if dark else "light"
-    with browser.new_context(
-        base_url=unfold, viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
-    ) as context:
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        sign_in(page, "admin", "admin")
-        look_around(page, keep_picture, f"unfold-{width}{'-dark' * dark}")
+    page = unfold_visitor(width, dark)
+    sign_in(page, "admin", "admin")
+    look_around(page, keep_picture, f"unfold-{width}{'-dark' * dark}")
 
 
 def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:
