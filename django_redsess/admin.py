@@ -13,14 +13,15 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import browsers, chart, naming, online, sections
+from django_redsess import browsers, chart, limits, naming, online, sections
 from django_redsess.ending import EndingMixin, own_sid_of
-from django_redsess.filters import ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
+from django_redsess.filters import USER, ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.models import OnlineSession
 from django_redsess.moments import when
 from django_redsess.most_viewed import PopularItemAdmin
+from django_redsess.queryset import users_by_id
 from django_redsess.sections import query_of, url_of
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class OnlineSessionAdmin(EndingMixin):
             "title": capfirst(self.opts.verbose_name_plural),
             # Whoever searches wants to see what is found.
             "chart": chart.draw(online.history()) if set(request.GET) <= {ORDER_VAR} else "",
+            "limit": self._limit_of_one(request),
             "has_end_permission": self.has_end_permission(request),
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
@@ -108,6 +110,14 @@ class OnlineSessionAdmin(EndingMixin):
         else:
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return sessions.of_users(ids_of(request, users)), False
+
+    def _limit_of_one(self, request: HttpRequest) -> str:
+        # Of the list of one user's sessions.
+        match request.GET.getlist(USER):
+            case [user_id]:
+                user = users_by_id({user_id}).get(user_id)
+                return limits.describe(user) if user is not None else ""
+        return ""
 
     def _marked(self, request: HttpRequest) -> SessionQuerySet:
         of_users = self.admin_site._registry.get(get_user_model())
@@ -167,7 +177,8 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("newest sign-in first"))
     def other_sessions(self, session: OnlineSession) -> str:
-        return sections.other_sessions(session.session, self.admin_site)
+        limit = limits.describe(session.user) if session.user is not None else ""
+        return sections.other_sessions(session.session, self.admin_site) + sections.paragraph(limit)
 
 
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -220,22 +231,22 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
-        """Tell how many there are, and link to them."""
-        user_id = online.user_id_of(user)
-        count = online.count(user_ids=[user_id])
-        if not count:
-            return gettext("This user is not signed in.")
-        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        url = url_of("changelist", self.admin_site)
-        return format_html('<a href="{}?{}">{}</a>', url, query_of([user_id]), text)
+        """Tell how many there are and may be, and link to them."""
+        return self._sessions_of(user, may_end=False)
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions_to_end(self, user: AbstractBaseUser) -> str:
         """Do as :meth:`online_sessions` does, with a button that ends them."""
-        shown = self.online_sessions(user)
-        if "<a" not in shown:
-            return shown
-        url, query = url_of("confirm", self.admin_site), query_of([online.user_id_of(user)])
-        return format_html(
-            '{} <a class="button redsess-button" href="{}?{}">{}</a>', shown, url, query, gettext("End all of them")
-        )
+        return self._sessions_of(user, may_end=True)
+
+    def _sessions_of(self, user: AbstractBaseUser, *, may_end: bool) -> str:
+        user_id, limit = online.user_id_of(user), sections.paragraph(limits.describe(user))
+        count, query = online.count(user_ids=[user_id]), query_of([user_id])
+        if not count:
+            return format_html("{}{}", gettext("This user is not signed in."), limit)
+        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
+        shown = format_html('<a href="{}?{}">{}</a>', url_of("changelist", self.admin_site), query, text)
+        if may_end:
+            url, label = url_of("confirm", self.admin_site), gettext("End all of them")
+            shown += format_html(' <a class="button redsess-button" href="{}?{}">{}</a>', url, query, label)
+        return shown + limit

@@ -16,10 +16,11 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, 
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from django_redsess import call, cleaner, notice, store
+from django_redsess import call, cleaner, limits, notice, store
 from django_redsess.call import Pause, Steps, T
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import sid_of
+from django_redsess.limits import SessionLimitReached
 from django_redsess.merge import merge, same
 from django_redsess.notice import Notice
 from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
@@ -65,6 +66,7 @@ class SessionStore(SessionBase):
         self._base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
         self._rotates_from: str | None = None
         self._signs_in = False
+        self._limit: store.Limit | None = None
         self._signs_out = False
         self._gone = False  # A save found nothing to save to. What is gone does not come back.
 
@@ -77,6 +79,11 @@ class SessionStore(SessionBase):
     def stored_sid(self) -> str | None:
         """Return the sid under which it is stored: the old one until a new key has been saved."""
         return sid_of(self._rotates_from) if self._rotates_from else self.sid
+
+    @property
+    def saved_as(self) -> str | None:
+        """Return the session key under which this object has found or left it; None where it is not stored so far."""
+        return self.session_key if self._base is not None and self._rotates_from is None else None
 
     @property
     def ended(self) -> Notice | None:
@@ -116,13 +123,25 @@ class SessionStore(SessionBase):
             return store.Touch.NOTHING
         return store.Touch.SEEN if self.passive else store.Touch.ACTIVE
 
-    def signed_in(self) -> None:
-        """Tell that somebody just signed in: the next save gives a new login time, to the same user too."""
+    def signed_in(self, limit: store.Limit | None = None) -> None:
+        """
+        Tell that somebody just signed in: the next save gives a new login time, to the same user too.
+
+        That save ends other sessions of the user above ``limit``; or it raises SessionLimitReached.
+        """
         self._signs_in = True
+        self._limit = limit
 
     def signed_out(self) -> None:
         """Tell that somebody signs out: the end that comes next is a sign-out."""
         self._signs_out = True
+
+    def abandon(self) -> None:
+        """Forget what was changed since it was saved last, a new key too: the next look reads what is stored."""
+        self._session_key, self._rotates_from = self._rotates_from or self.session_key, None
+        self._base = self._limit = None
+        self.modified = self._signs_in = False
+        self.__dict__.pop("_session_cache", None)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive ``steps``; remember an outage."""
@@ -178,7 +197,8 @@ class SessionStore(SessionBase):
 
         Where another request has changed the session since it was loaded, only the top-level keys that this one
         changed are written. With ``must_create``, raises CreateError when the key is taken; without, UpdateError when
-        the session was ended, has expired or got another key meanwhile: it is not brought back.
+        the session was ended, has expired or got another key meanwhile: it is not brought back. Raises
+        SessionLimitReached for a sign-in that is one too many.
         """
         self.run(self.saving(must_create))
 
@@ -230,6 +250,8 @@ class SessionStore(SessionBase):
                 return None
             if outcome.word == "gone":
                 return (yield from self._save_of_gone(data, outcome))
+            if outcome.word == "refused" and self._limit is not None:
+                raise SessionLimitReached(limits.REFUSED % {"maximum": self._limit.maximum})
             self._merge(data, outcome.record)
             tries += 1
             waited = time.monotonic() - began
@@ -239,6 +261,12 @@ class SessionStore(SessionBase):
             if waited > SAVE_SECONDS_MAX:
                 logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
                 raise SessionStoreUnavailable("Other requests kept changing the session.")
+
+    def flushing(self) -> Steps[None]:
+        """Do as Django's ``flush()`` does."""
+        self.clear()
+        yield from self._deleting(None)
+        self._session_key = None
 
     def still_there(self) -> Steps[bool]:
         """Tell whether the session still lives under this key. Reads without a trace."""
@@ -292,7 +320,10 @@ class SessionStore(SessionBase):
 
     def _writing(self, data: dict[str, Any], must_create: bool) -> Steps[store.Outcome]:
         user_id, sid = _user_of(data), self.sid or ""
-        if not store.at_home(sid, user_id):
+        limit = self._limit if self._signs_in and user_id else None
+        # Of what writes a session, a plain save looks at no other: a sign-in that is limited gets a new key always.
+        renews = limit is not None and not must_create and self._rotates_from is None
+        if renews or not store.at_home(sid, user_id):
             if not must_create:
                 self._rotates_from = self._rotates_from or self.session_key
             self._session_key = _new_key(partial(store.at_home, user_id=user_id))
@@ -304,11 +335,12 @@ class SessionStore(SessionBase):
         # What moves to another partition takes three scripts, any of which may be in vain: no view with them.
         moves = self._rotates_from is not None and not store.same_partition(sid_of(self._rotates_from), sid)
         item = "" if moves else self.views_item
-        written = store.Written(packed, user_id, date, self._signs_in, self.passive, item)
+        written = store.Written(packed, user_id, date, self._signs_in, self.passive, item, limit)
+        outcome: store.Outcome
         if must_create:
-            if not (yield store.create(sid, written)):
+            outcome = yield store.create(sid, written)
+            if outcome.word == "taken":
                 raise CreateError
-            outcome = store.Outcome("saved")
         elif self._rotates_from is None:
             outcome = yield store.save(sid, written, loaded=self._base.revision if self._base else b"")
         else:
@@ -320,19 +352,25 @@ class SessionStore(SessionBase):
             self._base = Record(user_id, record.client, record.data, revision_of(packed))
             self._rotates_from = None
             self._signs_in = False
+            crowded = outcome.crowded
+            while crowded and limit is not None:
+                crowded = yield store.end_above(limit, user_id, keep=sid)
         return outcome
 
     def _rotating(self, old_sid: str, sid: str, written: store.Written) -> Steps[store.Outcome]:
         elsewhere = not store.same_partition(old_sid, sid)
+        made: store.Outcome = store.Outcome("saved")
         if elsewhere:
             viewed = yield store.viewed_by(old_sid)
-            yield store.create(sid, written, viewed)
+            made = yield store.create(sid, written, viewed)
+            if made.word == "refused":
+                return made
         outcome: store.Outcome = yield store.rotate(
             old_sid, sid, written, loaded=self._base.revision if self._base else b""
         )
         if elsewhere and outcome.word != "saved":
             yield from store.end([sid], None)
-        return outcome
+        return outcome._replace(crowded=outcome.crowded or made.crowded)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: store.Outcome) -> Steps[None]:
         was_guest = self._base is not None and not self._base.user_id
@@ -409,20 +447,6 @@ class SessionStore(SessionBase):
             return await self.arun(self.opening(no_load))
 
     _session = property(_get_session)
-
-
-def note_sign_in(sender: Any, request: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``user_logged_in``."""
-    session = getattr(request, "session", None)
-    if isinstance(session, SessionStore):
-        session.signed_in()
-
-
-def note_sign_out(sender: Any, request: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``user_logged_out``."""
-    session = getattr(request, "session", None)
-    if isinstance(session, SessionStore):
-        session.signed_out()
 
 
 def _user_of(data: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from django_redis.cache import RedisCache
 from redis.connection import parse_url
 from redis.sentinel import SentinelConnectionPool
 
+from django_redsess import limits
 from django_redsess.backend import SessionStore
 from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
@@ -35,6 +36,11 @@ def _is_int_from(least: int, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and "." in value
+
+
+TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
 AT_LEAST_ONE = Rule(lambda value: _is_int_from(1, value), "an integer of 1 or more")
 SECONDS_OR_NONE = Rule(
     lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
@@ -46,6 +52,16 @@ RULES = {
         "a text that is not empty and has no brace in it",
     ),
     "MAX_SESSIONS": AT_LEAST_ONE,
+    "MAX_SESSIONS_PER_USER": Rule(
+        lambda value: limits.is_maximum(value) or _is_path(value),
+        "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
+    ),
+    "SESSION_LIMIT_POLICY": Rule(
+        lambda value: value in limits.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
+    ),
+    "END_ON_DEACTIVATION": TRUE_OR_FALSE,
+    "END_ON_DELETION": TRUE_OR_FALSE,
+    "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
     "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
     "PARTITIONS": Rule(
         lambda value: _is_int_from(1, value) and value <= 1024 and value.bit_count() == 1,
@@ -53,7 +69,7 @@ RULES = {
     ),
     "IDLE_TIMEOUT": SECONDS_OR_NONE,
     "ABSOLUTE_TIMEOUT": SECONDS_OR_NONE,
-    "SLIDING": Rule(lambda value: isinstance(value, bool), "True or False"),
+    "SLIDING": TRUE_OR_FALSE,
     "PASSIVE_PATHS": Rule(
         lambda value: (
             isinstance(value, list | tuple) and all(isinstance(path, str) and path.startswith("/") for path in value)
@@ -73,9 +89,9 @@ RULES = {
         ),
         "a dict of texts, view name to URL keyword, such as {'shop:product': 'slug'}",
     ),
-    "VIEWED_GUESTS": Rule(lambda value: isinstance(value, bool), "True or False"),
+    "VIEWED_GUESTS": TRUE_OR_FALSE,
     "VIEWED_RESOLVE": Rule(
-        lambda value: value is None or (isinstance(value, str) and "." in value),
+        lambda value: value is None or _is_path(value),
         "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
     ),
     "VIEWED_PER_SESSION": AT_LEAST_ONE,
@@ -150,17 +166,23 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     if recording and opening and min(recording) < min(opening):
         message = "ViewedItemsMiddleware stands above the session middleware: no view is recorded."
         found.append(_error("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
-    path = conf.VIEWED_RESOLVE
-    if RULES["VIEWED_RESOLVE"].allows(path) and path is not None:
-        try:
-            works = callable(import_string(path))
-        except Exception:  # It may be any code.
-            works = False
-        if not works:
-            message = f"REDSESS['VIEWED_RESOLVE'], {path!r}, can't be imported, or called."
-            hint = "It names a function that takes a list of item ids, and returns a dict of these to objects."
-            found.append(_error("E016", message, hint))
+    if _is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
+        message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported, or called."
+        hint = "It names a function that takes a list of item ids, and returns a dict of these to objects."
+        found.append(_error("E016", message, hint))
     return found
+
+
+@checks.register(checks.Tags.security)
+def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Ask for a function that can be imported, where one tells how many sessions a user may have."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
+        return []
+    path = conf.MAX_SESSIONS_PER_USER
+    if not _is_path(path) or _is_function(path):
+        return []
+    message = f"{limits.MAXIMUM}, {path!r}, can't be imported, or called: nobody could sign in."
+    return [_error("E017", message, "It names a function that takes a user, and returns an integer, or None.")]
 
 
 @checks.register(checks.Tags.security)
@@ -279,6 +301,13 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
         for whose, pool in _pools().items()
         if _repeats(pool)
     ]
+
+
+def _is_function(path: Any) -> bool:
+    try:
+        return callable(import_string(path))
+    except Exception:  # It may be any code.
+        return False
 
 
 def _is_our_engine() -> bool:

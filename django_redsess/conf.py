@@ -30,6 +30,31 @@ class Conf:
         return self._read("MAX_SESSIONS", 10_000_000)
 
     @cached_property
+    def MAX_SESSIONS_PER_USER(self) -> int | str | None:
+        """How many sessions a user may have, or a dotted path of a function that takes the user; None for no limit."""
+        return self._read("MAX_SESSIONS_PER_USER", None)
+
+    @cached_property
+    def SESSION_LIMIT_POLICY(self) -> str:
+        """What a sign-in above that does: ``end_oldest``, ``end_least_recent``, or ``refuse``, when it is refused."""
+        return self._read("SESSION_LIMIT_POLICY", "end_oldest")
+
+    @cached_property
+    def END_ON_DEACTIVATION(self) -> bool:
+        """Whether a user's sessions end when the user is saved with ``is_active`` off."""
+        return self._read("END_ON_DEACTIVATION", True)
+
+    @cached_property
+    def END_ON_DELETION(self) -> bool:
+        """Whether a user's sessions end when the user is deleted."""
+        return self._read("END_ON_DELETION", True)
+
+    @cached_property
+    def END_ON_PASSWORD_CHANGE(self) -> bool:
+        """Whether a user's other sessions end when the user is saved with another password."""
+        return self._read("END_ON_PASSWORD_CHANGE", True)
+
+    @cached_property
     def TOUCH_INTERVAL(self) -> int:
         """Seconds that must pass before a request writes again that its session was seen."""
         return self._read("TOUCH_INTERVAL", 10)

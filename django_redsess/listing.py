@@ -149,13 +149,15 @@ class Ending:
     """
     Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
 
-    ``latest`` (milliseconds of the server's clock) leaves those that began later; ``active_seconds`` of ``which``
-    counts back from there. ``keep`` are sids of sessions that stay, ``keep_users`` users whose sessions stay.
+    ``reason`` is why, ``words`` are for the users to read. ``latest`` (milliseconds of the server's clock) leaves those
+    that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that stay,
+    ``keep_users`` users whose sessions stay.
     """
 
     def __init__(
         self,
         which: Which,
+        reason: Reason = Reason.KICKED,
         *,
         words: str = "",
         latest: int | None = None,
@@ -169,7 +171,7 @@ class Ending:
         since = ""
         if which.active_seconds is not None and latest is not None:
             since = f"{latest - which.active_seconds * 1000:.0f}"
-        self._args = (Reason.KICKED, words, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
+        self._args = (reason, words, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and which.user_ids is None:

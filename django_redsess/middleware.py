@@ -25,7 +25,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 
-from django_redsess import call, notice, recording, signals
+from django_redsess import accounts, call, notice, recording, signals
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
@@ -64,12 +64,12 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
-        with signals.held_back() as held:
+        with accounts.answering(request), signals.held_back() as held:
             _send_at_the_end_of(request, held)
             return self._answer(request)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
-        with signals.held_back() as held:
+        with accounts.answering(request), signals.held_back() as held:
             _send_at_the_end_of(request, held)
             try:
                 return await self._aanswer(request)
@@ -172,6 +172,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 self._delete_cookie(response)
             return response
         if response.status_code >= 500:
+            # A sign-in that had to be saved at once has left the key that the browser has.
+            if session.saved_as not in (None, request.COOKIES.get(settings.SESSION_COOKIE_NAME)):
+                self._set_cookie(session, response)
             return response
         if session.modified or (every and not begun):
             try:

@@ -20,8 +20,8 @@ JOINERS = "\u200c\u200d"
 
 HEADER = "X-Session-Ended"
 
-TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED)
-"""Ends that the user did not ask for."""
+TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
+"""Ends that the user did not ask for, or that come with a text."""
 
 
 class Notice(NamedTuple):
@@ -40,6 +40,7 @@ class Notice(NamedTuple):
         """A sentence or two for the user, in the language that is active."""
         said = {
             Reason.KICKED: gettext("Your session was ended."),
+            Reason.INVALIDATED: gettext("Your session was ended."),
             Reason.REPLACED: gettext("Your session was ended, because you signed in elsewhere."),
             Reason.EXPIRED: gettext("Your session has expired."),
             Reason.EVICTED: gettext("Your session was ended, because too many others were open."),

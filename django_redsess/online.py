@@ -218,7 +218,7 @@ def _end_user(user: AbstractBaseUser, *, keep: str | None = None, reason: str = 
 
     ``reason`` is for the user to read, see :func:`end`.
     """
-    return (yield from _end_all_of(Which((user_id_of(user),)), keep, reason))
+    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, words=reason))
 
 
 end_user, aend_user = both(_end_user)
@@ -230,10 +230,19 @@ def _end_all(*, keep: str | None = None, reason: str = "") -> Steps[int]:
 
     It takes 250 a call: others are served in between. ``reason`` is for their users to read, see :func:`end`.
     """
-    return (yield from _end_all_of(Which(), keep, reason))
+    return (yield from end_all_of(None, Reason.KICKED, keep=keep, words=reason))
 
 
 end_all, aend_all = both(_end_all)
+
+
+def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, words: str) -> Steps[int]:
+    """End the sessions of these users, or of all (None), but the one ``keep``; return how many those were."""
+    work = Ending(_which(user_ids), reason, words=notice.check(words), keep=[keep] if keep else ())
+    ended = 0
+    while not work.done:
+        ended += len((yield from work.step()))
+    return ended
 
 
 def ending(
@@ -275,14 +284,6 @@ def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds:
     if active_seconds is not None and not active_seconds >= 0:
         raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
     return Which(None if user_ids is None else tuple(user_ids), guests, active_seconds)
-
-
-def _end_all_of(which: Which, keep: str | None, reason: str) -> Steps[int]:
-    work = Ending(which, words=notice.check(reason), keep=[keep] if keep else ())
-    ended = 0
-    while not work.done:
-        ended += len((yield from work.step()))
-    return ended
 
 
 def _together(partitions: list[Sample]) -> Sample:

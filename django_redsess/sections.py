@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
@@ -22,9 +22,6 @@ from django_redsess import browsers, online, viewed
 from django_redsess.conf import conf
 from django_redsess.filters import USER
 from django_redsess.moments import exactly, when
-
-if TYPE_CHECKING:
-    pass
 
 OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
@@ -87,6 +84,11 @@ def other_sessions(session: online.Session, site: AdminSite) -> str:
         gettext("All sessions of this user"),
     )
     return table(headings, rows) + link
+
+
+def paragraph(text: str) -> SafeString:
+    """Make a paragraph below what is shown, of no text nothing."""
+    return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:

@@ -31,7 +31,7 @@ class Reason(StrEnum):
     LOGOUT = "logout"
     """Its user signed out."""
     INVALIDATED = "invalidated"
-    """The site ended it, by ``flush()`` or ``delete()``: another user signed in, or a password had changed."""
+    """The site ended it: another user signed in, the account or its password changed, or ``flush()`` was called."""
     EXPIRED = "expired"
     """Its deadline has passed."""
     EVICTED = "evicted"
@@ -39,7 +39,7 @@ class Reason(StrEnum):
     KICKED = "kicked"
     """An administrator ended it, or ``online.end()``."""
     REPLACED = "replaced"
-    """Its user signed in elsewhere, and has no more sessions than the site allows. (Nothing does that yet.)"""
+    """Its user signed in elsewhere, and has no more sessions than the site allows: ``MAX_SESSIONS_PER_USER``."""
 
 
 class Ended(NamedTuple):

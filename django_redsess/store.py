@@ -50,13 +50,21 @@ class Loaded(NamedTuple):
         return _rotated_to(self.note)
 
 
+class Limit(NamedTuple):
+    """How many sessions a user may have, and what a sign-in above that does: see ``SESSION_LIMIT_POLICY``."""
+
+    maximum: int
+    policy: str
+
+
 class Written(NamedTuple):
     """
     What a save writes.
 
     ``date`` is the deadline where one was set as a date, else the record's age counts. ``signs_in`` gives a new login
     time, ``passive`` leaves the deadline as it is. ``item`` is what the request views, ``""`` for nothing; its view is
-    noted at most once, though a save is repeated whose reply was lost.
+    noted at most once, though a save is repeated whose reply was lost. ``limit`` holds where a session is created or
+    gets another key.
     """
 
     record: bytes
@@ -65,6 +73,7 @@ class Written(NamedTuple):
     signs_in: bool = False
     passive: bool = False
     item: str = ""
+    limit: Limit | None = None
 
 
 class Viewed(NamedTuple):
@@ -76,15 +85,18 @@ class Viewed(NamedTuple):
 
 class Outcome(NamedTuple):
     """
-    What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now.
+    What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now; or of a
+    new session ``taken``, when another has that sid; or ``refused``, when its user has enough of them.
 
-    ``item`` is what was to be viewed with it, if that certainly has not been noted.
+    ``item`` is what was to be viewed with it, if that certainly has not been noted. ``crowded`` says that the user may
+    still have too many, more than a script takes out: :func:`end_above` goes on.
     """
 
     word: str
     record: bytes = b""
     note: str = ""
     item: str = ""
+    crowded: bool = False
 
     @property
     def rotated_to(self) -> str:
@@ -98,9 +110,9 @@ def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
     return Call(partition, scripts.LOAD, session_keys(partition), (sid, *_touching(touch)), _loaded)
 
 
-def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) -> Call[bool]:
+def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) -> Call[Outcome]:
     """
-    Add a session. False when ``sid`` is taken. Sessions that are due, or too many, make room: two of each.
+    Add a session. Sessions that are due, or too many, make room: two of each.
 
     ``viewed`` says that it comes from another partition, and what it viewed there: items and the times of their views,
     one after another, as :func:`viewed_by` returns them.
@@ -109,9 +121,9 @@ def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) ->
     partition = space.of_sid(sid)
     maximum = share_of(conf.MAX_SESSIONS, space.count)
     made: tuple[str | bytes | int, ...] = (sid, written.record, written.user_id, _date(written), *_policy(), maximum)
-    args = (*made, "" if viewed is None else len(viewed), *(viewed or ()))
+    args = (*made, *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
     keys, once = _view(partition, written.item)
-    return Call(partition, scripts.CREATE, keys, args, lambda reply, _: bool(reply), once)
+    return Call(partition, scripts.CREATE, keys, args, _outcome, once)
 
 
 def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -135,10 +147,17 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        written = written._replace(record=b"", item="")
-    args = (old_sid, sid, *_written(written, loaded))
+        written = written._replace(record=b"", item="", limit=None)
+    args = (old_sid, sid, *_written(written, loaded), *_limit(written))
     keys, once = _view(partition, written.item)
     return Call(partition, scripts.ROTATE, keys, args, _outcome, once)
+
+
+def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
+    """End up to 250 sessions of this user above ``limit``, not the one whose sid is ``keep``. True if more are left."""
+    partition = keyspace().of_user(user_id)
+    args = (user_id, keep, *limit)
+    return Call(partition, scripts.LIMIT, session_keys(partition), args, lambda crowded, _: bool(crowded))
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
@@ -255,6 +274,10 @@ def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
     return written.record, written.user_id, _date(written), *_policy(), loaded, int(written.signs_in)
 
 
+def _limit(written: Written) -> tuple[int | str, ...]:
+    return written.limit or ("", "")
+
+
 def _date(written: Written) -> str:
     return f"{written.date.timestamp() * 1000:.0f}" if written.date else ""
 
@@ -307,10 +330,11 @@ def _loaded(reply: list[Any]) -> Loaded:
     return Loaded(None, note=more.decode(errors="replace")) if record is None else Loaded(record, bool(more))
 
 
-def _outcome(reply: list[bytes]) -> Outcome:
+def _outcome(reply: list[bytes], _: Endings | None = None) -> Outcome:
     word, more, item = (*reply, b"", b"")[:3]
+    record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
-    return Outcome(word.decode(), b"" if note else more, note, item.decode())
+    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded")
 
 
 def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:

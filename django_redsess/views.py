@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess import browsers, online
+from django_redsess import browsers, limits, online
 from django_redsess.backend import SessionStore
 from django_redsess.moments import when
 
@@ -63,6 +63,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,
+        "limit": limits.describe(user),
         "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
     }
     return render(request, "django_redsess/sessions.html", context)

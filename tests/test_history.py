@@ -217,17 +217,17 @@ def test_a_create_that_is_repeated_counts_once(redis) -> None:
     sid = sid_of("a" * 32)
     written = store.Written(pack(sid, Record("", Client(), b"{}"), age_seconds=60), "")
     # As when the reply to the first was lost.
-    assert [store.create(sid, written).run() for _ in range(2)] == [True, True]
+    assert [store.create(sid, written).run().word for _ in range(2)] == ["saved", "saved"]
     assert stored(redis) == 1
     assert sampled().created == 1
 
 
 def test_a_create_under_a_taken_sid_counts_nothing() -> None:
     sid = sid_of("a" * 32)
-    for expected in (True, False):
+    for expected in ("saved", "taken"):
         # Another record each time: that of another session.
         written = store.Written(pack(sid, Record("", Client(), b"{}"), age_seconds=60), "")
-        assert store.create(sid, written).run() is expected
+        assert store.create(sid, written).run().word == expected
     assert sampled().created == 1
 
 

@@ -10,8 +10,9 @@ local function with_ended(result)
 end
 
 -- For how long a user can still be told why the session is gone, in milliseconds. Other ends are of the user's own
--- making.
+-- making, unless there are words to read.
 local told_for = { kicked = 86400000, replaced = 3600000, expired = 3600000, evicted = 3600000 }
+local words_told_for = 86400000
 
 -- Take up to 250 sessions out of every key, but no more at once than a megabyte of records. Without a reason they live
 -- on elsewhere, and have not ended; words are for their users to read. They are the first of the list `order`, if that
@@ -52,11 +53,13 @@ local function remove(sids, reason, order, quiet, words)
       redis.call("ZREM", name, unpack(sids, 1, count))
     end
   end
-  local note = told_for[reason] and reason .. " " .. text(now) .. " " .. (words or "")
+  words = words or ""
+  local milliseconds = reason and (told_for[reason] or words ~= "" and words_told_for)
+  local note = milliseconds and reason .. " " .. text(now) .. " " .. words
   for index, name in ipairs(lists) do
     redis.call("ZREM", name, members[index])
     -- pcall: it is gone, whatever becomes of the note.
-    if note then redis.pcall("SET", ended_of .. members[index], note, "PX", told_for[reason]) end
+    if note then redis.pcall("SET", ended_of .. members[index], note, "PX", milliseconds) end
   end
   if reason and there > 0 then
     for _, part in ipairs({ reason, there, table.concat(notes) }) do table.insert(ended, part) end

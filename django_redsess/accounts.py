@@ -1,0 +1,189 @@
+"""
+What becomes of sessions when something happens to an account. Public: ``logout_everywhere`` and its twin to be awaited.
+
+What is done to a user by ``save()`` and ``delete()`` is seen, in the admin as anywhere, and acted on when the database
+has committed it. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.contrib.auth import SESSION_KEY, get_user_model
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save, pre_save
+from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_noop
+
+from django_redsess import call, limits, notice, online
+from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.call import Steps, both
+from django_redsess.conf import conf
+from django_redsess.limits import SessionLimitReached
+from django_redsess.signals import Reason
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+DEACTIVATED = gettext_noop("Your account was deactivated.")
+DELETED = gettext_noop("Your account was deleted.")
+PASSWORD_CHANGED = gettext_noop("Your password was changed.")
+
+logger = logging.getLogger("django_redsess")
+
+_answered: ContextVar[HttpRequest | None] = ContextVar("django_redsess_answered", default=None)
+
+
+@contextmanager
+def answering(request: HttpRequest) -> Iterator[None]:
+    """Tell that what happens meanwhile happens in this request."""
+    token = _answered.set(request)
+    try:
+        yield
+    finally:
+        _answered.reset(token)
+
+
+def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
+    """
+    End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
+
+    Where the request that asks for it is in one of them, it goes on as one of a guest. The signals say ``invalidated``,
+    where those of :func:`online.end_user` say ``kicked``. ``reason`` is for the user to read, at most 200 characters;
+    without, the other devices are told nothing. Raises ValueError for a longer one.
+    """
+    return (yield from _ending(online.user_id_of(user), _answered.get(), keep=keep, words=reason))
+
+
+logout_everywhere, alogout_everywhere = both(_logout_everywhere)
+
+
+def receive_signals() -> None:
+    """Be told from now on who signs in and out, and what is done to users: called once, when all models are there."""
+    user_logged_in.connect(signed_in, dispatch_uid="django_redsess")
+    user_logged_out.connect(signed_out, dispatch_uid="django_redsess")
+    try:
+        user_model = get_user_model()
+    except ImproperlyConfigured:  # Sessions need no users.
+        return
+    # Of these senders only: one that listens to all keeps Django from deleting any model's rows at once.
+    for model in apps.get_models():
+        if issubclass(model, user_model):
+            pre_save.connect(before_save, sender=model, dispatch_uid="django_redsess")
+            post_save.connect(saved, sender=model, dispatch_uid="django_redsess")
+            post_delete.connect(deleted, sender=model, dispatch_uid="django_redsess")
+
+
+def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -> None:
+    """
+    Receive Django's signal ``user_logged_in``.
+
+    Where a sign-in may be refused, it is saved here and now: the script that saves it counts the others. Raises
+    SessionLimitReached, and ImproperlyConfigured; nobody is signed in then.
+    """
+    session = _session_of(request)
+    if session is None:
+        return
+    try:
+        session.signed_in(limit := limits.limit_of(user))
+        if limit is not None and limit.policy == limits.REFUSE:
+            session.save()
+    except ImproperlyConfigured:
+        session.abandon()
+        _have_nobody(request)
+        raise
+    except SessionLimitReached:
+        session.flush()
+        _have_nobody(request)
+        raise
+
+
+def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_out``."""
+    if (session := _session_of(request)) is not None:
+        session.signed_out()
+
+
+def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``pre_save`` of a user: note what the database still has."""
+    switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
+    watched = [
+        field.name
+        for field in sender._meta.concrete_fields
+        if switches.get(field.name) and (update_fields is None or field.name in update_fields)
+    ]
+    stored = get_user_model()._base_manager.using(using).filter(pk=instance.pk)
+    instance._redsess_before = stored.values(*watched).first() if watched and instance.pk is not None else None
+
+
+def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_save`` of a user: end what does not go on with what was changed."""
+    before = instance.__dict__.pop("_redsess_before", None) or {}
+    if before.get("is_active") and not instance.is_active:
+        _when_committed(using, instance, DEACTIVATED)
+    elif "password" in before and before["password"] != instance.password:
+        # Django writes an old hash anew when somebody signs in: the same password, but no other session fits it.
+        changed = getattr(instance, "_password", None) is not None
+        _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
+
+
+def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_delete`` of a user."""
+    if conf.END_ON_DELETION:
+        _when_committed(using, instance, DELETED)
+
+
+def _when_committed(using: str, user: AbstractBaseUser, words: str, *, spare: bool = False) -> None:
+    # Both are asked for now: by then the user may have no primary key any more, and the request be answered.
+    end: Callable[[], None] = partial(_end, online.user_id_of(user), _answered.get(), words, spare=spare)
+    transaction.on_commit(end, using=using, robust=True)
+
+
+def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) -> None:
+    session = _session_of(request)
+    # It may be about to get another key.
+    keep = session.stored_sid if spare and session is not None else None
+    text = notice.clean(gettext(words))[: notice.TEXT_MAX] if words else ""
+    try:
+        call.run(_ending(user_id, request, keep=keep, words=text))
+    except SessionStoreUnavailable:
+        logger.error("The sessions of user %s were to end, and can't be reached: call logout_everywhere().", user_id)
+
+
+def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, words: str) -> Steps[int]:
+    session = _session_of(request)
+    # Its save would find it gone, and the request be interrupted.
+    is_own = False
+    if session is not None and session.stored_sid not in (None, keep):
+        is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
+    ended = yield from online.end_all_of([user_id], Reason.INVALIDATED, keep=keep, words=words)
+    if session is not None and is_own:
+        yield from session.flushing()
+    return ended
+
+
+def _session_of(request: Any) -> SessionStore | None:
+    session = getattr(request, "session", None)
+    return session if isinstance(session, SessionStore) else None
+
+
+def _have_nobody(request: Any) -> None:
+    # As Django's logout() does.
+    nobody = AnonymousUser()
+
+    async def auser() -> AnonymousUser:
+        return nobody
+
+    if hasattr(request, "user"):
+        request.user = nobody
+    if hasattr(request, "auser"):
+        request.auser = auser

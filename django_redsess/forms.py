@@ -1,0 +1,42 @@
+"""A form to sign in with that knows of the limit of sessions. Public."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.forms import AuthenticationForm
+from django.core.exceptions import ValidationError
+
+from django_redsess import limits, online
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+
+class SessionLimitAuthenticationForm(AuthenticationForm):
+    """
+    Django's form to sign in, which refuses a user who has as many sessions as ``SESSION_LIMIT_POLICY`` lets alone.
+
+    So people read that in the form, and keep what they had as guests. It only asks beforehand: of two who sign in at
+    the same moment, ``login()`` still may refuse one.
+
+    For the admin: ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``, and its class as
+    ``login_form`` of the admin site.
+    """
+
+    error_messages = {**AuthenticationForm.error_messages, "session_limit": limits.REFUSED}
+
+    def confirm_login_allowed(self, user: AbstractBaseUser) -> None:
+        """Raise ValidationError with the code ``session_limit``, besides what Django's form raises."""
+        super().confirm_login_allowed(user)  # type: ignore[arg-type]
+        limit = limits.limit_of(user)
+        if limit is None or limit.policy != limits.REFUSE:
+            return
+        user_id = online.user_id_of(user)
+        session: Any = getattr(self.request, "session", {})
+        # Who signs in again in the same session needs no other.
+        own = str(session.get(SESSION_KEY)) == user_id
+        if online.count(user_ids=[user_id]) - own >= limit.maximum:
+            params = {"maximum": limit.maximum}
+            raise ValidationError(self.error_messages["session_limit"], code="session_limit", params=params)
