@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.contrib.auth import SESSION_KEY, get_user_model
-from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
@@ -24,7 +23,7 @@ from django.db.models.signals import post_delete, post_save, pre_save
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
-from django_redsess import call, limits, notice, online
+from django_redsess import backend, call, limits, notice, online
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps, both
 from django_redsess.conf import conf
@@ -149,6 +148,8 @@ def _when_committed(using: str, user: AbstractBaseUser, words: str, *, spare: bo
 
 
 def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) -> None:
+    if not backend.is_in_use():
+        return
     session = _session_of(request)
     # It may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
@@ -177,7 +178,9 @@ def _session_of(request: Any) -> SessionStore | None:
 
 
 def _have_nobody(request: Any) -> None:
-    # As Django's logout() does.
+    # As Django's logout() does, which imports it as late: a site may have other users than Django's.
+    from django.contrib.auth.models import AnonymousUser
+
     nobody = AnonymousUser()
 
     async def auser() -> AnonymousUser:

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from itertools import chain, product
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.utils import timezone
@@ -447,6 +449,14 @@ class SessionStore(SessionBase):
             return await self.arun(self.opening(no_load))
 
     _session = property(_get_session)
+
+
+def is_in_use() -> bool:
+    """Tell whether ``SESSION_ENGINE`` is this one, or one derived from it."""
+    try:
+        return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
+    except Exception:  # It may be any code, and an engine that can't be imported is not ours to judge.
+        return False
 
 
 def _user_of(data: dict[str, Any]) -> str:

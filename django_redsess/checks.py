@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -18,7 +17,7 @@ from redis.connection import parse_url
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess import limits
-from django_redsess.backend import SessionStore
+from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
 
@@ -143,7 +142,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"MIDDLEWARE has more than one session middleware: {', '.join(found)}."
         hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only."
         return [_error("E006", message, hint)]
-    if ours or not _is_our_engine():
+    if ours or not is_in_use():
         return []
     hint = (
         "Put it in place of Django's SessionMiddleware. Without, no address, browser and last visit are noted, no "
@@ -188,7 +187,7 @@ def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.security)
 def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse a ``SESSION_SERIALIZER`` that does not work, and warn of one that pickles."""
-    if not _is_our_engine():
+    if not is_in_use():
         return []
     name, of_django = settings.SESSION_SERIALIZER, "'django.contrib.sessions.serializers.JSONSerializer'"
     try:
@@ -210,7 +209,7 @@ def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse a ``SESSION_CACHE_ALIAS`` whose cache is not one of django-redis: sessions live on its connection."""
-    if not _is_our_engine():
+    if not is_in_use():
         return []
     alias = settings.SESSION_CACHE_ALIAS
     wrong, hint = "is no cache of django-redis", "Set its BACKEND to 'django_redis.cache.RedisCache'."
@@ -310,13 +309,6 @@ def _is_function(path: Any) -> bool:
         return False
 
 
-def _is_our_engine() -> bool:
-    try:
-        return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
-    except Exception:  # It may be any code, and an engine that can't be imported is not ours to judge.
-        return False
-
-
 def _places_of(middleware: type) -> list[int]:
     # Where in MIDDLEWARE this class stands, or one that is derived from it.
     return [at for at, path in enumerate(settings.MIDDLEWARE) if issubclass(_class_at(path), middleware)]
@@ -337,7 +329,7 @@ def _cache() -> str:
 def _pools() -> dict[str, Any]:
     # The connections that sessions use, none of them opened; nothing where they can't be made, which is E004.
     # All sentinels are described by the same options, so one stands for them.
-    if not _is_our_engine():
+    if not is_in_use():
         return {}
     try:
         pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool

@@ -74,12 +74,12 @@ def describe(user: AbstractBaseUser) -> str:
         return gettext("How many sessions are allowed can't be told at the moment.")
     if limit is None:
         return ""
-    allowed = ngettext(
-        "At most %(maximum)d session is allowed.", "At most %(maximum)d sessions are allowed.", limit.maximum
-    )
+    number = limit.maximum
+    allowed = ngettext("At most %(maximum)d session is allowed.", "At most %(maximum)d sessions are allowed.", number)
+    ends_it = gettext("Another sign-in ends it.") if number == 1 else None
     above = {
-        "end_oldest": gettext("One more sign-in ends the one that was signed in first."),
-        "end_least_recent": gettext("One more sign-in ends the one that has not been used for longest."),
-        REFUSE: gettext("One more sign-in is refused until one of them is over."),
+        "end_oldest": ends_it or gettext("Another sign-in ends the one that was signed in first."),
+        "end_least_recent": ends_it or gettext("Another sign-in ends the one that has not been used for longest."),
+        REFUSE: gettext("Another sign-in is refused until there is room."),
     }[limit.policy]
-    return f"{allowed % {'maximum': limit.maximum}} {above}"
+    return f"{allowed % {'maximum': number}} {above}"
