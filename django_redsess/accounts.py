@@ -157,7 +157,7 @@ def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) 
     try:
         call.run(_ending(user_id, request, keep=keep, words=text))
     except SessionStoreUnavailable:
-        logger.error("The sessions of user %s were to end, and can't be reached: call logout_everywhere().", user_id)
+        logger.error("The sessions of user %r were to end, and can't be reached: call logout_everywhere().", user_id)
 
 
 def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, words: str) -> Steps[int]:
