@@ -7,7 +7,7 @@ BIN := .venv/bin
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20
 
-demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, REDIS_URL= for a server of yours)
+demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, REDIS_URL= for a server of yours)
 	@PORT=$(PORT) $(BIN)/python -m testproject.demo
 
 test: .venv/installed-test  ## Run all tests on servers of their own

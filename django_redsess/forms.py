@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 
 class SessionLimitAuthenticationForm(AuthenticationForm):
     """
-    Django's form to sign in, which refuses a user who has as many sessions as ``SESSION_LIMIT_POLICY`` lets alone.
+    Django's form to sign in, with an error for who has as many sessions as are allowed, where another is refused.
 
     So people read that in the form, and keep what they had as guests. It only asks beforehand: of two who sign in at
-    the same moment, ``login()`` still may refuse one.
+    the same moment, ``login()`` may still refuse one.
 
+    A form that is derived from it may have its own words in ``error_messages["session_limit"]``; they get ``maximum``.
     For the admin: ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``, and its class as
     ``login_form`` of the admin site.
     """
-
-    error_messages = {**AuthenticationForm.error_messages, "session_limit": limits.REFUSED}
 
     def confirm_login_allowed(self, user: AbstractBaseUser) -> None:
         """Raise ValidationError with the code ``session_limit``, besides what Django's form raises."""
@@ -38,5 +37,6 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         # Who signs in again in the same session needs no other.
         own = str(session.get(SESSION_KEY)) == user_id
         if online.count(user_ids=[user_id]) - own >= limit.maximum:
-            params = {"maximum": limit.maximum}
-            raise ValidationError(self.error_messages["session_limit"], code="session_limit", params=params)
+            # Beside another form, whose messages go before ours or not.
+            text = self.error_messages.get("session_limit", limits.REFUSED)
+            raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

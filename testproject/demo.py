@@ -3,7 +3,8 @@ The demo: ``make demo``, or ``python -m testproject.demo``.
 
 It starts a Valkey server of its own (unless REDIS_URL names one), with the sessions spread over PARTITIONS (1), fills
 the shop, signs some shoppers in, and serves the shop on 127.0.0.1, port PORT (8000), with a cleaner beside it, until
-Ctrl-C or SIGTERM; then it stops all that it started.
+Ctrl-C or SIGTERM; then it stops all that it started. LIMIT_POLICY (end_oldest) says what a sign-in does where its user
+has as many sessions as the shop allows.
 """
 
 import json
@@ -25,6 +26,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
+from django_redsess.limits import POLICIES
+
 HOST = "127.0.0.1"
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -34,6 +37,7 @@ WELCOME = """
   Administrator   admin, password admin
   Shoppers        {shoppers}
                   password {password} for each
+  Limit           {maximum} sessions a user (LIMIT_POLICY={policy})
 
 Press Ctrl-C to stop.
 """
@@ -62,6 +66,7 @@ def main() -> None:
             # The port comes first: if it is taken, nothing has been started in vain.
             server = started.enter_context(_bind(os.environ.get("PORT") or "8000"))
             os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or "1"))
+            os.environ["LIMIT_POLICY"] = _limit_policy(os.environ.get("LIMIT_POLICY") or POLICIES[0])
             redis_url = started.enter_context(_sessions(os.environ.get("REDIS_URL")))
             # Where the settings, read from here on, look first.
             os.environ["REDIS_URL"] = redis_url
@@ -101,6 +106,13 @@ def _partitions(given: str) -> int:
         if 1 <= int(given) <= 1024 and int(given).bit_count() == 1:
             return int(given)
     raise DemoError(f"PARTITIONS is {given!r}: give a power of two from 1 to 1024, as in PARTITIONS=4 make demo")
+
+
+def _limit_policy(given: str) -> str:
+    if given in POLICIES:
+        return given
+    one_of = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+    raise DemoError(f"LIMIT_POLICY is {given!r}: give {one_of}, as in LIMIT_POLICY={POLICIES[-1]} make demo")
 
 
 @contextmanager
@@ -148,7 +160,13 @@ def _fill_shop(url: str) -> str:
     except ImproperlyConfigured as error:
         # Only a server that was there before can have another number of partitions.
         raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
-    return WELCOME.format(url=url, shoppers=", ".join(shoppers), password=people.PASSWORD)
+    return WELCOME.format(
+        url=url,
+        shoppers=", ".join(shoppers),
+        password=people.PASSWORD,
+        maximum=settings.REDSESS["MAX_SESSIONS_PER_USER"],
+        policy=settings.REDSESS["SESSION_LIMIT_POLICY"],
+    )
 
 
 @contextmanager

@@ -51,6 +51,9 @@ LOGOUT_REDIRECT_URL = "shop:home"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 INSTALLED_APPS = [
+    "testproject.shop",  # before django_redsess, some of whose templates it replaces
+    # Before Django's own, which note at a sign-in when it was: of one that is refused they are not told then.
+    "django_redsess",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -58,8 +61,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
-    "testproject.shop",  # before django_redsess, some of whose templates it replaces
-    "django_redsess",
 ]
 
 MIDDLEWARE = [
@@ -112,6 +113,9 @@ SESSION_CACHE_ALIAS = "sessions"
 REDSESS: dict[str, Any] = {
     # It belongs to the store for life: another number than the store's is refused at the first use.
     "PARTITIONS": _DEMO.get("partitions") or _partitions(),
+    # Only who signs people in has to know these two. That is the demo itself, a replay too: it goes through the pages.
+    "MAX_SESSIONS_PER_USER": 3,
+    "SESSION_LIMIT_POLICY": os.environ.get("LIMIT_POLICY") or "end_oldest",
     "VIEWED_VIEWS": {"shop:product": "slug"},
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
 }

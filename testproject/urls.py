@@ -2,9 +2,11 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
+from django_redsess.forms import SessionLimitAuthenticationForm
+
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("login/", LoginView.as_view(), name="login"),
+    path("login/", LoginView.as_view(authentication_form=SessionLimitAuthenticationForm), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("account/sessions/", include("django_redsess.urls")),
     path("", include("testproject.shop.urls")),

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,7 +24,7 @@ from testproject.people import PASSWORD, SHOPPERS
 from tests.servers import free_port
 
 ROOT = Path(__file__).parent.parent
-DEMO_VARIABLES = ("PARTITIONS", "PORT", "REDIS_URL")
+DEMO_VARIABLES = ("LIMIT_POLICY", "PARTITIONS", "PORT", "REDIS_URL")
 
 
 @pytest.fixture(autouse=True)
@@ -117,10 +119,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def sign_in(demo: Demo, username: str, password: str) -> requests.Session:
     client = requests.Session()
     client.trust_env = False
+    assert send_form(client, demo, username, password).status_code == 302
+    return client
+
+
+def send_form(client: requests.Session, demo: Demo, username: str, password: str) -> requests.Response:
     client.get(f"{demo.url}/login/")
     form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post(f"{demo.url}/login/", form, allow_redirects=False).status_code == 302
-    return client
+    return client.post(f"{demo.url}/login/", form, allow_redirects=False)
+
+
+def is_signed_in(demo: Demo, client: requests.Session) -> bool:
+    return client.get(f"{demo.url}/account/sessions/", allow_redirects=False).status_code == 200
 
 
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
@@ -155,6 +165,52 @@ def test_demo_tells_addresses_and_passwords(demo: Demo) -> None:
     assert f"{demo.url}/admin/django_redsess/onlinesession/" in told
     assert "admin, password admin" in told
     assert f"password {PASSWORD} for each" in told
+    assert "3 sessions a user (LIMIT_POLICY=end_oldest)" in told
+
+
+def test_fourth_sign_in_of_a_user_ends_the_first_and_no_other(demo: Demo) -> None:
+    with requests.Session() as guest:
+        guest.trust_env = False
+        browsers = [sign_in(demo, "hugo", PASSWORD) for _ in range(4)]
+        assert [is_signed_in(demo, browser) for browser in browsers] == [False, True, True, True]
+        assert not is_signed_in(demo, guest)
+
+
+def test_demo_refuses_the_fourth_sign_in_where_its_policy_says_so(tmp_path: Path) -> None:
+    with running(tmp_path, LIMIT_POLICY="refuse") as demo:
+        assert "3 sessions a user (LIMIT_POLICY=refuse)" in demo.output.read_text()
+        # Like all shoppers, hugo is signed in once from the start.
+        browsers = [sign_in(demo, "hugo", PASSWORD) for _ in range(2)]
+        fourth = requests.Session()
+        fourth.trust_env = False
+        answer = send_form(fourth, demo, "hugo", PASSWORD)
+        assert (answer.status_code, "You are signed in with 3 sessions already" in answer.text) == (200, True)
+        assert [is_signed_in(demo, browser) for browser in (*browsers, fourth)] == [True, True, False]
+
+
+def test_of_many_sign_ins_at_once_only_as_many_as_are_allowed_get_through(tmp_path: Path) -> None:
+    def answer(_: int) -> tuple[int, bool]:
+        with requests.Session() as client:
+            client.trust_env = False
+            answer = send_form(client, demo, "grace", PASSWORD)
+            told = "You are signed in with 3 sessions already" in answer.text
+            return answer.status_code, told
+
+    with running(tmp_path, LIMIT_POLICY="refuse") as demo, ThreadPoolExecutor(12) as pool:
+        answers = Counter(pool.map(answer, range(24)))
+    # Who was early enough to get past the form reads it on a page of its own.
+    assert answers.pop((302, False)) == 2
+    assert answers.keys() <= {(200, True), (403, True)}
+
+
+def test_replay_runs_again_with_the_same_users_where_sign_ins_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    write_visits(file, users=2, visits=5)
+    with running(tmp_path, LIMIT_POLICY="refuse") as demo:
+        for _ in range(4):
+            replay = demo.replay(file)
+            report, _ = replay.communicate(timeout=40)
+            assert (replay.returncode, "Differences  0" in report) == (0, True), report
 
 
 def test_replay_finds_every_session_history_and_count_as_the_file_says(demo: Demo, tmp_path: Path) -> None:
@@ -262,6 +318,10 @@ def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_
         ({"PARTITIONS": "0"}, "Error: PARTITIONS is '0': give a power of two from 1 to 1024"),
         ({"PARTITIONS": "3"}, "Error: PARTITIONS is '3': give a power of two from 1 to 1024"),
         ({"PARTITIONS": "2048"}, "Error: PARTITIONS is '2048': give a power of two from 1 to 1024"),
+        (
+            {"LIMIT_POLICY": "end_newest"},
+            "Error: LIMIT_POLICY is 'end_newest': give end_oldest, end_least_recent or refuse, as in",
+        ),
         ({"REDIS_URL": "redis://:secret@127.0.0.1:1/0"}, "Error: REDIS_URL, redis://127.0.0.1:1/0, does not answer"),
         ({"REDIS_URL": "localhost"}, "Error: REDIS_URL, localhost, does not answer"),
     ],
@@ -282,18 +342,25 @@ def test_demo_says_that_a_server_keeps_its_sessions_in_another_number_of_partiti
     assert "Traceback" not in second.stderr
 
 
-@pytest.mark.parametrize("given", ["many", "3"])
-def test_commands_refuse_a_number_of_partitions_that_is_none(tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize(
+    ("env", "error"),
+    [
+        ({"PARTITIONS": "many"}, "REDSESS['PARTITIONS'] must be a power of two from 1 to 1024"),
+        ({"PARTITIONS": "3"}, "REDSESS['PARTITIONS'] must be a power of two from 1 to 1024"),
+        ({"LIMIT_POLICY": "none"}, "REDSESS['SESSION_LIMIT_POLICY'] must be one of"),
+    ],
+)
+def test_commands_refuse_what_the_demo_would_refuse(tmp_path: Path, env: dict[str, str], error: str) -> None:
     check = subprocess.run(
         [sys.executable, "testproject/manage.py", "check"],
         cwd=ROOT,
-        env=environment(tmp_path, PARTITIONS=given),
+        env=environment(tmp_path, **env),
         capture_output=True,
         text=True,
         timeout=40,
     )
     assert check.returncode == 1
-    assert "REDSESS['PARTITIONS'] must be a power of two from 1 to 1024" in check.stderr
+    assert error in check.stderr
 
 
 def test_demo_says_in_one_line_that_its_port_is_taken(tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.contrib.auth.views import LoginView
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.urls import reverse
+from django.urls import path, reverse
 from redis import Redis
 
 from django_redsess import viewed
 from testproject.shop.catalogue import CATALOGUE, load_catalogue
 from testproject.shop.models import Product
+from testproject.urls import urlpatterns as of_shop
 from tests.behind import have_views
 
 pytestmark = pytest.mark.django_db
@@ -406,3 +410,183 @@ def test_a_picture_can_be_cached_for_everyone(signed_in: Client, products: list[
     response = signed_in.get(reverse("shop:picture", args=["larch"]))
     assert "public" in response["Cache-Control"]
     assert not response.has_header("Vary")
+
+
+REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."
+
+
+class AskedNobody:
+    """The shop's addresses, with a form to sign in that knows of no limit: as for the later of two at one moment."""
+
+    urlpatterns = [path("login/", LoginView.as_view(), name="login"), *of_shop]
+
+
+@pytest.fixture
+def limit(settings: Any) -> Callable[..., None]:
+    """Return a function that sets how many sessions a user may have, and what a sign-in above that does."""
+
+    def set_limit(maximum: int, policy: str) -> None:
+        settings.REDSESS = {
+            **settings.REDSESS,
+            "MAX_SESSIONS_PER_USER": maximum,
+            "SESSION_LIMIT_POLICY": policy,
+        }
+
+    return set_limit
+
+
+@pytest.fixture
+def ada() -> User:
+    return User.objects.create_user("ada", password="countess")
+
+
+def sign_in(browser: Client, address: str = "/login/", **more: str) -> Any:
+    return browser.post(address, {"username": "ada", "password": "countess", **more})
+
+
+def name_shown(page: Any) -> str:
+    """Return what the page shows in the field for the user name."""
+    found = re.search(r'<input [^>]*name="username"[^>]*>', page.content.decode())
+    assert found
+    return "".join(re.findall(r' value="([^"]*)"', found[0]))
+
+
+def fill_up(limit: Callable[..., None], policy: str = "refuse") -> list[Client]:
+    """Sign ada in as often as she may."""
+    limit(3, policy)
+    browsers = [Client() for _ in range(3)]
+    assert [sign_in(browser).status_code for browser in browsers] == [302, 302, 302]
+    return browsers
+
+
+def alert(page: Any) -> str:
+    """Return what the page says in an alert, without its markup."""
+    found = re.search(r'<div role="alert">(.*?)</div>', page.content.decode(), re.DOTALL)
+    return html.unescape(re.sub("<[^>]*>", "", found[1])).strip() if found else ""
+
+
+def main_of(page: Any) -> str:
+    found = re.search(r"<main.*?</main>", page.content.decode(), re.DOTALL)
+    assert found
+    return found[0]
+
+
+def test_a_refused_sign_in_is_told_in_the_form_and_the_name_is_kept(
+    client: Client, limit: Callable[..., None], ada: User
+) -> None:
+    fill_up(limit)
+    page = sign_in(client)
+    assert (page.status_code, alert(page), name_shown(page)) == (200, REFUSED, "ada")
+    assert "<title>Error: Sign in" in page.content.decode()
+    assert settings.SESSION_COOKIE_NAME not in client.cookies
+
+
+def test_a_wrong_password_is_told_in_the_same_place(client: Client, ada: User) -> None:
+    page = sign_in(client, password="count")
+    assert "Please enter a correct username and password." in alert(page)
+    assert name_shown(page) == "ada"
+
+
+def test_no_alert_is_on_the_page_before_anything_was_sent(client: Client) -> None:
+    page = client.get("/login/")
+    assert 'role="alert"' not in page.content.decode()
+    assert "<title>Sign in" in page.content.decode()
+
+
+def test_a_refused_guest_keeps_the_basket(
+    client: Client, limit: Callable[..., None], ada: User, products: list[Product]
+) -> None:
+    fill_up(limit)
+    add(client, "larch", 2)
+    assert alert(sign_in(client)) == REFUSED
+    assert basket(client) == {"larch": 2}
+
+
+def test_a_refused_user_signs_in_after_signing_out_elsewhere_and_has_the_basket(
+    client: Client, limit: Callable[..., None], ada: User, products: list[Product]
+) -> None:
+    first, *_ = fill_up(limit)
+    add(client, "larch", 2)
+    sign_in(client)
+    first.post("/logout/")
+    assert sign_in(client).status_code == 302
+    assert basket(client) == {"larch": 2}
+
+
+def test_a_sign_in_that_only_login_refuses_is_answered_with_a_page_of_the_shop(
+    client: Client, limit: Callable[..., None], ada: User, settings: Any
+) -> None:
+    fill_up(limit)
+    settings.ROOT_URLCONF = AskedNobody
+    page = sign_in(client)
+    assert page.status_code == 403
+    assert 'class="masthead"' in page.content.decode()
+    assert REFUSED in main_of(page)
+    assert '<a href="/login/">Back to sign in</a>' in main_of(page)
+    assert "Signed in as" not in page.content.decode()
+
+
+def test_a_refused_sign_in_leaves_no_last_login(
+    client: Client, limit: Callable[..., None], ada: User, settings: Any
+) -> None:
+    fill_up(limit)
+    ada.refresh_from_db()
+    before = ada.last_login
+    assert before is not None
+    settings.ROOT_URLCONF = AskedNobody
+    assert sign_in(client).status_code == 403
+    ada.refresh_from_db()
+    assert ada.last_login == before
+
+
+def test_what_is_not_for_a_user_is_answered_with_a_page_of_the_shop_that_leads_back_to_it(client: Client) -> None:
+    client.force_login(User.objects.create_user("clerk", is_staff=True))
+    page = client.get("/admin/django_redsess/onlinesession/")
+    assert page.status_code == 403
+    assert "This page is not for everyone." in main_of(page)
+    assert '<a href="/">Back to the kites</a>' in main_of(page)
+    assert "Signed in as <b>clerk</b>" in page.content.decode()
+
+
+def test_a_form_without_its_token_is_answered_with_the_page_that_django_has_for_it(ada: User) -> None:
+    page = sign_in(Client(enforce_csrf_checks=True))
+    assert page.status_code == 403
+    assert "CSRF verification failed." in page.content.decode()
+    assert "No flying here" not in page.content.decode()
+
+
+@pytest.mark.parametrize("policy", ["end_oldest", "end_least_recent"])
+def test_who_signed_in_elsewhere_reads_that_above_the_form_to_sign_in(
+    client: Client, limit: Callable[..., None], ada: User, policy: str
+) -> None:
+    first, *others = fill_up(limit, policy)
+    assert sign_in(client).status_code == 302
+    page = first.get("/account/sessions/", follow=True)
+    assert page.redirect_chain == [("/login/?next=/account/sessions/", 302)]
+    assert "Your session was ended, because you signed in elsewhere." in page.content.decode()
+    assert [browser.get("/account/sessions/").status_code for browser in (*others, client)] == [200, 200, 200]
+
+
+def test_who_signed_in_elsewhere_reads_that_on_the_page_to_sign_in_to_the_admin(
+    client: Client, limit: Callable[..., None], ada: User
+) -> None:
+    User.objects.update(is_staff=True)
+    first, *_ = fill_up(limit, "end_oldest")
+    sign_in(client, "/admin/login/")
+    page = first.get("/admin/", follow=True)
+    assert page.redirect_chain == [("/admin/login/?next=/admin/", 302)]
+    assert "Your session was ended, because you signed in elsewhere." in page.content.decode()
+
+
+def test_the_admin_tells_a_refused_sign_in_in_its_form(client: Client, limit: Callable[..., None], ada: User) -> None:
+    User.objects.update(is_staff=True)
+    fill_up(limit)
+    page = sign_in(client, "/admin/login/")
+    assert page.status_code == 200
+    assert re.findall(r'<p class="errornote">\s*(.*?)\s*</p>', page.content.decode(), re.DOTALL) == [REFUSED]
+    assert name_shown(page) == "ada"
+
+
+def test_the_admin_tells_who_is_not_of_the_staff_what_it_always_does(client: Client, ada: User) -> None:
+    page = sign_in(client, "/admin/login/")
+    assert "Please enter the correct username and password for a staff account." in page.content.decode()

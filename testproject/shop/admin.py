@@ -3,8 +3,11 @@ from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 
 from django_redsess.admin import UserSessionsMixin
+from testproject.shop.forms import AdminSignInForm
 from testproject.shop.models import Product
 
+# A theme of the admin may have put a form of its own there.
+admin.site.login_form = admin.site.login_form or AdminSignInForm
 admin.site.unregister(User)
 
 

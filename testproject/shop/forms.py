@@ -1,5 +1,7 @@
 from django import forms
+from django.contrib.admin.forms import AdminAuthenticationForm
 
+from django_redsess.forms import SessionLimitAuthenticationForm
 from testproject.shop.basket import MAX_QUANTITY
 
 
@@ -7,3 +9,7 @@ class QuantityForm(forms.Form):
     """Ask for a number of pieces; none takes the product out of the basket."""
 
     quantity = forms.IntegerField(min_value=0, max_value=MAX_QUANTITY)
+
+
+class AdminSignInForm(SessionLimitAuthenticationForm, AdminAuthenticationForm):
+    """Sign in to the admin."""
