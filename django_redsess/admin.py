@@ -178,7 +178,8 @@ class OnlineSessionAdmin(EndingMixin):
     @admin.display(description=gettext_lazy("newest sign-in first"))
     def other_sessions(self, session: OnlineSession) -> str:
         limit = limits.describe(session.user) if session.user is not None else ""
-        return sections.other_sessions(session.session, self.admin_site) + sections.paragraph(limit)
+        others = sections.other_sessions(session.session, self.admin_site)
+        return format_html("{}{}", others, sections.paragraph(limit))
 
 
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
