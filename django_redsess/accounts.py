@@ -8,9 +8,7 @@ has committed it. ``QuerySet.update()`` sends no signals: call :func:`logout_eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +26,8 @@ from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps, both
 from django_redsess.conf import conf
 from django_redsess.limits import SessionLimitReached
+from django_redsess.middleware import SessionMiddleware, places_of
+from django_redsess.origin import answered
 from django_redsess.signals import Reason
 
 if TYPE_CHECKING:
@@ -39,18 +39,6 @@ PASSWORD_CHANGED = gettext_noop("Your password was changed.")
 
 logger = logging.getLogger("django_redsess")
 
-_answered: ContextVar[HttpRequest | None] = ContextVar("django_redsess_answered", default=None)
-
-
-@contextmanager
-def answering(request: HttpRequest) -> Iterator[None]:
-    """Tell that what happens meanwhile happens in this request."""
-    token = _answered.set(request)
-    try:
-        yield
-    finally:
-        _answered.reset(token)
-
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
     """
@@ -60,7 +48,7 @@ def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, reaso
     where those of :func:`online.end_user` say ``kicked``. ``reason`` is for the user to read, at most 200 characters;
     without, the other devices are told nothing. Raises ValueError for a longer one.
     """
-    return (yield from _ending(online.user_id_of(user), _answered.get(), keep=keep, words=reason))
+    return (yield from _ending(online.user_id_of(user), answered.get(), keep=keep, words=reason))
 
 
 logout_everywhere, alogout_everywhere = both(_logout_everywhere)
@@ -120,8 +108,11 @@ def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kw
         for field in sender._meta.concrete_fields
         if switches.get(field.name) and (update_fields is None or field.name in update_fields)
     ]
-    stored = get_user_model()._base_manager.using(using).filter(pk=instance.pk)
-    instance._redsess_before = stored.values(*watched).first() if watched and instance.pk is not None else None
+    # A model that is derived from that of users may have another primary key.
+    user_model = get_user_model()
+    pk = getattr(instance, user_model._meta.pk.attname)
+    stored = user_model._base_manager.using(using).filter(pk=pk)
+    instance._redsess_before = stored.values(*watched).first() if watched and pk is not None else None
 
 
 def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
@@ -143,12 +134,15 @@ def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
 
 def _when_committed(using: str, user: AbstractBaseUser, words: str, *, spare: bool = False) -> None:
     # Both are asked for now: by then the user may have no primary key any more, and the request be answered.
-    end: Callable[[], None] = partial(_end, online.user_id_of(user), _answered.get(), words, spare=spare)
+    end: Callable[[], None] = partial(_end, online.user_id_of(user), answered.get(), words, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 
 def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) -> None:
     if not backend.is_in_use():
+        return
+    if spare and request is None and not places_of(SessionMiddleware):
+        # This may be a request all the same, whose session nobody could tell here. Django signs the others out.
         return
     session = _session_of(request)
     # It may be about to get another key.

@@ -19,7 +19,7 @@ from redis.sentinel import SentinelConnectionPool
 from django_redsess import limits
 from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
-from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
+from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
 
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
 
@@ -136,8 +136,8 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     """Ask for our session middleware, and for no other beside it."""
-    found = [settings.MIDDLEWARE[at] for at in _places_of(DjangoSessionMiddleware)]
-    ours = [settings.MIDDLEWARE[at] for at in _places_of(SessionMiddleware)]
+    found = [settings.MIDDLEWARE[at] for at in places_of(DjangoSessionMiddleware)]
+    ours = [settings.MIDDLEWARE[at] for at in places_of(SessionMiddleware)]
     if ours and len(found) > 1:
         message = f"MIDDLEWARE has more than one session middleware: {', '.join(found)}."
         hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only."
@@ -157,7 +157,7 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
-    recording, opening = _places_of(ViewedItemsMiddleware), _places_of(DjangoSessionMiddleware)
+    recording, opening = places_of(ViewedItemsMiddleware), places_of(DjangoSessionMiddleware)
     if conf.VIEWED_VIEWS and not recording:
         message = "REDSESS['VIEWED_VIEWS'] is set, and nothing records those views."
         hint = "Add 'django_redsess.middleware.ViewedItemsMiddleware' to MIDDLEWARE, below the session middleware."
@@ -307,19 +307,6 @@ def _is_function(path: Any) -> bool:
         return callable(import_string(path))
     except Exception:  # It may be any code.
         return False
-
-
-def _places_of(middleware: type) -> list[int]:
-    # Where in MIDDLEWARE this class stands, or one that is derived from it.
-    return [at for at, path in enumerate(settings.MIDDLEWARE) if issubclass(_class_at(path), middleware)]
-
-
-def _class_at(path: str) -> type:
-    try:
-        found = import_string(path)
-    except Exception:  # Django says so itself when it starts to serve.
-        return object
-    return found if isinstance(found, type) else object
 
 
 def _cache() -> str:

@@ -24,13 +24,14 @@ from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
+from django.utils.module_loading import import_string
 
-from django_redsess import accounts, call, notice, recording, signals
+from django_redsess import call, notice, recording, signals
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.call import Steps
 from django_redsess.conf import conf
 from django_redsess.notice import Notice
-from django_redsess.origin import client_of
+from django_redsess.origin import answering, client_of
 
 RETRY_AFTER_SECONDS = 5
 
@@ -64,12 +65,12 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
-        with accounts.answering(request), signals.held_back() as held:
+        with answering(request), signals.held_back() as held:
             _send_at_the_end_of(request, held)
             return self._answer(request)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
-        with accounts.answering(request), signals.held_back() as held:
+        with answering(request), signals.held_back() as held:
             _send_at_the_end_of(request, held)
             try:
                 return await self._aanswer(request)
@@ -273,6 +274,19 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
 def not_about_an_outage(line: logging.LogRecord) -> bool:
     """Filter Django's line for each request of an outage whose error passed through other middleware."""
     return not (line.exc_info and isinstance(line.exc_info[1], SessionStoreUnavailable))
+
+
+def places_of(middleware: type) -> list[int]:
+    """Tell where in ``MIDDLEWARE`` this class stands, or one that is derived from it."""
+    return [at for at, path in enumerate(settings.MIDDLEWARE) if issubclass(_class_at(path), middleware)]
+
+
+def _class_at(path: str) -> type:
+    try:
+        found = import_string(path)
+    except Exception:  # Django says so itself when it starts to serve.
+        return object
+    return found if isinstance(found, type) else object
 
 
 def _interrupted() -> SessionInterrupted:

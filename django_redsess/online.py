@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
 from django_redsess import call, listing, notice, store, upkeep
@@ -274,8 +275,16 @@ history, ahistory = both(_history)
 
 
 def user_id_of(user: AbstractBaseUser) -> str:
-    """Return the primary key of ``user`` as sessions hold it: as text."""
-    return user._meta.pk.value_to_string(user)
+    """
+    Return the primary key of ``user`` as sessions hold it: as text.
+
+    Raises ValueError for a user without one, as every user is after ``delete()``.
+    """
+    # That of the user model: a model that is derived from it may have another.
+    key = get_user_model()._meta.pk
+    if getattr(user, key.attname) is None:
+        raise ValueError("This user has no primary key: not saved so far, or deleted.")
+    return key.value_to_string(user)
 
 
 def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> Which:

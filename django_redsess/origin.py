@@ -1,8 +1,11 @@
-"""Where a request comes from."""
+"""Which request is answered now, and where one comes from."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from ipaddress import ip_address, ip_network
 
 from django.http import HttpRequest
@@ -11,6 +14,19 @@ from django_redsess.conf import conf
 from django_redsess.record import Client
 
 USER_AGENT_BYTES_MAX = 256
+
+answered: ContextVar[HttpRequest | None] = ContextVar("django_redsess_answered", default=None)
+"""The request that is answered where this is asked; None outside of requests, and without our middleware."""
+
+
+@contextmanager
+def answering(request: HttpRequest) -> Iterator[None]:
+    """Tell that what happens meanwhile happens in this request."""
+    token = answered.set(request)
+    try:
+        yield
+    finally:
+        answered.reset(token)
 
 
 def client_of(request: HttpRequest) -> Client:
