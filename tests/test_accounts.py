@@ -798,3 +798,13 @@ def test_logout_everywhere_ends_more_sessions_than_one_call_does_but_one(alice, 
     kept = sid_of(sign_in(alice))
     assert accounts.logout_everywhere(alice, keep=kept) == 600
     assert [each.sid for each in online.of_user(alice)] == [kept]
+
+
+def test_a_user_who_was_deleted_is_named_by_the_primary_key_there_was(alice, site) -> None:
+    site.REDSESS = {**site.REDSESS, "END_ON_DELETION": False}
+    user_id, browser = alice.pk, sign_in(alice)
+    alice.delete()
+    with pytest.raises(ValueError, match="no primary key"):
+        accounts.logout_everywhere(alice)
+    assert accounts.logout_everywhere(User(pk=user_id)) == 1
+    assert name_in(browser) == "nobody"

@@ -24,9 +24,9 @@ end
 if note_of(sid) ~= "" then return with_ended({ "taken" }) end
 remove(due(2), "expired")
 remove(excess(maximum - 1, 2), "evicted")
-local replaced, too_many = {}, 0
-if limit then replaced, too_many = in_the_way(user_id, sid, nil, limit, above) end
-if not replaced then return with_ended({ "refused", "", item }) end
+local goes, too_many, why = {}, 0, nil
+if limit then goes, too_many, why = in_the_way(user_id, sid, nil, limit, above) end
+if not goes then return with_ended({ "refused", "", item }) end
 put_anew(sid, record, user_id, nil, date, policy)
 for at = 12, last, 2 do
   redis.call("ZADD", viewed_by .. sid, ARGV[at + 1], ARGV[at])
@@ -34,4 +34,4 @@ end
 -- pcall: the session is there, whatever becomes of these.
 if item then pcall(note_view, sid, item, keep, KEYS[11]) end
 if not moves then redis.pcall("HINCRBY", totals, "created", 1) end
-return with_ended({ "saved", replace(replaced, too_many) })
+return with_ended({ "saved", make_room(goes, too_many, why) })

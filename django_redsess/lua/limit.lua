@@ -4,5 +4,5 @@
 -- include partition.lua
 -- include remove.lua
 -- include room.lua
-local sids, excess = in_the_way(ARGV[1], ARGV[2], nil, tonumber(ARGV[3]), ARGV[4])
-return with_ended(sids and replace(sids, excess) or "")
+local goes, too_many, why = in_the_way(ARGV[1], ARGV[2], nil, tonumber(ARGV[3]), ARGV[4])
+return with_ended(goes and make_room(goes, too_many, why) or "")

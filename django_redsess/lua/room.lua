@@ -1,8 +1,8 @@
 -- Stands behind remove.lua: how many sessions a user may have.
 
--- What must go so that a user has no more than `limit` sessions with the one that signs in: sids, and how many those
--- ought to be, for it names 250 at most; or nothing (nil) where it is that one that must go. Who is due does not count,
--- nor does the sid that the session leaves. Of a list of more than 1 000 it judges by the earliest sign-ins.
+-- What must go so that a user has no more than `limit` sessions with the one that signs in: up to 250 sids, how many
+-- there ought to be, and the reason; or nothing (nil) where it is that one that must go. What is due does not count, nor
+-- does the sid that the session leaves. It looks at the 1 000 that signed in first; where all those are due, they go.
 local function in_the_way(user_id, sid, leaves, limit, policy)
   local list = online_user_of .. user_id
   local others = redis.call("ZCARD", list)
@@ -11,27 +11,31 @@ local function in_the_way(user_id, sid, leaves, limit, policy)
   end
   if others < limit then return {}, 0 end
 
-  local sids, there = redis.call("ZRANGE", list, 0, 999), {}
+  local sids, there, due_too, place, seen = redis.call("ZRANGE", list, 0, 999), {}, {}, {}, {}
   local deadlines = redis.call("ZMSCORE", expire, unpack(sids))
   for index, other in ipairs(sids) do
-    local is_due = tonumber(deadlines[index] or 0) <= now
+    place[other] = index
     if other ~= sid and other ~= leaves then
-      if is_due then others = others - 1 else there[#there + 1] = other end
+      local is_due = tonumber(deadlines[index] or 0) <= now
+      table.insert(is_due and due_too or there, other)
     end
   end
-  local excess = others + 1 - limit
+  local excess = others - #due_too + 1 - limit
   if excess < 1 then return {}, 0 end
   if policy == "refuse" then return nil end
 
-  if policy == "end_least_recent" and #there > 0 then
-    local seen = {}
+  if #there == 0 then return { unpack(due_too, 1, 250) }, math.huge, "expired" end
+  if policy == "end_least_recent" then
     for index, at in ipairs(redis.call("ZMSCORE", recent, unpack(there))) do seen[there[index]] = tonumber(at or 0) end
-    table.sort(there, function(one, other) return seen[one] < seen[other] end)
+    -- Of those that were noted at the same time, the one that was signed in first.
+    table.sort(there, function(one, other)
+      return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
+    end)
   end
-  return { unpack(there, 1, math.min(excess, #there, 250)) }, excess
+  return { unpack(there, 1, math.min(excess, #there, 250)) }, excess, "replaced"
 end
 
 -- End those. Returns "crowded" if that was not all.
-local function replace(sids, excess)
-  return remove(sids, "replaced") < excess and "crowded" or ""
+local function make_room(sids, excess, reason)
+  return remove(sids, reason) < excess and "crowded" or ""
 end

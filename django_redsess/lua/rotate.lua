@@ -19,9 +19,9 @@ if note_of(old_sid) == note then return with_ended({ "saved", limit and "crowded
 local found = live_record(old_sid)
 if not found then return with_ended({ "gone", note_of(old_sid), item }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
-local replaced, too_many = {}, 0
-if limit then replaced, too_many = in_the_way(user_id, sid, old_sid, limit, above) end
-if not replaced then return with_ended({ "refused", "", item }) end
+local goes, too_many, why = {}, 0, nil
+if limit then goes, too_many, why = in_the_way(user_id, sid, old_sid, limit, above) end
+if not goes then return with_ended({ "refused", "", item }) end
 
 -- The new one first: a server that is full refuses it, and then the old one is as it was.
 if record ~= "" then
@@ -35,4 +35,4 @@ if record ~= "" then
 end
 remove({ old_sid })
 redis.call("SET", ended_of .. old_sid, note, "PX", 300000)
-return with_ended({ "saved", replace(replaced, too_many) })
+return with_ended({ "saved", make_room(goes, too_many, why) })
