@@ -75,7 +75,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     Receive Django's signal ``user_logged_in``.
 
     Where a sign-in may be refused, it is saved here and now: the script that saves it counts the others. Raises
-    SessionLimitReached, and ImproperlyConfigured; nobody is signed in then.
+    SessionLimitReached, ImproperlyConfigured, and what a save raises; nobody is signed in then.
     """
     session = _session_of(request)
     if session is None:
@@ -84,13 +84,12 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         session.signed_in(limit := limits.limit_of(user))
         if limit is not None and limit.policy == limits.REFUSE:
             session.save()
-    except ImproperlyConfigured:
-        session.abandon()
+    except Exception as error:
         _have_nobody(request)
-        raise
-    except SessionLimitReached:
-        session.flush()
-        _have_nobody(request)
+        if isinstance(error, SessionLimitReached):
+            session.flush()
+        else:
+            session.abandon()
         raise
 
 

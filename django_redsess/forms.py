@@ -36,7 +36,7 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         session: Any = getattr(self.request, "session", {})
         # Who signs in again in the same session needs no other.
         own = str(session.get(SESSION_KEY)) == user_id
-        if online.count(user_ids=[user_id]) - own >= limit.maximum:
+        if not own and online.count(user_ids=[user_id]) >= limit.maximum:
             # Beside another form, whose messages go before ours or not.
             text = self.error_messages.get("session_limit", limits.REFUSED)
             raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

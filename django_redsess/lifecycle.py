@@ -147,6 +147,8 @@ class SessionLifecycle(SessionBase):
             if outcome.word == "gone":
                 return (yield from self._save_of_gone(data, outcome))
             if outcome.word == "refused" and self._limit is not None:
+                # What ends then is this session, and not what another request may have made of it.
+                self._base = None
                 raise SessionLimitReached(limits.REFUSED % {"maximum": self._limit.maximum})
             self._merge(data, outcome.record)
             tries += 1
@@ -216,11 +218,12 @@ class SessionLifecycle(SessionBase):
 
     def _writing(self, data: dict[str, Any], must_create: bool) -> Steps[store.Outcome]:
         user_id, sid = _user_of(data), self.sid or ""
-        limit = self._limit if self._signs_in and user_id else None
-        # A plain save looks at no other session. Django's login() leaves the key to it where the user has the session
-        # already; where that is not so in the store, the session gets a new one.
-        comes = limit is not None and user_id != (self._base.user_id if self._base else "")
-        if not store.at_home(sid, user_id) or (comes and not must_create and self._rotates_from is None):
+        # The limit is for who comes to have this session, and not for who signs in again.
+        comes = self._signs_in and user_id not in ("", self._base.user_id if self._base and not must_create else "")
+        limit = self._limit if comes else None
+        # A plain save looks at no other session.
+        renews = limit is not None and not must_create and self._rotates_from is None
+        if renews or not store.at_home(sid, user_id):
             if not must_create:
                 self._rotates_from = self._rotates_from or self.session_key
             self._session_key = _new_key(partial(store.at_home, user_id=user_id))
@@ -261,7 +264,9 @@ class SessionLifecycle(SessionBase):
             viewed = yield store.viewed_by(old_sid)
             made = yield store.create(sid, written, viewed)
             if made.word == "refused":
-                return made
+                # Of two who sign in at once in a guest's session, the other may have been first.
+                loaded: store.Loaded = yield store.load(old_sid)
+                return made if loaded.record is not None else store.Outcome("gone", note=loaded.note)
         outcome: store.Outcome = yield store.rotate(
             old_sid, sid, written, loaded=self._base.revision if self._base else b""
         )
@@ -276,7 +281,7 @@ class SessionLifecycle(SessionBase):
             self._gone = True
             raise UpdateError
         # Somebody signs in who had signed in a moment before, by a double click: each click gets a session.
-        self._session_key = None
+        self._session_key, self.late = None, True
         yield from self._creating()
 
     def _merge(self, data: dict[str, Any], packed: bytes) -> None:

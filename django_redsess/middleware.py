@@ -173,9 +173,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 self._delete_cookie(response)
             return response
         if response.status_code >= 500:
-            # A sign-in that had to be saved at once has left the key that the browser has.
-            if session.saved_as not in (None, request.COOKIES.get(settings.SESSION_COOKIE_NAME)):
-                self._set_cookie(session, response)
+            _send_new_key(request, response)
             return response
         if session.modified or (every and not begun):
             try:
@@ -190,24 +188,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
             # It may have got another key while this answer was made: an older cookie must not follow the newer.
             if session.get_expire_at_browser_close() or not (yield from session.still_there()):
                 return response
-        self._set_cookie(session, response)
+        _set_cookie(session, response)
         return response
-
-    def _set_cookie(self, session: SessionStore, response: HttpResponseBase) -> None:
-        at_browser_close = session.get_expire_at_browser_close()
-        age = None if at_browser_close else session.get_expiry_age()
-        response.set_cookie(
-            settings.SESSION_COOKIE_NAME,
-            session.session_key or "",
-            max_age=age,
-            expires=None if age is None else http_date(time.time() + age),
-            domain=settings.SESSION_COOKIE_DOMAIN,
-            path=settings.SESSION_COOKIE_PATH,
-            secure=settings.SESSION_COOKIE_SECURE,
-            httponly=settings.SESSION_COOKIE_HTTPONLY,
-            samesite=settings.SESSION_COOKIE_SAMESITE,
-        )
-        patch_vary_headers(response, ("Cookie",))
 
     def _delete_cookie(self, response: HttpResponseBase) -> None:
         response.delete_cookie(
@@ -217,6 +199,31 @@ class SessionMiddleware(DjangoSessionMiddleware):
             samesite=settings.SESSION_COOKIE_SAMESITE,
         )
         patch_vary_headers(response, ("Cookie",))
+
+
+def _set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
+    at_browser_close = session.get_expire_at_browser_close()
+    age = None if at_browser_close else session.get_expiry_age()
+    response.set_cookie(
+        settings.SESSION_COOKIE_NAME,
+        session.session_key or "",
+        max_age=age,
+        expires=None if age is None else http_date(time.time() + age),
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=settings.SESSION_COOKIE_HTTPONLY,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+    patch_vary_headers(response, ("Cookie",))
+
+
+def _send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
+    # A sign-in may have been saved before what failed: the key that the browser has is no longer that of a session.
+    session = getattr(request, "session", None)
+    known = (None, request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+    if isinstance(session, SessionStore) and session.saved_as not in known:
+        _set_cookie(session, response)
 
 
 def _tell(request: HttpRequest, notice: Notice) -> None:
@@ -266,6 +273,7 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    _send_new_key(request, response)
     # Django would log each 503 as an error: the outage has been logged once, by the client.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response

@@ -154,7 +154,7 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
-    """End up to 250 sessions of this user above ``limit``, not the one whose sid is ``keep``. True if more are left."""
+    """End up to 250 sessions of this user above ``limit``, but not ``keep``, which signed in. True if more are left."""
     partition = keyspace().of_user(user_id)
     args = (user_id, keep, *limit)
     return Call(partition, scripts.LIMIT, session_keys(partition), args, lambda crowded, _: bool(crowded))

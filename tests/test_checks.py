@@ -143,6 +143,19 @@ def test_an_unknown_setting_is_refused_with_the_names_allowed(settings) -> None:
         ("MAX_SESSIONS", 0),
         ("MAX_SESSIONS", "10"),
         ("MAX_SESSIONS", True),
+        ("MAX_SESSIONS_PER_USER", 0),
+        ("MAX_SESSIONS_PER_USER", -1),
+        ("MAX_SESSIONS_PER_USER", 2.5),
+        ("MAX_SESSIONS_PER_USER", True),
+        ("MAX_SESSIONS_PER_USER", "3"),
+        ("MAX_SESSIONS_PER_USER", ""),
+        ("MAX_SESSIONS_PER_USER", "sessions_of"),
+        ("MAX_SESSIONS_PER_USER", len),
+        ("MAX_SESSIONS_PER_USER", [3]),
+        ("SESSION_LIMIT_POLICY", "end_newest"),
+        ("SESSION_LIMIT_POLICY", ""),
+        ("SESSION_LIMIT_POLICY", None),
+        ("SESSION_LIMIT_POLICY", ["refuse"]),
         ("TOUCH_INTERVAL", -1),
         ("TOUCH_INTERVAL", 0.5),
         ("PARTITIONS", 0),
@@ -188,6 +201,13 @@ def test_a_value_of_the_wrong_kind_is_refused(settings, name: str, value: object
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("MAX_SESSIONS_PER_USER", None),
+        ("MAX_SESSIONS_PER_USER", 1),
+        ("MAX_SESSIONS_PER_USER", 10_000),
+        ("MAX_SESSIONS_PER_USER", f"{__name__}.found"),
+        ("SESSION_LIMIT_POLICY", "end_oldest"),
+        ("SESSION_LIMIT_POLICY", "end_least_recent"),
+        ("SESSION_LIMIT_POLICY", "refuse"),
         ("PARTITIONS", 2),
         ("PARTITIONS", 1024),
         ("IDLE_TIMEOUT", 1),
@@ -262,6 +282,15 @@ def test_a_function_that_can_not_find_objects_is_refused(settings, path: str) ->
 def test_a_function_that_finds_objects_is_fine(settings) -> None:
     settings.REDSESS = {"VIEWED_RESOLVE": f"{__name__}.found"}
     assert found() == []
+
+
+@pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
+def test_a_function_that_can_not_tell_how_many_sessions_a_user_may_have_is_refused(settings, path: str) -> None:
+    settings.REDSESS = {"MAX_SESSIONS_PER_USER": path}
+    [error] = messages()
+    assert error.id == "django_redsess.E017"
+    assert "REDSESS['MAX_SESSIONS_PER_USER']" in error.msg
+    assert repr(path) in error.msg
 
 
 def test_a_pickling_serializer_is_warned_of(settings) -> None:

@@ -148,12 +148,16 @@ MIDDLEWARE = [
 
 
 class Answer(NamedTuple):
-    """``cookie`` is the session key that was set, "" where the cookie was deleted, None where neither was done."""
+    """
+    ``cookie`` is the session key that was set, "" where the cookie was deleted, None where neither was done; ``ended``
+    is why the session that the cookie named is gone, as far as the visitor was told.
+    """
 
     status: int
     text: str
     cookie: str | None
     sets_other_cookies: bool = False
+    ended: str = ""
 
 
 class Site:
@@ -174,7 +178,8 @@ class Site:
             connection.close()
         cookies = SimpleCookie(response.getheader("Set-Cookie", ""))
         morsel = cookies.pop("sessionid", None)
-        return Answer(response.status, text, morsel.value if morsel else None, bool(cookies))
+        cookie_set, ended = morsel.value if morsel else None, response.getheader("X-Session-Ended", "")
+        return Answer(response.status, text, cookie_set, bool(cookies), ended)
 
     def ask_meanwhile(self, path: str, cookie: str | None = None, gate: str = "") -> Future[Answer]:
         return self._pool.submit(self.ask, path, cookie, gate)
