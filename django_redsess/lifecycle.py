@@ -219,8 +219,8 @@ class SessionLifecycle(SessionBase):
     def _writing(self, data: dict[str, Any], must_create: bool) -> Steps[store.Outcome]:
         user_id, sid = _user_of(data), self.sid or ""
         # The limit is for who comes to have this session, and not for who signs in again.
-        comes = self._signs_in and user_id not in ("", self._base.user_id if self._base and not must_create else "")
-        limit = self._limit if comes else None
+        user_before = self._base.user_id if self._base and not must_create else ""
+        limit = self._limit if self._signs_in and user_id not in ("", user_before) else None
         # A plain save looks at no other session.
         renews = limit is not None and not must_create and self._rotates_from is None
         if renews or not store.at_home(sid, user_id):
