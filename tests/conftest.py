@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import redis as redis_py
+from django.contrib.auth.models import update_last_login
+from django.contrib.auth.signals import user_logged_in
 
 from django_redsess.backend import SessionStore
 from tests import servers
@@ -75,6 +77,25 @@ def new_session() -> Callable[..., SessionStore]:
         return session
 
     return create
+
+
+@pytest.fixture
+def users_in_no_table(settings: Any) -> Iterator[None]:
+    """Let everybody sign in who has a number."""
+    settings.AUTHENTICATION_BACKENDS = ["tests.faults.site_concurrency.InMemory"]
+    user_logged_in.disconnect(dispatch_uid="update_last_login")
+    yield
+    user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
+
+
+@pytest.fixture
+def set_limit(settings: Any) -> Callable[..., None]:
+    """Return a function that says how many sessions a user may have."""
+
+    def set_limit(maximum: Any, policy: str = "end_oldest") -> None:
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": maximum, "SESSION_LIMIT_POLICY": policy}
+
+    return set_limit
 
 
 @pytest.fixture

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import redis as redis_py
 from django.conf import settings as django_settings
 from django.contrib.auth import SESSION_KEY, login, logout
-from django.contrib.auth.models import AnonymousUser, update_last_login
-from django.contrib.auth.signals import user_logged_in
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.test import override_settings
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from django_redsess import online, store
 from django_redsess.backend import SessionStore
@@ -28,11 +22,7 @@ from django_redsess.limits import SessionLimitReached
 from tests.agreement import disagreements
 from tests.behind import make_due, make_seen, stored
 from tests.faults.site_concurrency import person
-
-EXAMPLES = int(os.environ.get("REDSESS_EXAMPLES", "25"))
-"""How many stories are tried for each kind of server and number of partitions."""
-
-STEPS = 40
+from tests.machines import run_machine
 
 users = st.sampled_from(["1", "2"])
 which = st.integers(0, 5)
@@ -215,27 +205,5 @@ class Limited(RuleBasedStateMachine):
         self.gone.append(one.key)
 
 
-@pytest.fixture
-def users_in_no_table() -> Iterator[None]:
-    """Let users sign in who are not stored."""
-    user_logged_in.disconnect(dispatch_uid="update_last_login")
-    yield
-    user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
-
-
 def test_those_are_left_whom_the_model_leaves(redis: redis_py.Redis, partitions: int, users_in_no_table: None) -> None:
-    class OfThisServer(Limited):
-        pass
-
-    OfThisServer.redis = redis
-    run_machine(
-        OfThisServer,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            derandomize=False,
-            print_blob=True,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_machine(Limited, redis)

@@ -1,4 +1,4 @@
-"""No user has more sessions than the site allows: who goes, who stays, and what a refusal or a wrong setting leaves."""
+"""No user has more sessions than the site allows: who goes, who stays, what counts once, and what it costs."""
 
 from __future__ import annotations
 
@@ -7,49 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis as redis_py
 from django.contrib.auth import SESSION_KEY, login, update_session_auth_hash
-from django.contrib.auth.models import AnonymousUser, User, update_last_login
-from django.contrib.auth.signals import user_logged_in
-from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
+from django.contrib.auth.models import User
 
 from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.limits import SessionLimitReached
 from django_redsess.signals import Ended, session_ended
-from tests.behind import make_due, make_older, make_seen, stored
+from tests.behind import make_due, make_seen, stored
 from tests.faults.site_concurrency import person
+from tests.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
-
-ENDING = ["end_oldest", "end_least_recent"]
-POLICIES = [*ENDING, "refuse"]
-
-SetLimit = Callable[..., None]
-
-
-@pytest.fixture
-def users_in_no_table(settings: Any) -> Iterator[None]:
-    """Let everybody sign in who has a number."""
-    settings.AUTHENTICATION_BACKENDS = ["tests.faults.site_concurrency.InMemory"]
-    user_logged_in.disconnect(dispatch_uid="update_last_login")
-    yield
-    user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
-
-
-@pytest.fixture
-def set_limit(settings: Any) -> SetLimit:
-    """Return a function that says how many sessions a user may have."""
-
-    def set_limit(maximum: Any, policy: str = "end_oldest") -> None:
-        settings.REDSESS = {
-            **settings.REDSESS,
-            "MAX_SESSIONS_PER_USER": maximum,
-            "SESSION_LIMIT_POLICY": policy,
-        }
-
-    return set_limit
 
 
 @pytest.fixture
@@ -69,39 +38,6 @@ def told() -> Iterator[list[tuple[str, str, str]]]:
 def guest(new_session: Callable[..., SessionStore]) -> SessionStore:
     """A guest with a basket."""
     return new_session(basket="lamp")
-
-
-def request_of(session: SessionStore) -> HttpRequest:
-    request = HttpRequest()
-    request.session = session
-    request.user = AnonymousUser()
-    return request
-
-
-def sign_in(user_id: str, session: SessionStore | None = None) -> SessionStore:
-    """Sign in as a request does that brings ``session``, or none."""
-    session = SessionStore(session.session_key if session is not None else None)
-    login(request_of(session), person(user_id))
-    if session.modified:
-        session.save()
-    return session
-
-
-def sign_in_before(redis: redis_py.Redis, user_id: str, *seconds: int) -> list[SessionStore]:
-    """Have so many sessions of a user, which are so old."""
-    sessions = []
-    for each in seconds:
-        sessions.append(sign_in(user_id))
-        make_older(redis, sessions[-1].sid, each)
-    return sessions
-
-
-def sids_of(user_id: str) -> set[str]:
-    return {session.sid for session in online.sessions(user_ids=[user_id])}
-
-
-def named(*sessions: SessionStore) -> set[str]:
-    return {str(session.sid) for session in sessions}
 
 
 def reason_of(session: SessionStore) -> str:
@@ -283,143 +219,6 @@ def test_who_signs_in_twice_in_one_request_counts_once(
     assert sids_of("7") == named(other, session)
     assert session.get("basket") == ("lamp" if brings else None)
     assert stored(redis) == (2 if brings else 3)
-
-
-# A limit that was lowered
-
-
-@pytest.mark.parametrize("policy", ENDING)
-@pytest.mark.parametrize("ahead", [False, True], ids=["signed in before", "signed in in the future"])
-def test_after_a_limit_was_lowered_one_sign_in_leaves_as_many_as_it_allows(
-    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str, ahead: bool
-) -> None:
-    sessions = [new_session("7") for _ in range(700)]
-    other = new_session("8")
-    if ahead:
-        for session in sessions:
-            make_older(redis, session.sid, -3600)
-    set_limit(3, policy)
-    latest = sign_in("7", guest)
-    left = sids_of("7")
-    assert len(left) == 3
-    assert latest.sid in left
-    assert stored(redis) == 4
-    assert sids_of("8") == named(other)
-
-
-@pytest.mark.parametrize("policy", ENDING)
-def test_large_records_above_a_lowered_limit_go_too(
-    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str
-) -> None:
-    for _ in range(20):
-        new_session("7", basket="x" * 300_000)
-    set_limit(3, policy)
-    latest = sign_in("7", guest)
-    assert len(sids_of("7")) == stored(redis) == 3
-    assert latest.sid in sids_of("7")
-
-
-def test_a_refusal_after_a_limit_was_lowered_ends_none_of_the_others(
-    redis, set_limit: SetLimit, new_session: Any
-) -> None:
-    sessions = [new_session("7") for _ in range(300)]
-    set_limit(3, "refuse")
-    with pytest.raises(SessionLimitReached):
-        sign_in("7")
-    assert stored(redis) == len(sessions)
-
-
-@pytest.mark.parametrize("policy", ENDING)
-def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due(
-    redis, set_limit: SetLimit, new_session: Any, policy: str
-) -> None:
-    due = [new_session("7") for _ in range(1010)]
-    make_due(redis, *[session.sid for session in due])
-    for session in due:
-        make_older(redis, session.sid, 3600)
-    live = sign_in_before(redis, "7", 300, 200, 100)
-    # A sign-in goes on with this until it is told that this was all: it must come to an end.
-    limit = store.Limit(2, policy)
-    for _ in range(20):
-        if not store.end_above(limit, "7", keep=live[-1].sid).run():
-            break
-    else:
-        pytest.fail("it says again and again that it goes on, and ends nothing")
-    # One by one: a list shows what is due and has not been taken out.
-    assert [bool(SessionStore(session.session_key).load()) for session in live] == [False, True, True]
-
-
-def test_the_rest_above_a_limit_is_counted_without_a_sign_in_that_has_gone_meanwhile(
-    redis, set_limit: SetLimit
-) -> None:
-    gone, live = sign_in_before(redis, "7", 200, 100)
-    online.end(gone.sid)
-    store.end_above(store.Limit(1, "end_oldest"), "7", keep=gone.sid).run()
-    assert sids_of("7") == named(live)
-
-
-# A function that says how many
-
-
-def by_user(user: User) -> int | None:
-    return {7: 1, 8: 2}.get(user.pk)
-
-
-def fails(user: User) -> int:
-    raise LookupError("no such plan")
-
-
-def nothing(user: User) -> int:
-    return 0
-
-
-def negative(user: User) -> int:
-    return -1
-
-
-def true(user: User) -> int:
-    return True
-
-
-def text(user: User) -> Any:
-    return "3"
-
-
-def fraction(user: User) -> Any:
-    return 2.5
-
-
-def test_a_function_says_for_each_user_how_many(redis, set_limit: SetLimit) -> None:
-    set_limit(f"{__name__}.by_user")
-    for user_id in ("7", "8", "9"):
-        sign_in_before(redis, user_id, 400, 300, 200, 100)
-    assert [online.count(user_ids=[user_id]) for user_id in ("7", "8", "9")] == [1, 2, 4]
-
-
-WRONG: list[Any] = [f"{__name__}.{name}" for name in ("fails", "nothing", "negative", "true", "text", "fraction")]
-WRONG += [f"{__name__}.missing", "no.such.function", "function", "", 0, -1, True, 2.5, [3]]
-
-
-@pytest.mark.parametrize("maximum", WRONG)
-def test_a_number_that_is_none_is_an_error_that_names_the_setting(
-    redis, set_limit: SetLimit, guest: SessionStore, maximum: Any
-) -> None:
-    set_limit(maximum)
-    before = redis.dbsize()
-    with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['MAX_SESSIONS_PER_USER'\]"):
-        sign_in("7", guest)
-    assert redis.dbsize() == before
-    assert (online.count(), stored(redis)) == (0, 1)
-
-
-@pytest.mark.parametrize("maximum", [1, f"{__name__}.by_user"])
-def test_an_unknown_policy_is_an_error_that_names_the_setting(
-    redis, set_limit: SetLimit, guest: SessionStore, maximum: Any
-) -> None:
-    set_limit(maximum, "end_newest")
-    with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['SESSION_LIMIT_POLICY'\]"):
-        sign_in("7", guest)
-    assert (online.count(), stored(redis)) == (0, 1)
 
 
 # What it costs

@@ -8,24 +8,20 @@ step all keys of the store agree with each other, and with the model.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 import redis as redis_py
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, login, logout
-from django.contrib.auth.models import User, update_last_login
-from django.contrib.auth.signals import user_logged_in
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_redsess import cleaner, merge, online, recording, store, viewed
 from django_redsess.backend import SessionStore
@@ -34,11 +30,7 @@ from django_redsess.keys import sid_of
 from django_redsess.record import Client
 from tests.agreement import disagreements
 from tests.behind import make_due
-
-EXAMPLES = int(os.environ.get("REDSESS_EXAMPLES", "25"))
-"""How many stories are tried for each kind of server and number of partitions."""
-
-STEPS = 40
+from tests.machines import run_machine
 
 SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
 
@@ -409,27 +401,5 @@ def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: D
     assert exactly(merge.merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
 
 
-@pytest.fixture
-def users_in_no_table() -> Iterator[None]:
-    """Let users sign in who are not stored."""
-    user_logged_in.disconnect(dispatch_uid="update_last_login")
-    yield
-    user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
-
-
 def test_the_store_holds_what_the_model_holds(redis: redis_py.Redis, partitions: int, users_in_no_table: None) -> None:
-    class OfThisServer(Sessions):
-        pass
-
-    OfThisServer.redis = redis
-    run_state_machine_as_test(
-        OfThisServer,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            derandomize=False,
-            print_blob=True,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_machine(Sessions, redis)

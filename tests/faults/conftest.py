@@ -3,12 +3,14 @@ What the tests of faults share.
 
 ``site``: the small site of site.py, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it,
 over WSGI and over ASGI. ``alice``: a user. ``meanwhile``: say what happens between a view's reading and changing.
+``each_loss``: go through the replies that can be lost. ``sign_ins_site``: the site of site_sign_ins.py instead.
 ``own_server``: a server that the test may stop, freeze (``frozen``) and start again; ``durable_server``: one that has
 its data then. ``use_server``: have the site on it.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -17,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
@@ -24,10 +27,11 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django_redis import get_redis_connection
 
-from django_redsess import viewed
+from django_redsess import scripts, viewed
 from django_redsess.backend import SessionStore
 from tests import servers
 from tests.faults import site as site_module
+from tests.faults import site_concurrency
 from tests.faults.proxy import Proxy
 
 TIMEOUT = 0.5
@@ -35,6 +39,9 @@ TIMEOUT = 0.5
 
 BUDGET = 3
 """Seconds that a request may take in an outage: twice what is promised, for the sake of a slow machine."""
+
+OURS = "EVALSHA"
+"""What every command of ours contains, once the server knows the scripts."""
 
 one_kind_of_server = pytest.mark.parametrize("server", [*servers.available()][:1], indirect=True)
 """For a test in which the server has no part, or that takes its time."""
@@ -216,6 +223,52 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
         monkeypatch.setattr(site_module, "meanwhile", once)
 
     return set_meanwhile
+
+
+@pytest.fixture
+def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> None:
+    """The site of site_sign_ins.py in place of the shop, without a proxy."""
+    settings.ROOT_URLCONF = "tests.faults.site_sign_ins"
+    settings.MIDDLEWARE = site_concurrency.MIDDLEWARE
+    site_concurrency.passwords.clear()
+
+
+@pytest.fixture
+def known_scripts(redis: redis_py.Redis) -> None:
+    """Else the first reply to each is that it is not known: nothing is lost with that one."""
+    for script in vars(scripts).values():
+        if isinstance(script, scripts.Script):
+            redis.script_load(script.text)
+
+
+@pytest.fixture
+def each_loss(
+    browser: Browser, proxy: Proxy, redis: redis_py.Redis, known_scripts: None
+) -> Callable[..., Iterator[Any]]:
+    """
+    Return a function to loop over: in each round, on an empty store, one more reply of the request is the lost one.
+
+    ``start`` is called before each round, without losses, and the round is given what it returns. It goes on until a
+    round had no such reply.
+    """
+
+    def rounds(start: Callable[[], Any], *, hang: bool = False) -> Iterator[Any]:
+        for number in itertools.count():
+            for name in redis.keys():
+                if not name.endswith(b":meta"):
+                    redis.delete(name)
+            browser.client.cookies.clear()
+            given = start()
+            before = proxy.lost
+            proxy.lose_reply(OURS, skip=number, hang=hang)
+            yield given
+            proxy.restore()
+            if proxy.lost == before:
+                # At least the first was lost, else this has shown nothing.
+                assert number > 0
+                return
+
+    return rounds
 
 
 @pytest.fixture

@@ -87,6 +87,17 @@ def count(user_id: int) -> int:
     return online.count(user_ids=[str(user_id)])
 
 
+def assert_left(proxy: Proxy, log: pytest.LogCaptureFixture, change: str, *user_ids: int, sessions: int = 1) -> None:
+    """The change was made and each user named; so many sessions of each were left, and end with the call it names."""
+    assert [has_happened(change, user_id) for user_id in user_ids] == [True] * len(user_ids)
+    assert_logged(log, *user_ids)
+    proxy.restore()
+    for user_id in user_ids:
+        assert count(user_id) == sessions
+        assert accounts.logout_everywhere(User(pk=user_id)) == sessions
+        assert count(user_id) == 0
+
+
 def assert_logged(log: pytest.LogCaptureFixture, *user_ids: int) -> None:
     """One line names each user and what to call, one more says that there is an outage, and there is no other."""
     lines = lines_of(log, "django_redsess", logging.ERROR)
@@ -108,12 +119,7 @@ def test_outside_of_a_request_the_change_is_made_and_the_user_named(
     sign_in(bob, 2)
     outage()
     CHANGES[change](bob)
-    assert has_happened(change, user_id)
-    assert_logged(log, user_id)
-    proxy.restore()
-    assert count(user_id) == 2
-    assert accounts.logout_everywhere(User(pk=user_id)) == 2
-    assert count(user_id) == 0
+    assert_left(proxy, log, change, user_id, sessions=2)
 
 
 @changes
@@ -127,10 +133,7 @@ def test_in_a_transaction_the_change_is_committed_and_the_user_named(
         for user in (alice, bob):
             CHANGES[change](user)
         proxy.refuse()
-    assert [has_happened(change, user_id) for user_id in ids] == [True, True]
-    assert_logged(log, *ids)
-    proxy.restore()
-    assert [accounts.logout_everywhere(User(pk=user_id)) for user_id in ids] == [1, 1]
+    assert_left(proxy, log, change, *ids)
 
 
 @changes
@@ -153,43 +156,35 @@ def test_a_request_without_a_session_makes_the_change(
     proxy.refuse()
     response = browser.get(f"/another/bob/{change}/")
     assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
-    assert has_happened(change, user_id)
-    assert_logged(log, user_id)
-    proxy.restore()
-    assert accounts.logout_everywhere(User(pk=user_id)) == 1
+    assert_left(proxy, log, change, user_id)
+
+
+@pytest.fixture
+def bobs_id(browser: Browser, alice: User, bob: User, outage: Callable[[], None]) -> int:
+    """The id of bob, who is signed in elsewhere, as alice is in the browser, when the server goes away."""
+    browser.sign_in(alice)
+    sign_in(bob)
+    outage()
+    return int(bob.pk)
 
 
 @changes
 def test_a_request_that_does_not_need_its_session_makes_the_change(
-    browser: Browser, alice: User, bob: User, proxy: Proxy, outage: Callable[[], None], log: Any, change: str
+    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
 ) -> None:
-    user_id = bob.pk
-    browser.sign_in(alice)
-    sign_in(bob)
-    outage()
     response = browser.get(f"/another/bob/{change}/")
     assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
-    assert has_happened(change, user_id)
-    assert_logged(log, user_id)
-    proxy.restore()
+    assert_left(proxy, log, change, bobs_id)
     assert browser.get("/who/").content == b"alice"
-    assert accounts.logout_everywhere(User(pk=user_id)) == 1
 
 
 @changes
 def test_a_request_that_needs_its_session_makes_the_change_and_is_a_503(
-    browser: Browser, alice: User, bob: User, proxy: Proxy, outage: Callable[[], None], log: Any, change: str
+    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
 ) -> None:
-    user_id = bob.pk
-    browser.sign_in(alice)
-    sign_in(bob)
-    outage()
     assert_unavailable(browser.get(f"/read-and-another/bob/{change}/"))
-    assert has_happened(change, user_id)
-    assert_logged(log, user_id)
-    proxy.restore()
+    assert_left(proxy, log, change, bobs_id)
     assert browser.get("/who/").content == b"alice"
-    assert accounts.logout_everywhere(User(pk=user_id)) == 1
 
 
 @pytest.mark.parametrize("way", ["cycles_after", "cycles_before", "keeps_the_key", "cycles_in_the_transaction"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,48 +12,10 @@ from django_redsess import online, scripts, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
 from tests.behind import stored
-from tests.faults.conftest import Browser, one_kind_of_server
+from tests.faults.conftest import OURS, Browser, one_kind_of_server
 from tests.faults.proxy import Proxy
 
-pytestmark = pytest.mark.django_db
-
-ANY = "EVALSHA"
-"""What every command of ours contains, once the server knows the scripts."""
-
-
-@pytest.fixture(autouse=True)
-def known_scripts(redis: Any) -> None:
-    """Else the first reply to each is that it is not known: nothing is lost with that one."""
-    for script in vars(scripts).values():
-        if isinstance(script, scripts.Script):
-            redis.script_load(script.text)
-
-
-@pytest.fixture
-def each_loss(browser: Browser, proxy: Proxy, redis: Any) -> Callable[..., Iterator[None]]:
-    """
-    Return a function to loop over: in each round, on an empty store, one more reply of the request is the lost one.
-
-    ``start`` is called before each round, without losses. It goes on until a round had no such reply.
-    """
-
-    def rounds(start: Callable[[], object], *, hang: bool = False) -> Iterator[None]:
-        for number in itertools.count():
-            for name in redis.keys():
-                if not name.endswith(b":meta"):
-                    redis.delete(name)
-            browser.client.cookies.clear()
-            start()
-            before = proxy.lost
-            proxy.lose_reply(ANY, skip=number, hang=hang)
-            yield
-            proxy.restore()
-            if proxy.lost == before:
-                # At least the first was lost, else this has shown nothing.
-                assert number > 0
-                return
-
-    return rounds
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts")]
 
 
 @pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/"])
@@ -218,7 +179,7 @@ def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
 ) -> None:
     for number in range(3):
         browser.sign_in(alice, colour="blue")
-        proxy.lose_reply(ANY, skip=number, times=2)
+        proxy.lose_reply(OURS, skip=number, times=2)
         ask = browser.get if path.startswith("/item/") else browser.post
         prefix = "" if ask == browser.get else browser.views
         assert ask(prefix + path).status_code in (200, 503)
@@ -230,7 +191,7 @@ def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
 def test_the_key_that_was_lost_is_never_in_the_answer(browser: Browser, alice: User, proxy: Proxy, redis: Any) -> None:
     browser.sign_in(alice)
     cookie = browser.cookie
-    proxy.lose_reply(ANY, skip=1, times=2)
+    proxy.lose_reply(OURS, skip=1, times=2)
     response = browser.post("/cycle/")
     assert (response.status_code, list(response.cookies)) == (503, [])
     assert browser.cookie == cookie

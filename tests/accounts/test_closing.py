@@ -1,0 +1,104 @@
+"""What becomes of sessions when their users are deactivated or deleted."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db.models.deletion import Collector
+
+from django_redsess import online
+from django_redsess.signals import Reason
+from tests.accounts.changes import DEACTIVATIONS, DELETIONS
+from tests.accounts.conftest import DEACTIVATED, DELETED, count, name_in, sign_in, told_to
+
+# What happens at a commit happens in none of the transactions that tests are run in otherwise.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+# Deactivating.
+
+
+@pytest.mark.parametrize("way", DEACTIVATIONS, ids=lambda way: way.__name__)
+def test_deactivating_a_user_ends_the_sessions_of_that_user_at_once(alice, bob, admin, partitions, way) -> None:
+    browsers, other = [sign_in(alice), sign_in(alice)], sign_in(bob)
+    way(alice, admin)
+    assert not User.objects.get(pk=alice.pk).is_active
+    assert (count(alice), count(bob)) == (0, 1)
+    assert [told_to(each) for each in browsers] == [("invalidated", DEACTIVATED)] * 2
+    assert name_in(other) == "bob"
+
+
+def test_a_user_who_was_deactivated_reads_so_in_a_message(alice) -> None:
+    browser = sign_in(alice)
+    alice.is_active = False
+    alice.save()
+    assert browser.get("/who/").content.decode() == f"nobody|Your session was ended. {DEACTIVATED}"
+
+
+def test_saving_a_user_who_is_inactive_already_ends_nothing(alice) -> None:
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    sign_in(alice)
+    alice.refresh_from_db()
+    alice.save()
+    alice.save(update_fields=["is_active"])
+    assert count(alice) == 1
+
+
+def test_activating_a_user_ends_nothing(alice) -> None:
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    sign_in(alice)
+    alice.is_active = True
+    alice.save()
+    assert count(alice) == 1
+
+
+@pytest.mark.parametrize("fields", [None, ["first_name"], ["first_name", "last_login"]])
+def test_saving_other_fields_ends_nothing(alice, fields: list[str] | None) -> None:
+    browser = sign_in(alice)
+    alice.first_name = "Alice"
+    alice.save(update_fields=fields)
+    assert name_in(browser) == "alice"
+
+
+@pytest.mark.parametrize("field", ["first_name", "last_login"])
+def test_saving_other_fields_by_name_takes_one_query(alice, django_assert_num_queries, field: str) -> None:
+    with django_assert_num_queries(1):
+        alice.save(update_fields=[field])
+
+
+def test_saving_a_new_user_takes_one_query(django_assert_num_queries) -> None:
+    with django_assert_num_queries(1):
+        User(username="carol").save()
+
+
+def test_saving_fields_by_name_that_are_watched_takes_one_more_query(alice, django_assert_num_queries) -> None:
+    with django_assert_num_queries(2):
+        alice.save(update_fields=["is_active", "password"])
+
+
+# Deleting.
+
+
+@pytest.mark.parametrize("way", DELETIONS, ids=lambda way: way.__name__)
+def test_deleting_a_user_ends_the_sessions_of_that_user_at_once(alice, bob, admin, partitions, told, way) -> None:
+    browsers, other, user_id = [sign_in(alice), sign_in(alice)], sign_in(bob), alice.pk
+    way(alice, admin)
+    assert not User.objects.filter(pk=user_id).exists()
+    assert (count(user_id), count(bob)) == (0, 1)
+    assert [(each.user_id, each.reason) for each in told] == [(str(user_id), Reason.INVALIDATED)] * 2
+    assert [told_to(each) for each in browsers] == [("invalidated", DELETED)] * 2
+    assert name_in(other) == "bob"
+
+
+def test_deleting_several_users_ends_the_sessions_of_all_of_them(alice, bob, admin, partitions) -> None:
+    for user in (alice, alice, bob):
+        sign_in(user)
+    User.objects.filter(username__in=["alice", "bob"]).delete()
+    assert online.count() == 1
+    assert name_in(admin) == "admin"
+
+
+def test_rows_of_other_models_are_still_deleted_at_once() -> None:
+    assert Collector(using="default").can_fast_delete(Session.objects.all())
+    assert not Collector(using="default").can_fast_delete(User.objects.all())

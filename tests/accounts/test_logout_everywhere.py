@@ -1,0 +1,138 @@
+"""What sends no signals, and logout_everywhere(), which ends the sessions then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import redis as redis_py
+from asgiref.sync import async_to_sync
+from django.contrib.auth import HASH_SESSION_KEY
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+
+from django_redsess import accounts, online
+from django_redsess.backend import SessionStore
+from django_redsess.signals import Reason
+from tests.accounts.changes import CHANGES
+from tests.accounts.conftest import count, is_gone, name_in, sid_of, sign_in, told_to
+
+# What happens at a commit happens in none of the transactions that tests are run in otherwise.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def notes(redis: redis_py.Redis) -> list[bytes]:
+    """What is noted of sessions that are gone."""
+    return [redis.get(name) for name in redis.keys() if b":ended:" in name]
+
+
+def test_an_update_of_the_queryset_is_unseen_until_somebody_calls_logout_everywhere(alice, bob, partitions) -> None:
+    for user in (alice, alice, bob):
+        sign_in(user)
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    assert count(alice) == 2
+    assert accounts.logout_everywhere(alice) == 2
+    assert (count(alice), count(bob)) == (0, 1)
+    assert accounts.logout_everywhere(alice) == 0
+
+
+def test_logout_everywhere_keeps_the_session_it_is_told_to(alice, partitions) -> None:
+    browsers = [sign_in(alice) for _ in range(3)]
+    assert accounts.logout_everywhere(alice, keep=sid_of(browsers[1])) == 2
+    assert [name_in(each) for each in browsers] == ["nobody", "alice", "nobody"]
+
+
+def test_a_view_may_end_all_sessions_but_its_own(alice, partitions) -> None:
+    browser, elsewhere = sign_in(alice), sign_in(alice)
+    assert browser.get("/ends-all-but-this/").content == b"1"
+    assert (name_in(browser), name_in(elsewhere)) == ("alice", "nobody")
+
+
+@pytest.mark.parametrize(("client", "page"), [(Client, "/ends-all/"), (AsyncClient, "/async/ends-all/")])
+def test_a_view_that_ends_all_sessions_of_its_user_goes_on_as_a_guests(alice, partitions, client, page: str) -> None:
+    browser, elsewhere = client(), sign_in(alice)
+    browser.force_login(alice)
+    get = async_to_sync(browser.get) if client is AsyncClient else browser.get
+    response = get(page)
+    assert (response.status_code, response.content) == (200, b"2")
+    assert is_gone(response)
+    assert count(alice) == 0
+    assert name_in(elsewhere) == "nobody"
+
+
+def test_a_view_that_ends_all_sessions_of_another_user_keeps_its_own(alice, bob, admin, meanwhile) -> None:
+    browser = sign_in(alice)
+    sign_in(bob)
+    meanwhile(lambda: accounts.logout_everywhere(bob))
+    assert browser.get("/waits/").content == b"done"
+    assert (name_in(browser), count(bob)) == ("alice", 0)
+
+
+def test_the_reason_of_logout_everywhere_is_read_by_the_user(alice, partitions) -> None:
+    browser, other = sign_in(alice), sign_in(alice)
+    accounts.logout_everywhere(alice, reason="You moved. Grüße")
+    assert told_to(other) == ("invalidated", "You moved. Grüße")
+    assert browser.get("/who/").content.decode() == "nobody|Your session was ended. You moved. Grüße"
+
+
+def test_without_a_reason_logout_everywhere_tells_the_user_nothing(alice, redis, partitions) -> None:
+    browser = sign_in(alice)
+    accounts.logout_everywhere(alice)
+    assert [note for note in notes(redis) if note.startswith(b"invalidated")] == []
+    response = browser.get("/who/")
+    assert (response.content, "X-Session-Ended" in response) == (b"nobody", False)
+
+
+def test_a_reason_above_200_characters_is_refused_and_nothing_ends(alice) -> None:
+    sign_in(alice)
+    with pytest.raises(ValueError, match="200"):
+        accounts.logout_everywhere(alice, reason="x" * 201)
+    assert count(alice) == 1
+    assert accounts.logout_everywhere(alice, reason="x" * 200) == 1
+
+
+def test_alogout_everywhere_does_the_same(alice, partitions) -> None:
+    browsers = [sign_in(alice) for _ in range(3)]
+    kept = sid_of(browsers[1])
+    assert asyncio.run(accounts.alogout_everywhere(alice, keep=kept, reason="Bye.")) == 2
+    assert [each.sid for each in online.of_user(alice)] == [kept]
+    assert told_to(browsers[0]) == ("invalidated", "Bye.")
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_logout_everywhere_is_told_as_invalidated(alice, told, keep: bool) -> None:
+    browsers = [sign_in(alice), sign_in(alice)]
+    accounts.logout_everywhere(alice, keep=sid_of(browsers[0]) if keep else None)
+    assert [(each.user_id, each.reason) for each in told] == [(str(alice.pk), Reason.INVALIDATED)] * (2 - keep)
+
+
+def add_sessions(user: User, how_many: int, new_session: Callable[..., SessionStore]) -> None:
+    for _ in range(how_many):
+        new_session(str(user.pk), **{HASH_SESSION_KEY: user.get_session_auth_hash()})
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_more_sessions_than_one_call_ends_all_end(alice, new_session, partitions, told, change) -> None:
+    add_sessions(alice, 600, new_session)
+    user_id = alice.pk
+    assert count(user_id) == 600
+    change(alice, None)
+    assert (count(user_id), len({each.sid for each in told})) == (0, 600)
+
+
+def test_logout_everywhere_ends_more_sessions_than_one_call_does_but_one(alice, new_session, partitions) -> None:
+    add_sessions(alice, 600, new_session)
+    kept = sid_of(sign_in(alice))
+    assert accounts.logout_everywhere(alice, keep=kept) == 600
+    assert [each.sid for each in online.of_user(alice)] == [kept]
+
+
+def test_a_user_who_was_deleted_is_named_by_the_primary_key_there_was(alice, site) -> None:
+    site.REDSESS = {**site.REDSESS, "END_ON_DELETION": False}
+    user_id, browser = alice.pk, sign_in(alice)
+    alice.delete()
+    with pytest.raises(ValueError, match="no primary key"):
+        accounts.logout_everywhere(alice)
+    assert accounts.logout_everywhere(User(pk=user_id)) == 1
+    assert name_in(browser) == "nobody"

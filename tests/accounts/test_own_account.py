@@ -1,0 +1,101 @@
+"""Who closes the own account is answered, and signed out everywhere."""
+
+from __future__ import annotations
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import AsyncClient
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from tests.accounts.changes import by_the_admins_action, in_the_admins_form, on_the_admins_page
+from tests.accounts.conftest import DEACTIVATED, DELETED, PASSWORD, count, is_gone, name_in, sign_in, told_to
+
+# What happens at a commit happens in none of the transactions that tests are run in otherwise.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("cycle", ["", "?cycle"])
+@pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
+@pytest.mark.parametrize("closing", ["deactivate", "delete"])
+def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
+    alice, partitions, told, closing: str, then: str, cycle: str
+) -> None:
+    browser, elsewhere, user_id = sign_in(alice), sign_in(alice), alice.pk
+    response = browser.get(f"/close/{closing}/{then}/{cycle}")
+    assert (response.status_code, response.content) == (200, b"closed")
+    assert is_gone(response)
+    assert count(user_id) == 0
+    assert [(each.user_id, each.reason in ("invalidated", "logout")) for each in told] == [(str(user_id), True)] * 2
+    assert told_to(elsewhere) == ("invalidated", DEACTIVATED if closing == "deactivate" else DELETED)
+    assert browser.get("/who/").content.decode() == "nobody" + "|Good bye." * (then == "leaves_a_message")
+
+
+@pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
+@pytest.mark.parametrize("closing", ["deactivate", "delete"])
+def test_who_closes_the_own_account_in_an_asynchronous_view_is_signed_out_everywhere(
+    alice, partitions, closing: str, then: str
+) -> None:
+    browser, elsewhere, user_id = AsyncClient(), sign_in(alice), alice.pk
+    browser.force_login(alice)
+    response = async_to_sync(browser.get)(f"/async/close/{closing}/{then}/")
+    assert (response.status_code, response.content) == (200, b"closed")
+    assert is_gone(response)
+    assert count(user_id) == 0
+    assert told_to(elsewhere)[0] == "invalidated"
+
+
+@pytest.mark.parametrize("closing", ["deactivate", "delete"])
+def test_who_closes_the_own_account_in_a_transaction_is_signed_out_everywhere(alice, monkeypatch, closing) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    browser, user_id = sign_in(alice), alice.pk
+    sign_in(alice)
+    response = browser.get(f"/close/{closing}/leaves_a_message/?cycle")
+    assert (response.status_code, count(user_id)) == (200, 0)
+    assert is_gone(response)
+    assert browser.get("/who/").content == b"nobody|Good bye."
+
+
+def test_a_message_that_is_kept_in_the_session_is_read_after_the_account_was_closed(alice, site) -> None:
+    site.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+    browser = sign_in(alice)
+    assert browser.get("/close/deactivate/leaves_a_message/").status_code == 200
+    assert count(alice) == 0
+    assert browser.get("/who/").content == b"nobody|Good bye."
+
+
+def test_a_view_may_use_the_session_after_it_closed_the_account(alice) -> None:
+    browser = sign_in(alice)
+    assert browser.get("/close/delete/writes/").status_code == 200
+    assert online.count() == 0
+    assert name_in(browser) == "nobody"
+
+
+def test_a_session_whose_user_id_is_a_number_ends_with_its_account_too(alice) -> None:
+    browser = sign_in(alice)
+    session = SessionStore(browser.cookies["sessionid"].value)
+    session[SESSION_KEY] = alice.pk
+    session.save()
+    assert name_in(browser) == "alice"
+    response = browser.get("/close/deactivate/does_nothing/?cycle")
+    assert (response.status_code, is_gone(response)) == (200, True)
+    assert count(alice) == 0
+
+
+@pytest.mark.parametrize("storage", ["fallback.FallbackStorage", "session.SessionStorage"])
+@pytest.mark.parametrize("way", [in_the_admins_form, on_the_admins_page, by_the_admins_action])
+def test_an_administrator_who_closes_the_own_account_is_signed_out_everywhere(
+    partitions, site, way, storage: str
+) -> None:
+    site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    boss = User.objects.create_superuser("boss", password=PASSWORD)
+    browser, elsewhere, user_id = sign_in(boss), sign_in(boss), boss.pk
+    way(boss, browser)
+    assert count(user_id) == 0
+    assert told_to(elsewhere)[0] == "invalidated"
+    content = browser.get("/who/").content.decode()
+    assert content.startswith("nobody|")
+    assert "successfully" in content.lower()

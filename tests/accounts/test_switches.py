@@ -1,0 +1,56 @@
+"""The settings with which sessions stay though something happens to the account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from tests.accounts.changes import delete, save, set_password
+from tests.accounts.conftest import PASSWORD, count, sign_in
+from tests.accounts_site import NEW_PASSWORD
+
+# What happens at a commit happens in none of the transactions that tests are run in otherwise.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SWITCHES: dict[str, Callable[[User, Any], None]] = {
+    "END_ON_DEACTIVATION": save,
+    "END_ON_DELETION": delete,
+    "END_ON_PASSWORD_CHANGE": set_password,
+}
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_that_is_off_keeps_the_sessions_and_leaves_others_alone(alice, site, switch: str) -> None:
+    site.REDSESS = {**site.REDSESS, switch: False}
+    for name, change in SWITCHES.items():
+        user = User.objects.create_user(f"user of {name}", password=PASSWORD)
+        user_id = user.pk
+        sign_in(user)
+        change(user, None)
+        assert count(user_id) == (name == switch)
+
+
+def test_with_the_switches_off_nothing_is_asked_of_the_database_or_of_redis(
+    alice, site, commands, django_assert_num_queries
+) -> None:
+    site.REDSESS = {**site.REDSESS, "END_ON_DEACTIVATION": False, "END_ON_PASSWORD_CHANGE": False}
+    commands()
+    alice.is_active = False
+    alice.set_password(NEW_PASSWORD)
+    with django_assert_num_queries(1):
+        alice.save()
+    assert "evalsha" not in commands()
+
+
+@pytest.mark.parametrize(
+    ("switch", "field"), [("END_ON_DEACTIVATION", "is_active"), ("END_ON_PASSWORD_CHANGE", "password")]
+)
+def test_a_field_whose_switch_is_off_is_saved_with_one_query(
+    alice, site, django_assert_num_queries, switch: str, field: str
+) -> None:
+    site.REDSESS = {**site.REDSESS, switch: False}
+    with django_assert_num_queries(1):
+        alice.save(update_fields=[field])

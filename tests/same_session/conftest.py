@@ -1,0 +1,87 @@
+"""What the tests share in which users change within a session: the site, its users and visitors, and all lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+
+from django_redsess import online, viewed
+from tests.behind import faults, stored
+from tests.faults.conftest import Browser
+from tests.same_session import site as site_module
+
+
+@pytest.fixture(autouse=True)
+def site(partitions: int, settings: Any) -> Any:
+    """The views of site.py, in place of the shop's."""
+    settings.ROOT_URLCONF = "tests.same_session.site"
+    return settings
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_repair(partitions: int) -> Iterator[None]:
+    """Whatever a test did: ``cleansessions --check`` finds nothing afterwards."""
+    yield
+    assert faults() == []
+
+
+@pytest.fixture(params=[None, 1], ids=["no limit", "limit of 1"])
+def limit(request: pytest.FixtureRequest, site: Any) -> int | None:
+    maximum: int | None = request.param
+    site.REDSESS = {**site.REDSESS, "MAX_SESSIONS_PER_USER": maximum}
+    return maximum
+
+
+@pytest.fixture(autouse=True)
+def users(db: None) -> dict[str, User]:
+    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
+def browser(request: pytest.FixtureRequest, site: Any) -> Browser:
+    """A visitor, over WSGI and over ASGI."""
+    return Browser(request.param())
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Return a function that says what happens, once, between a view's reading the session and changing it."""
+
+    def set_meanwhile(action: Callable[[], object]) -> None:
+        def once() -> None:
+            site_module.between = site_module.nothing
+            action()
+
+        monkeypatch.setattr(site_module, "between", once)
+
+    return set_meanwhile
+
+
+def sign_in(browser: Browser, names: str) -> int:
+    return browser.get(f"{browser.views}/in/{names}/").status_code
+
+
+def name_in(browser: Browser) -> str:
+    return browser.get("/who/").content.decode()
+
+
+def items_of(browser: Browser) -> list[str]:
+    return [item for item, _ in viewed.recent(browser.sid or "")]
+
+
+def listed(redis: redis_py.Redis) -> list[str]:
+    """Who is signed in, once for each session; see that all lists agree on it, and that there is no other session."""
+    everybody = {str(user.pk): user.username for user in User.objects.all()}
+    sessions = online.sessions()
+    assert len({session.sid for session in sessions}) == len(sessions) == online.count()
+    for user in User.objects.all():
+        sids = sorted(session.sid for session in sessions if session.user_id == str(user.pk))
+        assert sorted(session.sid for session in online.of_user(user)) == sids
+        assert online.count(user_ids=[str(user.pk)]) == len(sids)
+    assert stored(redis) == len(sessions)
+    return sorted(everybody[session.user_id] for session in sessions)
