@@ -14,12 +14,20 @@ from django.test import Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Ended, session_ended
-from tests import accounts_site
+from tests import accounts_site, servers
 
 PASSWORD = "the first password"
 
 DEACTIVATED, DELETED = "Your account was deactivated.", "Your account was deleted."
 PASSWORD_CHANGED = "Your password was changed."
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[servers.Server]:
+    """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
+    started = servers.Server(next(iter(servers.available().values())))
+    yield started
+    started.close()
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,18 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
+from tests import servers
 from tests.behind import faults, stored
 from tests.faults.conftest import Browser
 from tests.same_session import site as site_module
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[servers.Server]:
+    """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
+    started = servers.Server(next(iter(servers.available().values())))
+    yield started
+    started.close()
 
 
 @pytest.fixture(autouse=True)
