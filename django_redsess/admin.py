@@ -115,8 +115,7 @@ class OnlineSessionAdmin(EndingMixin):
         # Of the list of one user's sessions.
         match request.GET.getlist(USER):
             case [user_id]:
-                user = users_by_id({user_id}).get(user_id)
-                return limits.describe(user) if user is not None else ""
+                return limits.describe(users_by_id({user_id}).get(user_id))
         return ""
 
     def _marked(self, request: HttpRequest) -> SessionQuerySet:
@@ -177,9 +176,8 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("newest sign-in first"))
     def other_sessions(self, session: OnlineSession) -> str:
-        limit = limits.describe(session.user) if session.user is not None else ""
         others = sections.other_sessions(session.session, self.admin_site)
-        return format_html("{}{}", others, sections.paragraph(limit))
+        return format_html("{}{}", others, sections.paragraph(limits.describe(session.user)))
 
 
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time

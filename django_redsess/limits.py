@@ -65,10 +65,10 @@ def limit_of(user: AbstractBaseUser) -> Limit | None:
     return None if maximum is None else Limit(maximum, conf.SESSION_LIMIT_POLICY)
 
 
-def describe(user: AbstractBaseUser) -> str:
-    """Say how many sessions ``user`` may have, and what one more sign-in does; ``""`` where there is no limit."""
+def describe(user: AbstractBaseUser | None) -> str:
+    """Say how many sessions ``user`` may have, and what one more sign-in does; ``""`` without a limit, or a user."""
     try:
-        limit = limit_of(user)
+        limit = limit_of(user) if user is not None else None
     except ImproperlyConfigured:
         logger.exception("A page can't tell how many sessions a user may have.")
         return gettext("How many sessions are allowed can't be told at the moment.")
