@@ -22,7 +22,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, call, limits, notice, online
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStoreUnavailable, session_of
 from django_redsess.call import Steps, both
 from django_redsess.conf import conf
 from django_redsess.limits import SessionLimitReached
@@ -77,7 +77,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     Where a sign-in may be refused, it is saved here and now: the script that saves it counts the others. Raises
     SessionLimitReached, ImproperlyConfigured, and what a save raises; nobody is signed in then.
     """
-    session = _session_of(request)
+    session = session_of(request)
     if session is None:
         return
     try:
@@ -95,7 +95,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
 
 def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
     """Receive Django's signal ``user_logged_out``."""
-    if (session := _session_of(request)) is not None:
+    if (session := session_of(request)) is not None:
         session.signed_out()
 
 
@@ -143,7 +143,7 @@ def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) 
     if spare and request is None and not places_of(SessionMiddleware):
         # This may be a request all the same, whose session nobody could tell here. Django signs the others out.
         return
-    session = _session_of(request)
+    session = session_of(request)
     # It may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(words))[: notice.TEXT_MAX] if words else ""
@@ -154,7 +154,7 @@ def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) 
 
 
 def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, words: str) -> Steps[int]:
-    session = _session_of(request)
+    session = session_of(request)
     # Its save would find it gone, and the request be interrupted.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
@@ -163,11 +163,6 @@ def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, word
     if session is not None and is_own:
         yield from session.flushing()
     return ended
-
-
-def _session_of(request: Any) -> SessionStore | None:
-    session = getattr(request, "session", None)
-    return session if isinstance(session, SessionStore) else None
 
 
 def _have_nobody(request: Any) -> None:

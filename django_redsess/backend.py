@@ -142,6 +142,12 @@ class SessionStore(SessionLifecycle):
     _session = property(_get_session)
 
 
+def session_of(request: Any) -> SessionStore | None:
+    """Return the session of ``request``; None where it has none, or one of another engine."""
+    session = getattr(request, "session", None)
+    return session if isinstance(session, SessionStore) else None
+
+
 def is_in_use() -> bool:
     """Tell whether ``SESSION_ENGINE`` is this one, or one derived from it."""
     try:

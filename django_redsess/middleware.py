@@ -27,7 +27,7 @@ from django.utils.http import http_date
 from django.utils.module_loading import import_string
 
 from django_redsess import call, notice, recording, signals
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStore, SessionStoreUnavailable, session_of
 from django_redsess.call import Steps
 from django_redsess.conf import conf
 from django_redsess.notice import Notice
@@ -94,8 +94,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
             response = await self.get_response(request)  # type: ignore[misc]
         except SessionStoreUnavailable:
             return unavailable(request)
-        session = request.session
-        if not isinstance(session, SessionStore):
+        session = session_of(request)
+        if session is None:
             return await sync_to_async(super().process_response)(request, response)
         try:
             return await session.arun(self._closing(request, session, response))
@@ -104,8 +104,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
 
     def process_request(self, request: HttpRequest) -> None:
         super().process_request(request)
-        session = request.session
-        if isinstance(session, SessionStore):
+        session = session_of(request)
+        if session is not None:
             session.opened_by(client_of(request), partial(_tell, request))
             session.passive = (
                 request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
@@ -119,7 +119,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             messages.warning(request, untold.message)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        session = request.session if isinstance(request.session, SessionStore) else None
+        session = session_of(request)
         # Whatever else is raised in an outage is most likely its consequence.
         if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
             return unavailable(request)
@@ -128,8 +128,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
         return None
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:  # type: ignore[override]
-        session = request.session
-        if not isinstance(session, SessionStore):
+        session = session_of(request)
+        if session is None:
             return super().process_response(request, response)  # type: ignore[arg-type]
         try:
             return session.run(self._closing(request, session, response))
@@ -220,9 +220,9 @@ def _set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
 
 def _send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
     # A sign-in may have been saved before what failed: the key that the browser has is no longer that of a session.
-    session = getattr(request, "session", None)
+    session = session_of(request)
     known = (None, request.COOKIES.get(settings.SESSION_COOKIE_NAME))
-    if isinstance(session, SessionStore) and session.saved_as not in known:
+    if session is not None and session.saved_as not in known:
         _set_cookie(session, response)
 
 

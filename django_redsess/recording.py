@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from django_redsess import viewed
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStore, SessionStoreUnavailable, session_of
 from django_redsess.call import Steps
 from django_redsess.conf import conf
 
@@ -17,8 +17,8 @@ logger = logging.getLogger("django_redsess")
 
 def note_view(request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
     """Have the session note what ``request`` viewed, if ``response`` shows it, with its next save or at the end."""
-    session = getattr(request, "session", None)
-    if request.method != "GET" or response.status_code != 200 or not isinstance(session, SessionStore):
+    session = session_of(request)
+    if request.method != "GET" or response.status_code != 200 or session is None:
         return
     if session.passive or session.unavailable or _is_ahead(request):
         return

@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import browsers, limits, online
-from django_redsess.backend import SessionStore
+from django_redsess.backend import session_of
 from django_redsess.moments import when
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
 
     @wraps(view)
     def for_its_user(request: HttpRequest, **kwargs: str) -> HttpResponse:
-        session = getattr(request, "session", None)
-        if not isinstance(session, SessionStore):
+        session = session_of(request)
+        if session is None:
             raise ImproperlyConfigured('django_redsess.urls needs SESSION_ENGINE = "django_redsess.backend".')
         if not request.user.is_authenticated:
             return redirect_to_login(reverse(LIST))

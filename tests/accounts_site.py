@@ -1,4 +1,4 @@
-"""A small site whose views change accounts: their own user's, and others'. What a test puts into ``meanwhile`` happens
+"""A small site whose views change accounts: their own user's, and others'. What a test has ``meanwhile`` do happens
 while a view is under way."""
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from django.template import engines
 from django.urls import include, path
 
 from django_redsess import accounts
+from tests.meanwhile import Meanwhile
 
 NEW_PASSWORD = "a new password of some length"
 
 
-def nothing() -> None:
-    """What happens in the meantime, if a test does not say otherwise."""
-
-
-meanwhile: Callable[[], object] = nothing
+meanwhile = Meanwhile()
 
 
 def who(request: HttpRequest) -> HttpResponse:

@@ -29,9 +29,7 @@ def pytest_report_header() -> str:
 @pytest.fixture(scope="session", params=servers.available())
 def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
     """A server of its own for the whole run, of each kind that this machine has."""
-    started = servers.Server(servers.available()[request.param])
-    yield started
-    started.close()
+    yield from servers.serving(servers.available()[request.param])
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import redis
@@ -81,3 +82,10 @@ class Server:
     def close(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def serving(binary: Path, *options: str) -> Iterator[Server]:
+    """Give a server, and close it in the end: for a fixture."""
+    started = Server(binary, *options)
+    yield started
+    started.close()

@@ -24,8 +24,7 @@ end
 if note_of(sid) ~= "" then return with_ended({ "taken" }) end
 remove(due(2), "expired")
 remove(excess(maximum - 1, 2), "evicted")
-local goes, too_many, why = {}, 0, nil
-if limit then goes, too_many, why = in_the_way(user_id, sid, nil, limit, above) end
+local goes, too_many, why = in_the_way(user_id, sid, nil, limit, above)
 if not goes then return with_ended({ "refused", "", item }) end
 put_anew(sid, record, user_id, nil, date, policy)
 for at = 12, last, 2 do

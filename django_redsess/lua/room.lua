@@ -1,9 +1,11 @@
 -- Stands behind remove.lua: how many sessions a user may have.
 
--- What must go so that a user has no more than `limit` sessions with the one that signs in: up to 250 sids, how many
--- there ought to be, and the reason; or nothing (nil) where it is that one that must go. What is due does not count, nor
--- does the sid that the session leaves. It looks at the 1 000 that signed in first; where all those are due, they go.
+-- What must go so that a user has no more than `limit` sessions (nil: any number) with the one that signs in: up to 250
+-- sids, how many there ought to be, and the reason; or nothing (nil) where it is that one that must go. What is due does
+-- not count, nor does the sid that the session leaves. It looks at the 1 000 that signed in first; where all those are
+-- due, they go.
 local function in_the_way(user_id, sid, leaves, limit, policy)
+  if not limit then return {}, 0 end
   local list = online_user_of .. user_id
   local others = redis.call("ZCARD", list)
   for _, own in ipairs({ sid, leaves }) do

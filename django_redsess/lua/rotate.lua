@@ -19,8 +19,7 @@ if note_of(old_sid) == note then return with_ended({ "saved", limit and "crowded
 local found = live_record(old_sid)
 if not found then return with_ended({ "gone", note_of(old_sid), item }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
-local goes, too_many, why = {}, 0, nil
-if limit then goes, too_many, why = in_the_way(user_id, sid, old_sid, limit, above) end
+local goes, too_many, why = in_the_way(user_id, sid, old_sid, limit, above)
 if not goes then return with_ended({ "refused", "", item }) end
 
 -- The new one first: a server that is full refuses it, and then the old one is as it was.

@@ -17,7 +17,7 @@ from django import template
 from django.conf import settings
 
 from django_redsess import viewed
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStoreUnavailable, session_of
 from django_redsess.conf import conf
 from django_redsess.viewed import PopularItem, ViewedItem
 
@@ -49,8 +49,8 @@ def recently_viewed(context: template.Context, limit: int, leave_out: str | int 
 
     It needs the request in the context. Items whose object is gone are left out, where objects are looked up.
     """
-    session = getattr(context.get("request"), "session", None)
-    if not isinstance(session, SessionStore):
+    session = session_of(context.get("request"))
+    if session is None:
         if settings.DEBUG and "request" not in context:
             warnings.warn(
                 "{% recently_viewed %} finds no request: render the page with it, and have "

@@ -25,9 +25,7 @@ PASSWORD_CHANGED = "Your password was changed."
 @pytest.fixture(scope="session")
 def server() -> Iterator[servers.Server]:
     """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
-    started = servers.Server(next(iter(servers.available().values())))
-    yield started
-    started.close()
+    yield from servers.serving(next(iter(servers.available().values())))
 
 
 @pytest.fixture(autouse=True)
@@ -72,17 +70,10 @@ def told() -> Iterator[list[Ended]]:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Return a function that says what happens, once, while a view is under way."""
-
-    def set_meanwhile(action: Callable[[], object]) -> None:
-        def once() -> None:
-            accounts_site.meanwhile = accounts_site.nothing
-            action()
-
-        monkeypatch.setattr(accounts_site, "meanwhile", once)
-
-    return set_meanwhile
+def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Give a function that says what happens, once, while a view is under way."""
+    yield accounts_site.meanwhile.does
+    accounts_site.meanwhile.does(None)
 
 
 def sign_in(user: User) -> Client:

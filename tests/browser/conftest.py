@@ -23,9 +23,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 @pytest.fixture(scope="session")
 def server() -> Iterator[servers.Server]:
     """One kind of server is enough to see the pages."""
-    started = servers.Server(servers.available()["valkey"])
-    yield started
-    started.close()
+    yield from servers.serving(servers.available()["valkey"])
 
 
 @pytest.fixture(scope="session")

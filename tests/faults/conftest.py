@@ -212,17 +212,10 @@ def alice(db: None) -> User:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Return a function that says what happens, once, between a view's reading the session and changing it."""
-
-    def set_meanwhile(action: Callable[[], object]) -> None:
-        def once() -> None:
-            site_module.meanwhile = site_module.nothing
-            action()
-
-        monkeypatch.setattr(site_module, "meanwhile", once)
-
-    return set_meanwhile
+def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Give a function that says what happens, once, between a view's reading the session and changing it."""
+    yield site_module.meanwhile.does
+    site_module.meanwhile.does(None)
 
 
 @pytest.fixture
@@ -274,17 +267,13 @@ def each_loss(
 @pytest.fixture
 def durable_server(server: servers.Server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
-    started = servers.Server(server.binary, "--appendonly", "yes", "--appendfsync", "always")
-    yield started
-    started.close()
+    yield from servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
 def own_server(server: servers.Server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and may stop and start."""
-    started = servers.Server(server.binary)
-    yield started
-    started.close()
+    yield from servers.serving(server.binary)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ session calls ``meanwhile`` between reading and changing it: a test puts there w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from asgiref.sync import sync_to_async
@@ -23,13 +23,9 @@ from django.utils.deprecation import MiddlewareMixin
 from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import viewed
+from tests.meanwhile import Meanwhile
 
-
-def nothing() -> None:
-    """What happens in the meantime, if a test does not say otherwise."""
-
-
-meanwhile: Callable[[], object] = nothing
+meanwhile = Meanwhile()
 
 
 class ReadsOnTheWayIn(MiddlewareMixin):

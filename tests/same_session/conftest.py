@@ -20,9 +20,7 @@ from tests.same_session import site as site_module
 @pytest.fixture(scope="session")
 def server() -> Iterator[servers.Server]:
     """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
-    started = servers.Server(next(iter(servers.available().values())))
-    yield started
-    started.close()
+    yield from servers.serving(next(iter(servers.available().values())))
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +56,10 @@ def browser(request: pytest.FixtureRequest, site: Any) -> Browser:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Return a function that says what happens, once, between a view's reading the session and changing it."""
-
-    def set_meanwhile(action: Callable[[], object]) -> None:
-        def once() -> None:
-            site_module.between = site_module.nothing
-            action()
-
-        monkeypatch.setattr(site_module, "between", once)
-
-    return set_meanwhile
+def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Give a function that says what happens, once, between a view's reading the session and changing it."""
+    yield site_module.meanwhile.does
+    site_module.meanwhile.does(None)
 
 
 def sign_in(browser: Browser, names: str) -> int:

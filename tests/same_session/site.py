@@ -1,9 +1,8 @@
-"""A small site whose views sign users in, and edit who is signed in. What a test puts into ``between`` happens between
-a view's reading the session and changing it."""
+"""A small site whose views sign users in, and edit who is signed in. What a test has ``meanwhile`` do happens between a
+view's reading the session and changing it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, alogin, login
@@ -12,15 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from django_redsess import viewed
+from tests.meanwhile import Meanwhile
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-def nothing() -> None:
-    """What happens between a view's reading and changing, if a test does not say otherwise."""
-
-
-between: Callable[[], object] = nothing
+meanwhile = Meanwhile()
 
 
 def who(request: HttpRequest) -> HttpResponse:
@@ -34,7 +30,7 @@ def views(request: HttpRequest, item: str) -> HttpResponse:
 def signs_in(request: HttpRequest, names: str) -> HttpResponse:
     """Sign in all of these users, one after the other."""
     request.session.get("colour")
-    between()
+    meanwhile()
     for name in names.split("+"):
         login(request, User.objects.get(username=name), MODEL_BACKEND)
     return HttpResponse("in")
@@ -42,7 +38,7 @@ def signs_in(request: HttpRequest, names: str) -> HttpResponse:
 
 async def asigns_in(request: HttpRequest, names: str) -> HttpResponse:
     await request.session.aget("colour")
-    between()
+    meanwhile()
     for name in names.split("+"):
         await alogin(request, await User.objects.aget(username=name), MODEL_BACKEND)
     return HttpResponse("in")
@@ -50,7 +46,7 @@ async def asigns_in(request: HttpRequest, names: str) -> HttpResponse:
 
 def edits(request: HttpRequest, how: str) -> HttpResponse:
     request.session.get("colour")
-    between()
+    meanwhile()
     EDITS[how](request.session)
     return HttpResponse("done")
 
