@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from base64 import b64encode
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +11,11 @@ import redis
 
 from django_redsess import checker, store
 from django_redsess.conf import Conf, conf
+
+
+def text_of(size: int) -> str:
+    """Return a text that takes about ``size`` bytes in a record, however well that is packed."""
+    return b64encode(random.Random(size).randbytes(size)).decode()
 
 
 def make_due(client: redis.Redis, *sids: str) -> None:

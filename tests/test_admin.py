@@ -27,7 +27,7 @@ from django_redsess import cleaner, listing, online, store, viewed
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.record import Client as Visitor
-from tests.behind import make_due, make_older, make_seen
+from tests.behind import make_due, make_older, make_seen, text_of
 from tests.test_online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -862,7 +862,7 @@ def test_keys_and_values_full_of_markup_are_shown_as_text(admin_client, users, n
 
 
 def test_a_long_value_is_cut(admin_client, users, new_session) -> None:
-    session = new_session(str(users["alice"].pk), basket="x" * 500_000)
+    session = new_session(str(users["alice"].pk), basket=text_of(500_000))
     response = admin_client.get(page_of(session.sid))
     assert "xxx" in response.text
     assert len(response.content) < 100_000

@@ -25,7 +25,7 @@ from django_redsess.keys import sid_of
 from django_redsess.listing import Ending, Which
 from django_redsess.models import OnlineSession
 from django_redsess.record import Client, Record, pack
-from tests.behind import make_due, make_seen, stored
+from tests.behind import make_due, make_seen, stored, text_of
 from tests.test_online import notice_of
 
 pytestmark = pytest.mark.usefixtures("partitions")
@@ -358,7 +358,7 @@ def test_a_page_up_to_rank_2_000_takes_at_most_two_round_trips_a_partition(redis
 
 def test_a_page_of_large_sessions_is_complete_and_in_order(redis, new_session, commands) -> None:
     for number in range(12):
-        new_session(f"{number}", data="x" * 400_000)
+        new_session(f"{number}", data=text_of(400_000))
     wanted = expected(all_known(redis), now_of(redis))
     commands()
     found = online.sessions(limit=10)
@@ -370,7 +370,7 @@ def test_a_page_of_large_sessions_is_complete_and_in_order(redis, new_session, c
 
 def test_one_script_reads_little_more_than_a_megabyte_of_records(redis, new_session) -> None:
     for _ in range(10):
-        new_session("7", data="x" * 400_000)
+        new_session("7", data=text_of(400_000))
     with watched(redis) as commands:
         assert len(online.sessions(limit=10)) == 10
     read = [0]
@@ -678,7 +678,7 @@ def test_large_sessions_that_stay_are_no_obstacle(redis, new_session) -> None:
     kept, others = set(), set()
     for number in range(12):
         user = "2" if number % 2 else "3"
-        (kept if user == "2" else others).add(new_session(user, data="x" * 400_000).sid)
+        (kept if user == "2" else others).add(new_session(user, data=text_of(400_000)).sid)
     work = Ending(Which(), keep_users=["2"])
     assert end(work) == others
 

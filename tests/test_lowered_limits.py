@@ -10,7 +10,7 @@ import pytest
 from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.limits import SessionLimitReached
-from tests.behind import make_due, make_older, stored
+from tests.behind import make_due, make_older, stored, text_of
 from tests.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
@@ -46,7 +46,7 @@ def test_large_records_above_a_lowered_limit_go_too(
     redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str
 ) -> None:
     for _ in range(20):
-        new_session("7", basket="x" * 300_000)
+        new_session("7", basket=text_of(300_000))
     set_limit(3, policy)
     latest = sign_in("7", guest)
     assert len(sids_of("7")) == stored(redis) == 3

@@ -20,7 +20,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.notice import Notice
 from django_redsess.record import Client
 from django_redsess.signals import Ended, Reason
-from tests.behind import dump, make_due, make_older, make_seen, stored
+from tests.behind import dump, make_due, make_older, make_seen, stored, text_of
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -466,7 +466,7 @@ def test_a_user_who_is_to_be_kept_is_kept_under_another_key_too(new_session) -> 
 
 
 def test_large_sessions_are_ended_in_several_calls(redis, new_session, commands) -> None:
-    sids = [new_session("7", data="x" * 400_000).sid for _ in range(7)]
+    sids = [new_session("7", data=text_of(400_000)).sid for _ in range(7)]
     commands()
     assert {ended.sid for ended in online.end(*sids, keep_users=["8"])} == set(sids)
     assert commands()["evalsha"] > 1

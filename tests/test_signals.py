@@ -24,7 +24,7 @@ from django.urls import path
 from django_redsess import cleaner, online, store
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Ended, Reason, session_ended
-from tests.behind import make_due, make_seen
+from tests.behind import make_due, make_seen, text_of
 from tests.faults.conftest import Browser
 
 Told = list[Ended]
@@ -230,7 +230,7 @@ def test_every_end_of_a_thousand_at_once_is_told(told, new_session) -> None:
 
 @pytest.mark.usefixtures("partitions")
 def test_ends_of_large_sessions_are_told_though_they_take_several_calls(told, new_session) -> None:
-    sids = [new_session("7", text="x" * 400_000).sid for _ in range(7)]
+    sids = [new_session("7", text=text_of(400_000)).sid for _ in range(7)]
     online.end(*sids)
     assert sorted(each.sid for each in told) == sorted(sids)
 

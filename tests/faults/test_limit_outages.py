@@ -14,7 +14,7 @@ from django.test import Client
 from django_redsess import scripts, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace
-from tests.behind import make_older, stored
+from tests.behind import make_older, stored, text_of
 from tests.faults.conftest import Browser, assert_unavailable, one_kind_of_server
 from tests.faults.proxy import Proxy
 from tests.faults.site import urlpatterns as site_urls
@@ -26,7 +26,7 @@ EachLoss = Callable[..., Iterator[Any]]
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "behind")]
 
 # Above a limit of two, one script does not end as many, as large as these.
-MANY, LARGE = range(1000, 400, -100), "x" * 400_000
+MANY, LARGE = range(1000, 400, -100), text_of(400_000)
 
 
 class BehindTheProxy:

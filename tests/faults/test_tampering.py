@@ -166,7 +166,7 @@ def test_another_site_with_the_same_store_is_refused(
     assert_refused(browser, log)
 
 
-@pytest.mark.parametrize("record", [b"", b"1", b"2" + b"x" * 100, b"1" + b"\xff" * 100, b"\x80\x04." * 50, b"{}"])
+@pytest.mark.parametrize("record", [b"", b"2", b"1" + b"x" * 100, b"2" + b"\xff" * 100, b"\x80\x04." * 50, b"{}"])
 def test_nothing_that_meets_a_foreign_record_fails(browser: Browser, alice: User, redis: Any, record: bytes) -> None:
     browser.sign_in(alice)
     sid, cookie = browser.sid, browser.cookie
