@@ -136,7 +136,8 @@ def test_any_text_is_a_user_id(new_session, user_id: str) -> None:
     assert [found.sid for found in online.sessions(user_ids=[user_id])] == [session.sid]
 
 
-def test_later_saves_keep_the_login_time(new_session) -> None:
+def test_later_saves_keep_the_login_time(new_session, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 0}
     session = new_session("7")
     login_at = online.get(session.sid).login_at
     threading.Event().wait(0.01)

@@ -6,6 +6,7 @@
 -- KEYS: as save.lua. Reply: "saved", and "crowded" where the user may still have too many; "taken", when another session
 -- has that sid; or "refused", nothing, and the item; see with_ended.
 -- include partition.lua
+-- include record.lua
 -- include seen.lua
 -- include put.lua
 -- include remove.lua
@@ -22,11 +23,12 @@ if found then
 end
 -- Nor does what was ended meanwhile come back by that.
 if note_of(sid) ~= "" then return with_ended({ "taken" }) end
-remove(due(2), "expired")
+local first = first_deadline()
+if first and first <= now then remove(due(2), "expired") end
 remove(excess(maximum - 1, 2), "evicted")
 local goes, too_many, why = in_the_way(user_id, sid, nil, limit, above)
 if not goes then return with_ended({ "refused", "", item }) end
-put_anew(sid, record, user_id, nil, date, policy)
+put(sid, record, user_id, nil, date, policy)
 for at = 12, last, 2 do
   redis.call("ZADD", viewed_by .. sid, ARGV[at + 1], ARGV[at])
 end

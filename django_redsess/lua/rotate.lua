@@ -5,6 +5,7 @@
 -- that; and the item as there. KEYS: as save.lua. Reply: as save.lua, or that of a refusal as create.lua; "saved" is
 -- followed by "crowded" where the user may still have too many; see with_ended.
 -- include partition.lua
+-- include record.lua
 -- include seen.lua
 -- include put.lua
 -- include remove.lua
@@ -25,7 +26,7 @@ if not goes then return with_ended({ "refused", "", item }) end
 -- The new one first: a server that is full refuses it, and then the old one is as it was.
 if record ~= "" then
   local login_time = user_of(found) == user_id and not signs_in and redis.call("ZSCORE", online_user, old_sid)
-  put_anew(sid, record, user_id, login_time, date, policy)
+  put(sid, record, user_id, login_time, date, policy)
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end

@@ -5,28 +5,33 @@
 -- Reply: "saved"; or "gone", why; or "changed", the record that is there; and to these two the item, whose view has not
 -- been noted. Only the first has written anything.
 -- include partition.lua
+-- include record.lua
 -- include seen.lua
 -- include put.lua
 local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
 local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"
 local item, keep = ARGV[11], ARGV[12]
 
-local found = live_record(sid)
+local found, before = live_record(sid)
 if not found then return { "gone", note_of(sid), item } end
 -- A client repeats a command whose reply it lost: then the record that it brings is there already.
 if revision_of(found) == revision_of(record) then return { "saved" } end
 if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found, item } end
 
 local user_before = user_of(found)
-local login_time = user_before == user_id and not signs_in and redis.call("ZSCORE", online_user, sid)
-if user_before ~= user_id then sign_out(sid, user_before) end
+local comes = user_id ~= "" and (user_before ~= user_id or signs_in)
+if user_before ~= "" and user_before ~= user_id then sign_out(sid, user_before) end
 local deadline_before, age_before = django_times(found)
 local _, age = django_times(record)
 if passive and age == age_before and age > 0 then
-  put(sid, record, user_id, login_time or now, deadline_before, tonumber(redis.call("ZSCORE", expire, sid)))
+  write(sid, record, deadline_before, before, before)
 else
-  put_anew(sid, record, user_id, login_time, date, policy)
+  local limited = user_id ~= "" and policy.absolute > 0
+  local login_time = comes and now or limited and (redis.call("ZSCORE", online_user, sid) or now)
+  write_anew(sid, record, login_time, date, policy, before)
 end
+note_seen(sid, record, comes and 0 or policy.interval)
+if comes then sign_in(sid, user_id, now) end
 -- pcall: the session is written, whatever becomes of that.
 if item then pcall(note_view, sid, item, keep, KEYS[11]) end
 return { "saved" }

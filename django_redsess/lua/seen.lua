@@ -1,15 +1,21 @@
--- Stands behind partition.lua: what is noted of a session that is there, without writing its record.
+-- Stands behind record.lua: what is noted of a session that is there, without writing its record.
+
+-- Note that a session was seen now, unless it was less than an interval ago. Returns how long ago it was.
+-- pcall: a server that is full, or a replica, refuses these writes, and still serves the read.
+local function note_seen(sid, record, interval)
+  local since_seen = now - (redis.call("ZSCORE", recent, sid) or 0)
+  if since_seen >= interval then
+    redis.pcall("ZADD", recent, "GT", text(now), sid)
+    if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "GT", text(now), sid) end
+  end
+  return since_seen
+end
 
 -- Note that a session was seen now: "seen" for no more than that, "active" to move its deadline (before) too, "" for
 -- nothing. Returns whether its cookie is to be sent again.
 local function touch(sid, record, before, how, policy, sliding)
   if how == "" then return false end
-  -- pcall: a server that is full, or a replica, refuses these writes, and still serves the read.
-  local since_seen = now - (redis.call("ZSCORE", recent, sid) or 0)
-  if since_seen >= policy.interval then
-    redis.pcall("ZADD", recent, "XX", "GT", text(now), sid)
-    if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "XX", "GT", text(now), sid) end
-  end
+  local since_seen = note_seen(sid, record, policy.interval)
   if how ~= "active" or not (sliding or policy.idle > 0 or policy.absolute > 0) then return false end
 
   -- Apart from the note above: else a passive request just before would keep this one from prolonging the session.

@@ -3,6 +3,7 @@
 -- from its second on; item, how many items to keep.
 -- Reply: 1, or 0 when the session is gone or due, and then nothing is written; 1 if its cookie is to be sent again.
 -- include partition.lua
+-- include record.lua
 -- include seen.lua
 local sid, how, item, keep = ARGV[1], ARGV[2], ARGV[7], ARGV[8]
 local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
