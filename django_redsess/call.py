@@ -40,7 +40,7 @@ class Call(Generic[T]):
 
     partition: Partition
     script: Script
-    keys: Sequence[client.Part]
+    keys: tuple[client.Part, ...]
     args: Sequence[client.Part | int]
     read: Callable[..., T]
     once: Sequence[client.Part | int] = ()

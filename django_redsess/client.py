@@ -11,13 +11,15 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
 from django.conf import settings
+from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -98,13 +100,22 @@ class _Attempt:
     """What is to be sent, and what an answer means. Sending itself differs only in being awaited or not."""
 
     def __init__(
-        self, script: Script, keys: Sequence[Part], args: Sequence[Part | int], once: Sequence[Part | int]
+        self, script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], once: Sequence[Part | int]
     ) -> None:
-        self.script = script
-        self.command: tuple[Part | int, ...] = ("EVALSHA", script.digest, len(keys), *keys, *args, *once)
-        self.once = len(once)
+        self.script, self.keys, self.args, self.once = script, keys, args, once
+        self.by_digest = True
         # While an outage is known, repeating would only make everybody wait longer.
         self.repeats = REPEATS if script.repeatable and not out_of_reach.known else 0
+
+    @property
+    def packed(self) -> list[bytes]:
+        """The command as the server reads it. redis-py would take longer, since it looks at each part anew."""
+        if self.by_digest:
+            count, head = _head(self.script.digest, self.keys)
+        else:
+            count, head = 3 + len(self.keys), _packed("EVAL", self.script.text, len(self.keys), *self.keys)
+        args = (*self.args, *self.once)
+        return [b"*%d\r\n%b%b" % (count + len(args), head, _packed(*args))]
 
     def succeeded(self) -> None:
         out_of_reach.worked(self.script)
@@ -114,11 +125,10 @@ class _Attempt:
         """Prepare for being sent again; else raise what the caller is to know."""
         if isinstance(error, NoScriptError):
             # The server has been restarted, or told to forget: this time it gets the text.
-            self.command = ("EVAL", self.script.text, *self.command[2:])
+            self.by_digest = False
         elif isinstance(error, UNREACHABLE) and self.repeats:
             self.repeats -= 1
-            self.command = self.command[: len(self.command) - self.once]
-            self.once = 0
+            self.once = ()
         elif _is_outage(error):
             outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
             outage.met(self.script, error)
@@ -127,10 +137,21 @@ class _Attempt:
             raise error
 
 
+@lru_cache(maxsize=2048)
+def _head(digest: str, keys: tuple[Part, ...]) -> tuple[int, bytes]:
+    # The same for all sessions of a partition: how many parts, and these.
+    return 3 + len(keys), _packed("EVALSHA", digest, len(keys), *keys)
+
+
+def _packed(*parts: Part | int) -> bytes:
+    encoded = [part if type(part) is bytes else str(part).encode() for part in parts]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded])
+
+
 def run(
     partition: Partition,
     script: Script,
-    keys: Sequence[Part],
+    keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
 ) -> Any:
@@ -141,11 +162,17 @@ def run(
     ``once``, which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server
     refuses for any other reason.
     """
-    execute: Callable[..., Any] = get_redis_connection(settings.SESSION_CACHE_ALIAS).execute_command
+    pool = pool_of(settings.SESSION_CACHE_ALIAS)
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            reply = execute(*attempt.command)
+            # What execute_command() does besides is to repeat and to measure, which takes as long again.
+            connection = pool.get_connection()
+            try:
+                connection.send_packed_command(attempt.packed)
+                reply = connection.read_response()
+            finally:
+                pool.release(connection)
         except RedisError as error:
             attempt.failed(error)
         else:
@@ -156,21 +183,44 @@ def run(
 async def arun(
     partition: Partition,
     script: Script,
-    keys: Sequence[Part],
+    keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
 ) -> Any:
     """Do as :func:`run` does, on a connection of the running event loop."""
-    execute: Callable[..., Any] = (await _asyncio_client()).execute_command
+    pool = (await _asyncio_client()).connection_pool
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            reply = await execute(*attempt.command)
+            connection = await pool.get_connection()
+            try:
+                await connection.send_packed_command(attempt.packed)
+                reply = await connection.read_response()
+            finally:
+                await pool.release(connection)
         except RedisError as error:
             attempt.failed(error)
         else:
             attempt.succeeded()
             return reply
+
+
+_pools: dict[str, Any] = {}
+
+
+def pool_of(alias: str) -> Any:
+    """Return the connections of the cache ``alias``: django-redis has one pool for each address in a process."""
+    pool = _pools.get(alias)
+    if pool is None:
+        pool = _pools[alias] = get_redis_connection(alias).connection_pool
+    return pool
+
+
+def _forget_pools(**kwargs: Any) -> None:
+    _pools.clear()
+
+
+setting_changed.connect(_forget_pools)
 
 
 def _is_outage(error: RedisError) -> bool:
@@ -208,7 +258,7 @@ _COMMON_OPTIONS = frozenset(
 
 async def _asyncio_client() -> redis.asyncio.Redis:
     # A connection belongs to the event loop that opened it, so each loop has a client of its own.
-    pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+    pool = pool_of(settings.SESSION_CACHE_ALIAS)
     loop = asyncio.get_running_loop()
     clients = _OF_LOOP.get(loop)
     if clients is None:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from django.conf import settings
-from django_redis import get_redis_connection
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from django_redsess.client import UNREACHABLE
+from django_redsess.client import UNREACHABLE, pool_of
 from django_redsess.keys import Partition
 
 PATIENCE_SECONDS = 5
@@ -112,7 +111,7 @@ class _Bell:
 
 def _connection() -> Any:
     # Like those of the pool, but nothing is repeated. Its time-outs are for connecting: an answer is waited for above.
-    pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+    pool = pool_of(settings.SESSION_CACHE_ALIAS)
     given = pool.connection_kwargs
     options: dict[str, Any] = {
         "socket_timeout": given.get("socket_timeout") or PATIENCE_SECONDS,
