@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
 
 from django_redsess import client, scripts, signals
 from django_redsess.keys import Keyspace, Partition, keyspace
@@ -29,8 +29,7 @@ from django_redsess.signals import Endings
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(NamedTuple, Generic[T]):
     """
     One round trip to one partition: what is sent, and ``read``, which makes a result of the reply.
 
@@ -142,13 +141,13 @@ def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coro
     return run_steps, arun_steps
 
 
-_agreed: set[tuple[str, Keyspace]] = set()
+_agreed: set[Keyspace] = set()
 
 
 def _agreement() -> Call[None] | None:
     # Asked once by each process: with a wrong number of partitions every session is looked for where it is not.
-    space, alias = keyspace(), settings.SESSION_CACHE_ALIAS
-    if (alias, space) in _agreed:
+    space = keyspace()
+    if space in _agreed:
         return None
     here = [str(space.count), FORMAT.decode()]
 
@@ -160,6 +159,14 @@ def _agreement() -> Call[None] | None:
                 f"{there[1]}, and this site would look for {here[0]} in format {here[1]}. Set REDSESS['PARTITIONS'] "
                 f"back to {there[0]}; or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
             )
-        _agreed.add((alias, space))
+        _agreed.add(space)
 
     return Call(Partition(space.prefix), scripts.META, (space.meta,), here, read)
+
+
+def _forget_agreement(*, setting: str, **kwargs: Any) -> None:
+    if setting == "SESSION_CACHE_ALIAS":
+        _agreed.clear()
+
+
+setting_changed.connect(_forget_agreement)

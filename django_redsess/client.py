@@ -162,17 +162,17 @@ def run(
     ``once``, which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server
     refuses for any other reason.
     """
-    pool = pool_of(settings.SESSION_CACHE_ALIAS)
+    connections = pool()
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
             # What execute_command() does besides is to repeat and to measure, which takes as long again.
-            connection = pool.get_connection()
+            connection = connections.get_connection()
             try:
                 connection.send_packed_command(attempt.packed)
                 reply = connection.read_response()
             finally:
-                pool.release(connection)
+                connections.release(connection)
         except RedisError as error:
             attempt.failed(error)
         else:
@@ -188,16 +188,16 @@ async def arun(
     once: Sequence[Part | int] = (),
 ) -> Any:
     """Do as :func:`run` does, on a connection of the running event loop."""
-    pool = (await _asyncio_client()).connection_pool
+    connections: Any = (await _asyncio_client()).connection_pool
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            connection = await pool.get_connection()
+            connection = await connections.get_connection()
             try:
                 await connection.send_packed_command(attempt.packed)
                 reply = await connection.read_response()
             finally:
-                await pool.release(connection)
+                await connections.release(connection)
         except RedisError as error:
             attempt.failed(error)
         else:
@@ -205,22 +205,24 @@ async def arun(
             return reply
 
 
-_pools: dict[str, Any] = {}
+_pool: Any = None
 
 
-def pool_of(alias: str) -> Any:
-    """Return the connections of the cache ``alias``: django-redis has one pool for each address in a process."""
-    pool = _pools.get(alias)
-    if pool is None:
-        pool = _pools[alias] = get_redis_connection(alias).connection_pool
-    return pool
+def pool() -> Any:
+    """Return the connections that sessions use: django-redis has one pool for each address in a process."""
+    global _pool
+    if _pool is None:
+        _pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+    return _pool
 
 
-def _forget_pools(**kwargs: Any) -> None:
-    _pools.clear()
+def _forget_pool(*, setting: str, **kwargs: Any) -> None:
+    global _pool
+    if setting in ("CACHES", "SESSION_CACHE_ALIAS"):
+        _pool = None
 
 
-setting_changed.connect(_forget_pools)
+setting_changed.connect(_forget_pool)
 
 
 def _is_outage(error: RedisError) -> bool:
@@ -258,7 +260,7 @@ _COMMON_OPTIONS = frozenset(
 
 async def _asyncio_client() -> redis.asyncio.Redis:
     # A connection belongs to the event loop that opened it, so each loop has a client of its own.
-    pool = pool_of(settings.SESSION_CACHE_ALIAS)
+    connections = pool()
     loop = asyncio.get_running_loop()
     clients = _OF_LOOP.get(loop)
     if clients is None:
@@ -267,12 +269,12 @@ async def _asyncio_client() -> redis.asyncio.Redis:
             for closed in [other for other in _OF_LOOP if other.is_closed()]:
                 del _OF_LOOP[closed]
             clients = _OF_LOOP.setdefault(loop, {})
-    if pool not in clients:
-        client = _asyncio_twin(pool)
+    if connections not in clients:
+        client = _asyncio_twin(connections)
         lifetime = _lifetime(client)
-        clients[pool] = client, lifetime
+        clients[connections] = client, lifetime
         await anext(lifetime)
-    return clients[pool][0]
+    return clients[connections][0]
 
 
 async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:

@@ -18,6 +18,7 @@ from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.http import HttpRequest, HttpResponse
+from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist
 from django.template.loader import render_to_string
@@ -106,10 +107,11 @@ class SessionMiddleware(DjangoSessionMiddleware):
         super().process_request(request)
         session = session_of(request)
         if session is not None:
-            session.opened_by(client_of(request), partial(_tell, request))
+            session.opened_by(partial(client_of, request), partial(_tell, request))
             session.passive = (
                 request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
-                or request.headers.get(conf.PASSIVE_HEADER) == "1"
+                # Not request.headers, which takes as long to make as the rest of this.
+                or request.META.get(HttpHeaders.to_wsgi_name(conf.PASSIVE_HEADER)) == "1"
             )
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:

@@ -32,7 +32,7 @@ def answering(request: HttpRequest) -> Iterator[None]:
 def client_of(request: HttpRequest) -> Client:
     """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
     # A surrogate stands for a byte that is no UTF-8: it can't be stored.
-    user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.headers.get("User-Agent", ""))
+    user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.META.get("HTTP_USER_AGENT", ""))
     return Client(_address_of(request), user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
 
 
@@ -42,7 +42,7 @@ def _address_of(request: HttpRequest) -> str:
     text = request.META.get("REMOTE_ADDR", "")
     if conf.TRUSTED_PROXIES:
         # Each proxy adds, at the right, whom it heard. What is further left than your own proxies anybody may write.
-        heard = request.headers.get("X-Forwarded-For", "").split(",")
+        heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
         text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
         if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
             text = with_port[1] or with_port[2]

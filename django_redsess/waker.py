@@ -8,12 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from django_redsess.client import UNREACHABLE, pool_of
+from django_redsess.client import UNREACHABLE, pool
 from django_redsess.keys import Partition
 
 PATIENCE_SECONDS = 5
@@ -111,8 +110,8 @@ class _Bell:
 
 def _connection() -> Any:
     # Like those of the pool, but nothing is repeated. Its time-outs are for connecting: an answer is waited for above.
-    pool = pool_of(settings.SESSION_CACHE_ALIAS)
-    given = pool.connection_kwargs
+    connections = pool()
+    given = connections.connection_kwargs
     options: dict[str, Any] = {
         "socket_timeout": given.get("socket_timeout") or PATIENCE_SECONDS,
         "socket_connect_timeout": given.get("socket_connect_timeout") or PATIENCE_SECONDS,
@@ -120,6 +119,6 @@ def _connection() -> Any:
         "retry_on_error": [],
         "retry_on_timeout": False,
     }
-    connection = pool.connection_class(**{**given, **options})
+    connection = connections.connection_class(**{**given, **options})
     connection.connect()
     return connection

@@ -1,15 +1,17 @@
 import logging
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, UpdateError
 from django.core.management import call_command
 
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import sid_of
-from django_redsess.record import Client, Record, pack
+from django_redsess.lifecycle import _random_key
+from django_redsess.record import Client, Record, pack, unpack
 from tests.behind import make_due, make_seen, names_of_sessions, stored
 
 pytestmark = pytest.mark.usefixtures("partitions")
@@ -20,13 +22,24 @@ def test_saved_data_is_loaded(new_session) -> None:
     assert SessionStore(session.session_key)["basket"] == {"lamp": 2}
 
 
+def test_new_keys_have_every_character_as_often(new_session) -> None:
+    keys = [_random_key() for _ in range(2000)]
+    assert {len(key) for key in keys} == {32}
+    counted = Counter("".join(keys))
+    assert set(counted) == set(VALID_KEY_CHARS)
+    # 1 778 times, and half of that more or less is twenty standard deviations.
+    assert 889 < min(counted.values()) <= max(counted.values()) < 2667
+
+
 def test_the_session_key_is_nowhere_in_redis(redis, new_session) -> None:
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")
     login = store.keyspace().of_sid(session.sid).login
     everything = b"".join(name + redis.dump(name) for name in redis.keys()) + redis.hget(login, session.sid)
-    # As plain text: were it there, it would be found.
-    assert b"colour" in everything
+    # Were it there, it would be found: this is.
+    assert session.sid.encode() in everything
+    record = unpack(session.sid, redis.hget(login, session.sid))
+    assert session.session_key.encode() not in record.data
     assert session.session_key.encode() not in everything
 
 
@@ -152,7 +165,7 @@ def test_a_session_that_a_request_opened_is_seen_when_loaded(redis, new_session)
     session = new_session("7")
     make_seen(redis, session.sid, 1000)
     opened = SessionStore(session.session_key)
-    opened.opened_by(Client())
+    opened.opened_by(lambda: Client())
     opened.load()
     assert datetime.now(UTC) - online.get(session.sid).seen_at < timedelta(seconds=5)
 
@@ -178,7 +191,7 @@ def test_a_session_is_noted_as_seen_once_an_interval(redis, new_session, setting
     seen = online.get(session.sid).seen_at
     threading.Event().wait(0.01)
     opened = SessionStore(session.session_key)
-    opened.opened_by(Client())
+    opened.opened_by(lambda: Client())
     opened.load()
     assert online.get(session.sid).seen_at == seen
 
@@ -227,7 +240,7 @@ def test_loading_takes_one_round_trip_and_loading_and_saving_two(commands, new_s
     session = new_session("7", colour="blue")
     commands()
     opened = SessionStore(session.session_key)
-    opened.opened_by(Client())
+    opened.opened_by(lambda: Client())
     opened["colour"] = "red"
     assert commands()["evalsha"] == 1
     opened.save()
@@ -266,7 +279,7 @@ def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
 
 def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session) -> None:
     session = new_session(colour="blue")
-    session.opened_by(Client("192.0.2.1", "Mozilla"))
+    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     assert online.get(session.sid).address == ""
     session["_auth_user_id"] = "7"
@@ -276,7 +289,7 @@ def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session
 
 def test_client_details_survive_a_save_in_a_shell(new_session) -> None:
     session = new_session("7")
-    session.opened_by(Client("192.0.2.1", "Mozilla"))
+    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     in_shell = SessionStore(session.session_key)
     in_shell["colour"] = "blue"
@@ -293,7 +306,7 @@ def test_a_full_server_refuses_saves_and_still_reads_and_ends(redis, new_session
         with pytest.raises(SessionStoreUnavailable):
             session.save()
         opened = SessionStore(session.session_key)
-        opened.opened_by(Client())
+        opened.opened_by(lambda: Client())
         assert opened["colour"] == "blue"
         assert [ended.sid for ended in online.end(session.sid)] == [session.sid]
     finally:

@@ -18,7 +18,7 @@ from tests.behind import make_older
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
     """Load the session as a request does."""
     request_session = SessionStore(session.session_key)
-    request_session.opened_by(Client())
+    request_session.opened_by(lambda: Client())
     request_session.passive = passive
     request_session.load()
     return request_session

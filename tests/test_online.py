@@ -76,7 +76,7 @@ def run(awaited: Any) -> Any:
 
 def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
     session = SessionStore()
-    session.opened_by(Client("192.0.2.1", "Mozilla"))
+    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
     session.update({"_auth_user_id": "7", "colour": "blue"})
     session.save()
     viewed.record(session, "lamp")

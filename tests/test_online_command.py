@@ -87,7 +87,7 @@ def names(*arguments: str) -> list[str | None]:
 
 def visit(session: Any, *, address: str = "192.0.2.7", user_agent: str = FIREFOX, item: str = "") -> None:
     """Have ``session`` saved by a visitor from there with that browser, who looked at ``item``."""
-    session.opened_by(Visitor(address, user_agent))
+    session.opened_by(lambda: Visitor(address, user_agent))
     session["visited"] = True
     session.save()
     if item:

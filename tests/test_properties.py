@@ -133,7 +133,7 @@ class Sessions(RuleBasedStateMachine):
         session_key = self._key(key)
         session = SessionStore(None if what == "nothing" else session_key)
         if what == "as a request":
-            session.opened_by(Client("192.0.2.1", "Mozilla"))
+            session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
         if what == "unread":
             session.clear()
             self.actors[number] = Actor(session, session_key)
