@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -788,7 +788,7 @@ def replies(monkeypatch) -> list[upkeep.Checked]:
             seen.append(call.read(*reply))
             return seen[-1]
 
-        return replace(call, read=read)
+        return call._replace(read=read)
 
     monkeypatch.setattr(upkeep, "check", noted)
     return seen

@@ -4,6 +4,7 @@
 -- about how many entries; and for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of
 -- records, and three texts for each fault: its kind, sid, key; see with_ended.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
 -- include remove.lua
 local walked, mend, cursor, about, owner = KEYS[11], ARGV[1] == "mend", ARGV[2], ARGV[3], ARGV[4]

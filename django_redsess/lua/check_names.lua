@@ -4,6 +4,7 @@
 -- KEYS: see partition.lua. ARGV: "mend" or "", then up to 100 names. Reply: three texts for each fault: its kind, sid,
 -- key; and the names of lists that are too long to be looked at here.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
 local mend = ARGV[1] == "mend"
 local faults, long, bytes = {}, {}, 0

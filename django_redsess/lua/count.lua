@@ -2,7 +2,7 @@
 -- KEYS: see listing.lua. ARGV: "users" if they are lists of users, "listed" to count of these what pages can show; how
 -- many milliseconds ago they were seen at most, or "". Reply: how many, and the time, see with_ended.
 -- include partition.lua
--- include record.lua
+-- include user.lua
 -- include remove.lua
 -- include listing.lua
 local since = since_from(ARGV[2])

@@ -6,8 +6,9 @@
 -- KEYS: as save.lua. Reply: "saved", and "crowded" where the user may still have too many; "taken", when another session
 -- has that sid; or "refused", nothing, and the item; see with_ended.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
--- include seen.lua
+-- include viewed.lua
 -- include put.lua
 -- include remove.lua
 -- include room.lua

@@ -6,6 +6,7 @@
 -- Reply: how many it has dealt with; of a list, 1 if that was not all, and where to go on: the score, and how many to
 -- leave out there; and the sids that named ones live on under, having got another key. See with_ended.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
 -- include remove.lua
 local reason, words, latest, since = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

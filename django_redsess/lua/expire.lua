@@ -1,8 +1,7 @@
 -- End sessions whose deadline has passed, as of now. ARGV: how many at most, "1" to say whom.
 -- Reply: 1 if more of them are there, see with_ended.
 -- include partition.lua
--- include record.lua
--- include put.lua
+-- include user.lua
 -- include remove.lua
 remove(due(ARGV[1]), "expired", expire, ARGV[2] ~= "1")
 local first = first_deadline()

@@ -2,7 +2,7 @@
 -- KEYS: see partition.lua. ARGV: user id, sid that signed in, limit, policy. Reply: "crowded" if that was not all, or
 -- ""; see with_ended.
 -- include partition.lua
--- include record.lua
+-- include user.lua
 -- include remove.lua
 -- include room.lua
 local user_id, sid, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -3,25 +3,24 @@
 -- notes, idle and absolute limit (milliseconds), 1 if Django's deadline moves too.
 -- Reply: record, 1 if its cookie is to be sent again; or false, why it is gone.
 -- include partition.lua
-local sid, how, interval = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local prolongs = how == "active" and not (ARGV[4] == "0" and ARGV[5] == "0" and ARGV[6] == "0")
-
+-- include user.lua
+-- include seen.lua
+local sid, how = ARGV[1], ARGV[2]
 local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
 local record = deadline > now and redis.call("HGET", login, sid)
--- Most requests need no more than this: it stands before all that the others need.
-if record and not prolongs and (how == "" or now - (redis.call("ZSCORE", recent, sid) or 0) < interval) then
-  return { record, 0 }
-end
+local since_seen = record and how ~= "" and note_seen(sid, record, tonumber(ARGV[3]))
+-- With the default settings that is all, so it stands before what else there may be to do.
+if record and not prolongs(how, ARGV[4], ARGV[5], ARGV[6]) then return { record, 0 } end
 
 -- include record.lua
--- include seen.lua
-if not record then
-  local note = note_of(sid)
-  -- It may be due, and nobody has taken it out yet.
-  if note == "" and deadline > 0 and user_of(redis.call("HGET", login, sid)) ~= "" then
-    note = "expired " .. text(deadline)
-  end
-  return { false, note }
+-- include prolong.lua
+if record then
+  local policy = policy_from(ARGV[3], ARGV[4], ARGV[5])
+  return { record, prolong(sid, record, deadline, since_seen, policy, ARGV[6] == "1") and 1 or 0 }
 end
-local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
-return { record, touch(sid, record, deadline, how, policy, sliding) and 1 or 0 }
+local note = note_of(sid)
+-- It may be due, and nobody has taken it out yet.
+if note == "" and deadline > 0 and user_of(redis.call("HGET", login, sid)) ~= "" then
+  note = "expired " .. text(deadline)
+end
+return { false, note }

@@ -4,7 +4,7 @@
 -- and last rank; "REV" for the latest first, or ""; "rows" to read rows too, "as it is" to take out nothing, or "".
 -- Reply: sid, score, sid, score, …; and rows, see row_of, of how many of them; see with_ended.
 -- include partition.lua
--- include record.lua
+-- include user.lua
 -- include remove.lua
 -- include rows.lua
 -- include listing.lua

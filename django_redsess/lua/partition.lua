@@ -11,3 +11,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function text(milliseconds)
   return string.format("%.0f", milliseconds)
 end
+
+-- The earliest deadline of all, or nil.
+local function first_deadline()
+  return tonumber(redis.call("ZRANGE", expire, 0, 0, "WITHSCORES")[2])
+end

@@ -1,10 +1,5 @@
 -- Stands behind record.lua: the way in.
 
--- The earliest deadline of all, or nil.
-local function first_deadline()
-  return tonumber(redis.call("ZRANGE", expire, 0, 0, "WITHSCORES")[2])
-end
-
 -- Write a record, and note when its session will be due. django_deadline goes into the record, due into the order of
 -- deadlines; before is where it was in that order, or nil.
 local function write(sid, record, django_deadline, due, before)

@@ -1,4 +1,4 @@
--- Stands behind partition.lua: whether a session lives, what is in its record, and when it will be due.
+-- Stands behind user.lua: whether a session lives, what is in its record, and when it will be due.
 
 -- The deadline of a session, if it is still ahead; or false.
 local function in_time(sid)
@@ -18,17 +18,6 @@ local function note_of(sid)
   -- pcall: somebody may have put anything there.
   local note = redis.pcall("GET", ended_of .. sid)
   return type(note) == "string" and note or ""
-end
-
--- The header of a record is described in record.py. One of another release has another format.
-local function is_readable(record)
-  return #record >= 22 and string.byte(record, 1) == 50 and #record >= 22 + string.byte(record, 22)
-end
-
--- "" stands for no user.
-local function user_of(record)
-  if not record or not is_readable(record) then return "" end
-  return string.sub(record, 23, 22 + string.byte(record, 22))
 end
 
 -- Whether a record may be one of this user: whose one is that can't be read, nobody knows.

@@ -5,8 +5,9 @@
 -- that; and the item as there. KEYS: as save.lua. Reply: as save.lua, or that of a refusal as create.lua; "saved" is
 -- followed by "crowded" where the user may still have too many; see with_ended.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
--- include seen.lua
+-- include viewed.lua
 -- include put.lua
 -- include remove.lua
 -- include room.lua

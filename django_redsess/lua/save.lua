@@ -5,8 +5,10 @@
 -- Reply: "saved"; or "gone", why; or "changed", the record that is there; and to these two the item, whose view has not
 -- been noted. Only the first has written anything.
 -- include partition.lua
+-- include user.lua
 -- include record.lua
 -- include seen.lua
+-- include viewed.lua
 -- include put.lua
 local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
 local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"

@@ -3,13 +3,18 @@
 -- from its second on; item, how many items to keep.
 -- Reply: 1, or 0 when the session is gone or due, and then nothing is written; 1 if its cookie is to be sent again.
 -- include partition.lua
--- include record.lua
+-- include user.lua
 -- include seen.lua
+-- include viewed.lua
 local sid, how, item, keep = ARGV[1], ARGV[2], ARGV[7], ARGV[8]
-local policy, sliding = policy_from(ARGV[3], ARGV[4], ARGV[5]), ARGV[6] == "1"
-
-local record, deadline = live_record(sid)
+local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
+local record = deadline > now and redis.call("HGET", login, sid)
 if not record then return { 0, 0 } end
-local refresh = touch(sid, record, deadline, how, policy, sliding)
+local since_seen = how ~= "" and note_seen(sid, record, tonumber(ARGV[3]))
 note_view(sid, item, keep, KEYS[11])
-return { 1, refresh and 1 or 0 }
+if not prolongs(how, ARGV[4], ARGV[5], ARGV[6]) then return { 1, 0 } end
+
+-- include record.lua
+-- include prolong.lua
+local policy = policy_from(ARGV[3], ARGV[4], ARGV[5])
+return { 1, prolong(sid, record, deadline, since_seen, policy, ARGV[6] == "1") and 1 or 0 }
