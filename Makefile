@@ -21,6 +21,9 @@ test-matrix: .venv/installed-matrix  ## Run tests with every supported Python th
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner
 	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s' */log/* | sed 's|/log/[^:]*||'
 
+bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions)
+	@QUICK=$(QUICK) FULL=$(FULL) $(BIN)/python -m benchmarks $(ARGS)
+
 lint: .venv/installed-dev  ## Check style, types, import layers and migrations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,4 +43,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-django test-matrix lint clean
+.PHONY: help demo test test-django test-matrix bench lint clean

@@ -87,7 +87,7 @@ def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *,
 def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
     """Have the engine record a view of a session that a request opened. ``token`` is its session key."""
     session = SessionStore(token)
-    session.opened_by(CLIENT)
+    session.opened_by(lambda: CLIENT)
     assert viewed.record(session, item)
 
 
@@ -196,7 +196,7 @@ class Side:
             update_token(together, token, user)
             return token
         session = SessionStore()
-        session.opened_by(CLIENT)
+        session.opened_by(lambda: CLIENT)
         session.update(json.loads(SESSION % (user, random.randbytes(32).hex())))
         session.save()
         return str(session.session_key)

@@ -18,7 +18,6 @@ from functools import wraps
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 
 from django_redsess import client, scripts, signals
 from django_redsess.keys import Keyspace, Partition, keyspace
@@ -141,14 +140,15 @@ def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coro
     return run_steps, arun_steps
 
 
-_agreed: set[Keyspace] = set()
+_agreed: set[tuple[Any, Keyspace]] = set()
 
 
 def _agreement() -> Call[None] | None:
     # Asked once by each process: with a wrong number of partitions every session is looked for where it is not.
-    space = keyspace()
-    if space in _agreed:
+    store = client.pool(), keyspace()
+    if store in _agreed:
         return None
+    space = store[1]
     here = [str(space.count), FORMAT.decode()]
 
     def read(reply: list[bytes]) -> None:
@@ -159,14 +159,6 @@ def _agreement() -> Call[None] | None:
                 f"{there[1]}, and this site would look for {here[0]} in format {here[1]}. Set REDSESS['PARTITIONS'] "
                 f"back to {there[0]}; or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
             )
-        _agreed.add(space)
+        _agreed.add(store)
 
     return Call(Partition(space.prefix), scripts.META, (space.meta,), here, read)
-
-
-def _forget_agreement(*, setting: str, **kwargs: Any) -> None:
-    if setting == "SESSION_CACHE_ALIAS":
-        _agreed.clear()
-
-
-setting_changed.connect(_forget_agreement)

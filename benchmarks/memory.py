@@ -1,0 +1,161 @@
+"""
+Measure how many bytes a session takes in the server.
+
+Sessions are stored through each engine's own ``save()``, all with the same data: a guest's has a basket, a user's what
+Django's ``login()`` writes. Ours keeps address and user agent as well, and who is online. Each of them has a user, an
+address and a session key of its own. What they take is the difference in ``used_memory`` of ``INFO memory`` between a
+store of so many sessions and one of twice as many: so what is there once (scripts, connections, the first growth of
+tables) is not counted.
+
+A hash table doubles its size from time to time, so a session is cheaper just before that and dearer just after it. From
+one size to its double each table grows by exactly one doubling, wherever in between that falls; what remains is how
+full the tables were at the ends. Therefore four such differences are taken, from sizes that lie evenly between one
+doubling and the next, and the result is their mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import django
+import redis
+from django.conf import settings
+from tqdm import tqdm
+
+from benchmarks.engines import BASE, ENGINES, OURS, REDIS_SESSIONS
+from benchmarks.fill import ITEMS, SESSION
+from benchmarks.stores import Servers, Stores
+
+SESSIONS = 10_000
+"""The smallest size; the largest is 3.4 times as much."""
+
+DIFFERENCES = 4
+
+PEERS = (BASE, "cache (Django's own Redis cache)", REDIS_SESSIONS)
+"""Those that keep their sessions in Redis only. They have no viewed items."""
+
+USER_AGENTS = [
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) "
+    "Chrome/141.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36",
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/139.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
+    "Chrome/140.0.0.0 Safari/537.36 Edg/140.0.0.0",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:143.0) Gecko/20100101 Firefox/143.0",
+    "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:142.0) Gecko/20100101 Firefox/142.0",
+    "Mozilla/5.0 (Android 15; Mobile; rv:143.0) Gecko/143.0 Firefox/143.0",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/18.6 Safari/605.1.15",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/18.6 Mobile/15E148 Safari/604.1",
+    "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/18.6 Mobile/15E148 Safari/604.1",
+]
+"""Of desktops and phones: 106 bytes on average."""
+
+
+class Case(NamedTuple):
+    """Which sessions to measure: ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed."""
+
+    engine: str
+    kind: str
+    viewed: int = 0
+
+
+CASES = (
+    *(Case(OURS, kind, viewed) for kind in ("guest", "signed in") for viewed in (0, 5, 25)),
+    *(Case(peer, kind) for peer in PEERS for kind in ("guest", "signed in")),
+)
+FEW_CASES = tuple(case for case in CASES if case.engine in (OURS, BASE) and (case.viewed == 0 or case.kind != "guest"))
+
+
+def measured(
+    binaries: Mapping[str, Path], *, sessions: int = SESSIONS, cases: Sequence[Case] = CASES
+) -> Iterator[dict[str, Any]]:
+    """
+    Measure each of ``cases`` on a new server of each kind, and yield what a session takes as the JSON file has it.
+
+    ``binaries`` are the servers' programs by the names of their kinds, ``sessions`` is the smallest size of a store.
+    Engines that can't be measured here are left out. A progress bar is on stderr, where that is a terminal.
+    """
+    wanted = [(kind_of_server, case) for kind_of_server in binaries for case in cases]
+
+    def entry_of(kind_of_server: str, case: Case) -> dict[str, Any] | None:
+        with closing(Servers(binaries[kind_of_server])) as servers:
+            if ENGINES[case.engine].left_out(servers.stores):
+                return None
+            return {"server": kind_of_server, **case._asdict(), "bytes": round(_bytes(servers, case, sessions), 1)}
+
+    # Several at once: how long it takes is no part of it.
+    with ThreadPoolExecutor(os.cpu_count()) as together:
+        entries = together.map(entry_of, *zip(*wanted, strict=True))
+        yield from filter(None, tqdm(entries, total=len(wanted), unit="case", desc="bytes", disable=None))
+
+
+def _bytes(servers: Servers, case: Case, sessions: int) -> float:
+    firsts = [round(sessions * 2 ** (step / DIFFERENCES)) for step in range(DIFFERENCES)]
+    sizes = [*firsts, *(2 * first for first in firsts)]
+    taken, stored = {}, 0
+    # In a process of its own, since settings hold for the life of one.
+    with ProcessPoolExecutor(1, get_context("spawn"), _configure, (case.engine, servers.stores)) as process:
+        for size in sizes:
+            process.submit(_add, case, stored, size).result()
+            taken[size], stored = _used(servers.redis.client), size
+    return mean((taken[2 * first] - taken[first]) / first for first in firsts)
+
+
+def _used(client: redis.Redis) -> int:
+    # Buffers of connections are no part of the store; those who need theirs open another.
+    client.client_kill_filter(_type="normal", skipme=True)
+    before, now = -1, int(client.info("memory")["used_memory"])
+    while now != before:  # What is to be freed is freed a little later.
+        time.sleep(0.05)
+        before, now = now, int(client.info("memory")["used_memory"])
+    return now
+
+
+def _configure(engine: str, stores: Stores) -> None:
+    settings.configure(**ENGINES[engine].settings(stores))
+    django.setup()
+
+
+def _add(case: Case, first: int, last: int) -> None:
+    from django_redis import get_redis_connection
+
+    from django_redsess.keys import keyspace
+    from django_redsess.record import Client
+
+    engine = import_module(settings.SESSION_ENGINE)
+    now = int(time.time() * 1000)
+    for number in range(first, last):
+        session = engine.SessionStore()
+        if case.engine == OURS:
+            # The range of addresses that is set apart for benchmarks.
+            address = f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}"
+            session.opened_by(partial(Client, address, USER_AGENTS[number % len(USER_AGENTS)]))
+        session.update(_data(case.kind, number))
+        session.save()
+        if case.viewed:  # As the engine notes it, without counting.
+            items = {ITEMS[(number + more) % len(ITEMS)]: now + more for more in range(case.viewed)}
+            connection = get_redis_connection(settings.SESSION_CACHE_ALIAS)
+            connection.zadd(keyspace().of_sid(session.sid).viewed_by(session.sid), items)
+
+
+def _data(kind: str, number: int) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(SESSION % (number + 1, random.randbytes(32).hex()))
+    basket = data.pop("basket")
+    return {"basket": basket} if kind == "guest" else data

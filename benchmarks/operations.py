@@ -1,0 +1,280 @@
+"""
+What is done with sessions: each operation as a request would do it, on sessions that were made before.
+
+Before a session is loaded, it has not been seen for a minute: ours then notes that it is seen now, which it does once
+in ten seconds, and so its dearest way of loading is the one that is measured.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
+from importlib import import_module
+from typing import Any
+
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django_redis import get_redis_connection
+
+from benchmarks.engines import Engine, end_at_once, store_at_once
+from benchmarks.fill import ITEMS, SESSION, fill
+from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
+from django_redsess import online, viewed
+from django_redsess.keys import keyspace, sid_of
+
+OPERATIONS = ("load", "change", "create", "sign-in", "end", "view")
+"""In the order of tables. ``view`` is only for ours, and for the listing of Redis in Action."""
+
+KNOWN = 1000
+"""How many sessions are used. Where there are more, those lie between the others, and nobody knows the others' keys."""
+
+SEED = 1
+"""All engines do the same, with the same sessions, in the same order."""
+
+AUTH_KEYS = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
+UNSEEN_MILLISECONDS = 60_000
+
+# The ids of users tell which sessions are known, and which were made for what is measured, or by it.
+KNOWN_USERS, NEW_USERS = 90_000_000, 91_000_000
+
+Data = dict[str, Any]
+Run = Callable[[], object]
+
+
+class Side:
+    """
+    The sessions of an engine, and what is done with them, in a process whose settings are the engine's.
+
+    ``known`` are the session keys in use; ``made`` those that the last operation has left behind, ``gone`` those that
+    it has ended.
+    """
+
+    operations: tuple[str, ...] = OPERATIONS[:-1]
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.known: list[str] = []
+        self.made: list[str] = []
+        self.gone: list[str] = []
+        self.dice = random.Random(SEED)
+        self.session_class: Any = import_module(engine.session_engine).SessionStore
+
+    def opened(self, key: str | None = None) -> Any:
+        """Open a session as the engine's middleware does for a request."""
+        if self.engine.opens_with_client:
+            return self.session_class(session_key=key, user_agent=CLIENT.user_agent, ip=CLIENT.address)
+        return self.session_class(key)
+
+    def fill(self, sessions: int) -> None:
+        """Make as many sessions, all signed in, as the engine would, only quicker."""
+        known = min(sessions, KNOWN)
+        half = (sessions - known) // 2
+        self.add_unknown(half, 1)
+        self.known = self.stored([data_of(user) for user in self.users(known, KNOWN_USERS)])
+        self.add_unknown(sessions - known - half, half + 1)
+
+    def prepare(self, operation: str, count: int) -> Run:
+        """Make all ready for doing ``operation`` so many times, and return what does it: only that is measured."""
+        if count > len(self.known):
+            raise ValueError(f"{operation} is to be done {count} times, with {len(self.known)} sessions.")
+        prepare: Callable[[int], Run] = getattr(self, "prepare_" + operation.replace("-", "_"))
+        return prepare(count)
+
+    def tidy(self) -> None:
+        """Take away what the last operation has left behind, so that each finds as many sessions as the first."""
+        end_at_once(self.engine, self.session_class, self.made)
+        self.made, self.gone = [], []
+
+    def prepare_load(self, count: int) -> Run:
+        keys = self.some(count)
+
+        def run() -> None:
+            for key in keys:
+                found(self.opened(key).get(SESSION_KEY))
+
+        return run
+
+    def prepare_change(self, count: int) -> Run:
+        changes = [(key, self.basket()) for key in self.some(count)]
+
+        def run() -> None:
+            for key, basket in changes:
+                session = self.opened(key)
+                found(session.get(SESSION_KEY))
+                session["basket"] = basket
+                session.save()
+
+        return run
+
+    def prepare_create(self, count: int) -> Run:
+        new = [data_of(user) for user in self.users(count, NEW_USERS)]
+
+        def run() -> None:
+            self.made = [self.saved(data) for data in new]
+
+        return run
+
+    def prepare_sign_in(self, count: int) -> Run:
+        whole = [data_of(user) for user in self.users(count, NEW_USERS)]
+        users = [{key: data[key] for key in AUTH_KEYS} for data in whole]
+        self.gone = self.stored([{"basket": self.basket()} for _ in users])
+        self.unseen(self.gone)
+
+        def run() -> None:
+            for key, user in zip(self.gone, users, strict=True):
+                session = self.opened(key)
+                found(session.get("basket"))
+                session.cycle_key()
+                session.update(user)
+                self.note_sign_in(session)
+                session.save()
+                self.made.append(session.session_key)
+
+        return run
+
+    def prepare_end(self, count: int) -> Run:
+        self.gone = self.stored([data_of(user) for user in self.users(count, NEW_USERS)])
+
+        def run() -> None:
+            for key in self.gone:
+                self.opened(key).delete()
+
+        return run
+
+    def some(self, count: int) -> list[str]:
+        """Draw some of the known sessions, and have them not seen for a while."""
+        keys = self.dice.sample(self.known, count)
+        self.unseen(keys)
+        return keys
+
+    def basket(self) -> dict[str, int]:
+        """Return a basket with one item more often in it, or less."""
+        return {ITEMS[0]: self.dice.randint(1, 9), ITEMS[1]: 2}
+
+    def users(self, count: int, first: int) -> list[str]:
+        """Return the ids of so many users, who are in their table if the engine wants them there."""
+        numbers = range(first, first + count)
+        if self.engine.opens_with_client:
+            from django.contrib.auth.models import User
+
+            users = [User(pk=number, username=f"user-{number}", password="!") for number in numbers]
+            User.objects.bulk_create(users, ignore_conflicts=True, batch_size=SESSIONS_AT_ONCE)
+        return [str(number) for number in numbers]
+
+    def saved(self, data: Data) -> str:
+        """Have the engine make a session with this content, and return its key."""
+        session = self.opened()
+        session.update(data)
+        session.save()
+        return str(session.session_key)
+
+    def stored(self, contents: Iterable[Data]) -> list[str]:
+        """Store sessions with these contents as the engine would, many at once, and return their keys."""
+        sessions = []
+        for data in contents:
+            session = self.opened()
+            session.update(data)
+            session._get_or_create_session_key()
+            sessions.append(session)
+        store_at_once(self.engine, sessions)
+        return [session.session_key for session in sessions]
+
+    def add_unknown(self, count: int, first_user: int) -> None:
+        """Store so many sessions of users from that one on. Nobody knows their keys."""
+        for start in range(first_user, first_user + count, SESSIONS_AT_ONCE):
+            users = self.users(min(SESSIONS_AT_ONCE, first_user + count - start), start)
+            self.stored(map(data_of, users))
+
+    def unseen(self, keys: Iterable[str]) -> None:
+        """Say that nobody has seen these sessions for a minute, where that is known."""
+
+    def note_sign_in(self, session: Any) -> None:
+        """Tell the session that somebody signs in, where it wants to know."""
+
+
+class Ours(Side):
+    """The same of our engine."""
+
+    operations = OPERATIONS
+
+    @property
+    def conn(self) -> Any:
+        return get_redis_connection("sessions")
+
+    def opened(self, key: str | None = None) -> Any:
+        session = self.session_class(key)
+        session.opened_by(lambda: CLIENT)
+        return session
+
+    def fill(self, sessions: int) -> None:
+        super().fill(sessions)
+        # A view then drops the oldest, as it does with any visitor who has looked around.
+        names = keyspace().partitions[0]
+        with self.conn.pipeline(transaction=False) as together:
+            for key in self.known:
+                together.zadd(names.viewed_by(sid_of(key)), history())
+            together.execute()
+
+    def tidy(self) -> None:
+        names = keyspace().partitions[0]
+        sids = [sid_of(key) for key in self.made]
+        online.end(*sids)
+        if notes := [names.ended_of(sid) for sid in (*sids, *map(sid_of, self.gone))]:
+            self.conn.delete(*notes)
+        self.made, self.gone = [], []
+
+    def prepare_end(self, count: int) -> Run:
+        self.gone = self.stored([data_of(user) for user in self.users(count, NEW_USERS)])
+        sids = [sid_of(key) for key in self.gone]
+
+        def run() -> None:
+            for sid in sids:
+                found(online.end(sid))
+
+        return run
+
+    def prepare_view(self, count: int) -> Run:
+        views = list(zip(self.some(count), self.dice.choices(ITEMS, k=count), strict=True))
+
+        def run() -> None:
+            for key, item in views:
+                found(viewed.record(self.opened(key), item))
+
+        return run
+
+    def stored(self, contents: Iterable[Data]) -> list[str]:
+        return [self.saved(data) for data in contents]
+
+    def add_unknown(self, count: int, first_user: int) -> None:
+        # The progress bar on this terminal is another process's.
+        with redirect_stderr(io.StringIO()):
+            fill(self.conn, count, viewed=0)
+
+    def unseen(self, keys: Iterable[str]) -> None:
+        seen: dict[Any, int] = dict.fromkeys(map(sid_of, keys), int(time.time() * 1000) - UNSEEN_MILLISECONDS)
+        names = keyspace().partitions[0]
+        for name in (names.recent, names.online_seen):
+            self.conn.zadd(name, seen, xx=True)
+
+    def note_sign_in(self, session: Any) -> None:
+        session.signed_in()  # As our receiver of Django's signal does.
+
+
+def data_of(user_id: str) -> Data:
+    """Return the content of a session of this user."""
+    data: Data = json.loads(SESSION % (user_id, random.randbytes(32).hex()))
+    return data
+
+
+def history() -> dict[Any, float]:
+    """Return what a session has viewed: item → milliseconds."""
+    return {item: number for number, item in enumerate(ITEMS[:HISTORY], start=1)}
+
+
+def found(what: object) -> None:
+    """Raise LookupError for nothing: else an engine would be quick at not finding a session."""
+    if not what:
+        raise LookupError("A session is not what it was made.")

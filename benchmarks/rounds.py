@@ -1,0 +1,186 @@
+"""
+Measuring all engines side by side, in rounds.
+
+A block has servers and processes of its own, so that what happens to lie well or badly in one's memory does not decide.
+In a round every engine does every operation, each as often, in random order; the first round of a block is not
+measured, since it opens connections and fills caches. What one took is compared with what the base took in that round.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from statistics import mean, median
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from benchmarks.bare import ALL, LISTING, operations_of
+from benchmarks.engines import BASE, OURS
+from benchmarks.operations import KNOWN, OPERATIONS
+from benchmarks.ratios import paired
+from benchmarks.stores import Servers
+from benchmarks.worker import Worker, WorkerFailed
+from tests.servers import available
+
+SEED = 1
+
+BASES = {"view": LISTING}
+"""What others are compared with in an operation that the cache engine does not have."""
+
+
+class Run(NamedTuple):
+    """One engine's part of a round for one operation. All but the names and numbers are of one operation."""
+
+    block: int
+    round: int
+    operation: str
+    engine: str
+    seconds: float
+    client_cpu: float
+    server_cpu: float
+    commands: float
+    reads: float
+
+
+@dataclass
+class Measured:
+    """
+    What :func:`measured` has found.
+
+    ``operations`` are entries of that list of the JSON; ``left_out`` says by engine why it was not measured; ``info``
+    is what the Redis or Valkey server tells of itself, for :func:`benchmarks.report.machine_of`; ``runs`` is every run.
+    """
+
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+
+
+def measured(
+    kind: str,
+    *,
+    sessions: int = 1000,
+    engines: Collection[str] = tuple(ALL),
+    operations: Collection[str] = OPERATIONS,
+    rounds: int = 20,
+    count: int = 200,
+    blocks: int = 3,
+) -> Measured:
+    """
+    Measure ``engines`` (names in :data:`benchmarks.bare.ALL`) on servers of this ``kind``: ``valkey`` or ``redis``.
+
+    The whole signature: ``measured(kind, *, sessions=1000, engines=ALL, operations=OPERATIONS, rounds=20, count=200,
+    blocks=3) -> Measured``. Each engine has as many ``sessions``; ``count`` of them, at most 1 000, are used for each
+    operation in each of the ``rounds`` of each of the ``blocks``. What others are compared with is always measured. An
+    engine that can't be used here is left out, with the reason. In the entries, ``client_cpu`` and ``server_cpu`` are
+    microseconds of an operation; ``round_trips`` and ``commands`` are None where no Redis is used. A progress bar is on
+    stderr, where that is a terminal.
+
+    Raises ValueError for a ``count`` above the sessions that are there, WorkerFailed when an operation goes wrong, and
+    KeyError for a name that there is not.
+    """
+    if not 0 < count <= min(sessions, KNOWN):
+        raise ValueError(f"count must be from 1 to {min(sessions, KNOWN)}, not {count}.")
+    found = Measured()
+    wanted = {name: ALL[name] for name in engines}
+    bases = {BASES.get(operation, BASE) for operation in operations if any(name in wanted for name in _with(operation))}
+    names = [name for name in ALL if name in wanted or name in bases]
+    steps = sum(len(set(operations).intersection(operations_of(name))) for name in names)
+    label = f"{kind}, {sessions:,} sessions"
+    with tqdm(total=steps * (rounds + 1) * blocks, desc=label, unit="run", disable=None) as progress:
+        for block in range(blocks):
+            with ExitStack() as stack:
+                postgres = any(ALL[name].sql == "postgresql" for name in names)
+                servers = stack.enter_context(closing(Servers(available()[kind], postgres=postgres)))
+                workers = _started(names, servers, stack, found)
+                for name, worker in workers.items():
+                    progress.set_postfix_str(f"making sessions: {name}")
+                    worker.fill(sessions)
+                progress.set_postfix_str("")
+                order = [operation for operation in OPERATIONS if operation in operations]
+                for run in _runs(block, workers, servers, order, rounds, count):
+                    progress.update()
+                    # The first round is not measured.
+                    if run.round:
+                        found.runs.append(run)
+                found.info = servers.redis.client.info()
+    found.operations = [_entry(kind, sessions, runs, base) for runs, base in _grouped(found.runs)]
+    return found
+
+
+def _with(operation: str) -> list[str]:
+    return [name for name in ALL if operation in operations_of(name)]
+
+
+def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Measured) -> dict[str, Worker]:
+    # All at once: most of the time it takes is importing.
+    workers: dict[str, Worker] = {}
+    for name in names:
+        if why := found.left_out.get(name) or ALL[name].left_out(servers.stores):
+            found.left_out[name] = why
+        else:
+            workers[name] = stack.enter_context(closing(Worker(name, servers.stores)))
+    for name, worker in list(workers.items()):
+        try:
+            worker.start()
+        except WorkerFailed as error:
+            if name in (OURS, BASE, *BASES.values()):
+                raise
+            found.left_out[name] = str(error)
+            del workers[name]
+    return workers
+
+
+def _runs(
+    block: int, workers: dict[str, Worker], servers: Servers, operations: Sequence[str], rounds: int, count: int
+) -> Iterator[Run]:
+    dice = random.Random(SEED + block)
+    for number in range(rounds + 1):
+        for operation in operations:
+            able = [name for name in workers if operation in operations_of(name)]
+            # One after another, so that what slows the machine down for a while slows all of them.
+            for name in dice.sample(able, len(able)):
+                worker = workers[name]
+                worker.prepare(operation, count)
+                before = servers.usage()
+                timing = worker.run()
+                used = servers.used_since(before)
+                worker.tidy()
+                each = (timing.seconds, timing.cpu_seconds, used.cpu_seconds, used.commands, used.reads)
+                yield Run(block, number, operation, name, *(value / count for value in each))
+
+
+def _grouped(runs: list[Run]) -> Iterator[tuple[list[Run], list[Run]]]:
+    """Sort ``runs`` by operation and engine, and give with each those of its base."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.operation, run.engine), []).append(run)
+    for operation in OPERATIONS:
+        for name in ALL:
+            if (operation, name) in groups:
+                yield groups[operation, name], groups[operation, BASES.get(operation, BASE)]
+
+
+def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[str, Any]:
+    name = runs[0].engine
+    of_base = {(run.block, run.round): run.seconds for run in base}
+    ratio = paired([run.seconds for run in runs], [of_base[run.block, run.round] for run in runs])
+    asks = ALL[name].uses_redis
+    is_served = asks or ALL[name].sql == "postgresql"
+    return {
+        "server": kind,
+        "sessions": sessions,
+        "operation": runs[0].operation,
+        "engine": name,
+        **ratio._asdict(),
+        "microseconds": median(run.seconds for run in runs) * 1e6,
+        "client_cpu": median(run.client_cpu for run in runs) * 1e6,
+        # Of one that asks nobody, what was counted is what it took the server to be asked for the numbers.
+        "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if is_served else 0.0,
+        "round_trips": mean(run.reads for run in runs) if asks else None,
+        "commands": mean(run.commands for run in runs) if asks else None,
+    }

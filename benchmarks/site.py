@@ -1,0 +1,180 @@
+"""
+A small site whose views use the session as most views do: not at all, reading, changing, or for the user.
+
+A web server gets it from ``wsgi`` or ``asgi``, which read from the environment whose sessions it has, and where. Run as
+a program, it makes what must be there before, with as many users as it is told. Each view has an asynchronous twin
+under ``/async/``.
+
+Whoever asks ``/sign-in/7/`` is user 7 from then on. A view that does not find what it expects answers 404, so that no
+answer which is quick because it lacks the session is taken for a good one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import django
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.core.management import call_command
+from django.core.wsgi import get_wsgi_application
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import path
+
+from benchmarks.engines import BASE, ENGINES, Engine
+from benchmarks.fill import SESSION
+from benchmarks.stores import Stores
+
+if TYPE_CHECKING:
+    from django.core.handlers.asgi import ASGIHandler
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.db.models import Model
+
+VARIABLE = "REDSESS_BENCHMARK_SITE"
+
+
+class SessionsApart:
+    """Has sessions in a database of their own."""
+
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        return "sessions" if model._meta.app_label == "sessions" else None
+
+    db_for_write = db_for_read
+
+
+def described(
+    engine: str, stores: Stores, *, save_every_request: bool = False, lasting: bool = False
+) -> dict[str, str]:
+    """
+    Describe a site as its environment does: the sessions of ``engine`` in ``stores``.
+
+    ``save_every_request`` is Django's setting. ``lasting``: connections to databases outlast a request.
+    """
+    site = {
+        "engine": engine,
+        "stores": asdict(stores),
+        "save_every_request": save_every_request,
+        "lasting": lasting,
+    }
+    return {VARIABLE: json.dumps(site)}
+
+
+def configure() -> tuple[Engine, Stores]:
+    """Have the settings of the site that the environment describes. Return its engine, and where its sessions are."""
+    site = json.loads(os.environ[VARIABLE])
+    engine, stores = ENGINES[site["engine"]], Stores(**site["stores"])
+    of_site = engine.settings(stores)
+    if engine.sql == "postgresql":
+        # Users are in SQLite whatever has the sessions: else the views that need one would differ in more than these.
+        users = ENGINES[BASE].settings(stores)["DATABASES"]["default"]
+        users["NAME"] = Path(stores.folder) / f"users-{engine.database}.sqlite3"
+        of_site["DATABASES"] = {"default": users, "sessions": of_site["DATABASES"]["default"]}
+        of_site["DATABASE_ROUTERS"] = ["benchmarks.site.SessionsApart"]
+    for database in of_site["DATABASES"].values():
+        database["CONN_MAX_AGE"] = None if site["lasting"] else 0
+        if database["ENGINE"] == "django.db.backends.sqlite3":
+            # Else of several requests that read and then write in a transaction, one finds the database locked at once.
+            database["OPTIONS"]["transaction_mode"] = "IMMEDIATE"
+    settings.configure(**of_site, SESSION_SAVE_EVERY_REQUEST=site["save_every_request"])
+    return engine, stores
+
+
+def wsgi() -> WSGIHandler:
+    """Make the application for gunicorn."""
+    configure()
+    return get_wsgi_application()
+
+
+def asgi() -> ASGIHandler:
+    """Make the application for uvicorn."""
+    configure()
+    return get_asgi_application()
+
+
+def prepare(users: int) -> None:
+    """Make the tables, and users from 1 to ``users``."""
+    engine, stores = configure()
+    django.setup()
+    from django.contrib.auth.models import User
+
+    engine.make_database(stores)
+    if "sessions" in settings.DATABASES:
+        call_command("migrate", database="sessions", verbosity=0)
+    numbers = range(1, users + 1)
+    User.objects.bulk_create(
+        [User(pk=number, username=f"user-{number}", password="!") for number in numbers], ignore_conflicts=True
+    )
+
+
+def sign_in(request: HttpRequest, number: int) -> HttpResponse:
+    """Sign user ``number`` in, with the session that all benchmarks have."""
+    from django.contrib.auth.models import User
+
+    user = User.objects.get(pk=number)
+    request.session.update(json.loads(SESSION % (user.pk, user.get_session_auth_hash())))
+    return HttpResponse("signed in")
+
+
+def none(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("nothing")
+
+
+def read(request: HttpRequest) -> HttpResponse:
+    return told(request.session.get("basket"))
+
+
+def write(request: HttpRequest) -> HttpResponse:
+    if "basket" not in request.session:
+        raise Http404
+    clicks = request.session.get("clicks", 0) + 1
+    request.session["clicks"] = clicks
+    return told(clicks)
+
+
+def user(request: HttpRequest) -> HttpResponse:
+    return told(request.user.pk)
+
+
+async def anone(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("nothing")
+
+
+async def aread(request: HttpRequest) -> HttpResponse:
+    return told(await request.session.aget("basket"))
+
+
+async def awrite(request: HttpRequest) -> HttpResponse:
+    if not await request.session.ahas_key("basket"):
+        raise Http404
+    clicks = await request.session.aget("clicks", 0) + 1
+    await request.session.aset("clicks", clicks)
+    return told(clicks)
+
+
+async def auser(request: HttpRequest) -> HttpResponse:
+    return told((await request.auser()).pk)
+
+
+def told(found: Any) -> HttpResponse:
+    """Answer with what was ``found``."""
+    if found is None:
+        raise Http404
+    return HttpResponse(json.dumps(found), content_type="application/json")
+
+
+VIEWS = {"none": (none, anone), "read": (read, aread), "write": (write, awrite), "user": (user, auser)}
+"""Each view, and its asynchronous twin."""
+
+urlpatterns = [
+    path("sign-in/<int:number>/", sign_in),
+    *(path(f"{name}/", view) for name, (view, _) in VIEWS.items()),
+    *(path(f"async/{name}/", view) for name, (_, view) in VIEWS.items()),
+]
+
+if __name__ == "__main__":
+    prepare(int(sys.argv[1]))
