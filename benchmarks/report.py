@@ -28,7 +28,6 @@ LISTING = "listing"
 
 PACKAGES = (
     "Django",
-    "redis",
     "hiredis",
     "django-redis",
     "django-redis-sessions",
@@ -54,10 +53,11 @@ def machine(binaries: Mapping[str, Path]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "processor": _processor(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {re.split('[^0-9.]', platform.release())[0]}",
         "Python": platform.python_version(),
+        "redis-py": redis.__version__,
         **{package: _version(package) for package in PACKAGES},
-        **{kind: _server_version(binary) for kind, binary in binaries.items()},
+        **{f"{kind} server": _server_version(binary) for kind, binary in binaries.items()},
     }
 
 

@@ -10,8 +10,8 @@ bytes  from    content
 6      15      Django's age, milliseconds; 0 where the deadline was set as a date
 1      21      length of the user id, in bytes
 n      22      user id, UTF-8; nothing for a guest
-16     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
-rest   38 + n  payload: address, user agent and the serialized data, see payload.py
+12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
+rest   34 + n  payload: address, user agent and the serialized data, see payload.py
 ====== ======= ====================================================================
 
 The seal leaves out the two times: what a script must write, it can't seal.
@@ -31,7 +31,7 @@ from django.conf import settings
 from django_redsess.payload import packed, unpacked
 
 FORMAT = b"2"
-SEAL_SIZE = 16
+SEAL_SIZE = 12
 REVISION_SIZE = 8
 USER_ID_AT = 22
 USER_ID_MAX = 255
