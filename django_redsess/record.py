@@ -32,6 +32,8 @@ from django_redsess.payload import packed, unpacked
 
 FORMAT = b"2"
 SEAL_SIZE = 12
+"""96 bits, as RFC 2404 has them too: whoever guesses must have the site try each."""
+
 REVISION_SIZE = 8
 USER_ID_AT = 22
 USER_ID_MAX = 255
