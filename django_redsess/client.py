@@ -33,6 +33,9 @@ REPEATS = 1
 """How often a command is sent again when the connection broke. With the time-outs that the README recommends, half a
 second each, a request waits one second at most."""
 
+KEYS_OF_SESSION_MAX = 11
+"""How many keys a script has that is about one session. Those of lists may have hundreds, and each time others."""
+
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
 REFUSALS = ("BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
@@ -110,12 +113,10 @@ class _Attempt:
     @property
     def packed(self) -> list[bytes]:
         """The command as the server reads it. redis-py would take longer, since it looks at each part anew."""
-        if self.by_digest:
-            count, head = _head(self.script.digest, self.keys)
-        else:
-            count, head = 3 + len(self.keys), _packed("EVAL", self.script.text, len(self.keys), *self.keys)
+        how = ("EVALSHA", self.script.digest) if self.by_digest else ("EVAL", self.script.text)
+        head = (_kept_head if len(self.keys) <= KEYS_OF_SESSION_MAX else _head)(*how, self.keys)
         args = (*self.args, *self.once)
-        return [b"*%d\r\n%b%b" % (count + len(args), head, _packed(*args))]
+        return [b"*%d\r\n%b%b" % (3 + len(self.keys) + len(args), head, _packed(*args))]
 
     def succeeded(self) -> None:
         out_of_reach.worked(self.script)
@@ -137,10 +138,12 @@ class _Attempt:
             raise error
 
 
-@lru_cache(maxsize=2048)
-def _head(digest: str, keys: tuple[Part, ...]) -> tuple[int, bytes]:
-    # The same for all sessions of a partition: how many parts, and these.
-    return 3 + len(keys), _packed("EVALSHA", digest, len(keys), *keys)
+def _head(command: str, script: str, keys: tuple[Part, ...]) -> bytes:
+    return _packed(command, script, len(keys), *keys)
+
+
+# It is the same for all sessions of a partition.
+_kept_head = lru_cache(maxsize=1024)(_head)
 
 
 def _packed(*parts: Part | int) -> bytes:
@@ -166,7 +169,7 @@ def run(
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            # What execute_command() does besides is to repeat and to measure, which takes as long again.
+            # Not by execute_command(), which repeats as it is told to, and looks after what we don't use.
             connection = connections.get_connection()
             try:
                 connection.send_packed_command(attempt.packed)

@@ -3,7 +3,7 @@
 -- Move the deadline of a session (before) that is seen now, and was since_seen milliseconds ago. Returns whether its
 -- cookie is to be sent again.
 local function prolong(sid, record, before, since_seen, policy, sliding)
-  -- Apart from the note that it was seen: else a passive request just before would keep this one from prolonging the session.
+  -- Apart from the note that it was seen: else a passive request just before would keep this one from prolonging.
   local django_deadline, age = django_times(record)
   sliding = sliding and age > 0
   local later = sliding and now + age + policy.interval or django_deadline
