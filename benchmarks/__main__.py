@@ -10,15 +10,16 @@ sections:
   pages        the admin's pages with few sessions and with a million
   views        page views recorded, beside update_token of Redis in Action
 
-A full run takes more than an hour; let the machine do nothing else meanwhile. Results are written after each section:
-results.json with all numbers, results.md with tables and targets, results.svg with a chart. What is not the whole
-(--quick, --only) is written to a temporary folder, unless --output names one. A section that fails is reported at the
-end, with exit status 1, and the others are kept.
+A full run takes hours; let the machine do nothing else meanwhile. Results are written after each section: results.json
+with all numbers, results.md with tables and targets, results.svg with a chart. What is not the whole (--quick, --only)
+is written to a temporary folder, unless --output names one. Sections that a folder has already, from the same machine,
+stay as they are while others are measured. One that fails is reported at the end, with exit status 1.
 
 examples:
   python -m benchmarks                                 all sections
   python -m benchmarks --quick                         a quick look, in less than two minutes
   python -m benchmarks --only operations bytes         two sections
+  python -m benchmarks --only scale --output benchmarks/results     one section anew, the others as they are there
   python -m benchmarks --full --only scale             up to ten million sessions: about 10 GB of memory
   QUICK=1 make bench ARGS="--server redis"             the same from make
 """
@@ -51,8 +52,6 @@ from tests.servers import available
 
 RESULTS = Path(__file__).parent / "results"
 FEW_ENGINES = (OURS, BASE, "db (SQLite)")
-FEW_SESSIONS, MANY_SESSIONS = 10_000, 1_000_000
-"""What the admin's pages are compared with."""
 
 Results = dict[str, Any]
 
@@ -82,7 +81,7 @@ def operations(options: Options, results: Results) -> None:
             engines = [name for name, engine in ALL.items() if not engine.sql or name in FEW_ENGINES]
             found = rounds.measured(kind, engines=engines, rounds=options.rounds_or(3, 3), count=50, blocks=1)
         else:
-            found = rounds.measured(kind, rounds=options.rounds_or(20, 20))
+            found = rounds.measured(kind, rounds=options.rounds_or(30, 30), count=60)
         results["operations"] += found.operations
         results["left_out"] |= found.left_out
         seconds: dict[tuple[str, str], list[float]] = {}
@@ -113,7 +112,7 @@ def requests(options: Options, results: Results) -> None:
                 engines,
                 programs=programs,
                 rounds=options.rounds_or(3, 9),
-                **(few if options.quick else {}),
+                **(few if options.quick else {"seconds": 0.5}),
             )
 
 
@@ -133,16 +132,21 @@ def scales(options: Options, results: Results) -> None:
 
 
 def cleaning(options: Options, results: Results) -> None:
-    sessions = 20_000 if options.quick else 1_000_000
-    number = options.rounds_or(1, 3)
-    told = program("clean", options, "--sessions", str(sessions), "--rounds", str(number))
-    results["cleaning"] += [{"server": options.first, "sessions": sessions, **run} for run in told["runs"]]
+    for sessions in (20_000,) if options.quick else scale.SIZES:
+        number = options.rounds_or(1, 3)
+        told = program("clean", options, "--sessions", str(sessions), "--rounds", str(number))
+        results["cleaning"] += [{"server": options.first, "sessions": sessions, **run} for run in told["runs"]]
 
 
 def pages(options: Options, results: Results) -> None:
-    many = scale.LARGEST if options.full else MANY_SESSIONS
-    number = options.rounds_or(15, 15)
-    told = program("pages", options, "--small", str(FEW_SESSIONS), "--large", str(many), "--rounds", str(number))
+    few, *sizes = (*scale.SIZES, scale.LARGEST) if options.full else scale.SIZES
+    for many in sizes:
+        _pages(few, many, options, results)
+
+
+def _pages(few: int, many: int, options: Options, results: Results) -> None:
+    number = options.rounds_or(9, 9)
+    told = program("pages", options, "--small", str(few), "--large", str(many), "--rounds", str(number))
     pairs: dict[str, list[tuple[float, float]]] = {page: [] for page in told["queries"]}  # In their order.
     for run in told["runs"]:
         pairs[run["page"]].append((run["small"]["ms"], run["large"]["ms"]))
@@ -199,6 +203,16 @@ def write(results: Results, folder: Path) -> None:
     (folder / "results.svg").write_text(chart(on_first, base=BASE, ours=OURS))
 
 
+def kept(folder: Path, here: dict[str, Any], wanted: Sequence[str]) -> Results:
+    """Return what ``folder`` has of sections not ``wanted`` now, if it is of the machine ``here``."""
+    file = folder / "results.json"
+    before: Results = json.loads(file.read_text()) if file.exists() else {}
+    same = before.get("machine") == here
+    anew = {*wanted, "bare"} if "operations" in wanted else set(wanted)
+    sections = {name: before[name] if same and name not in anew else [] for name in (*SECTIONS, "bare")}
+    return {"left_out": before["left_out"] if same else {}, **sections}
+
+
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the options, from the command line where no ``arguments`` are given, and refuse what can't be done."""
     parser = argparse.ArgumentParser(
@@ -239,10 +253,8 @@ def main() -> None:
         "machine": machine(binaries),
         "date": date.today().isoformat(),
         "options": {"quick": told.quick, "full": told.full, "sections": wanted, "rounds": told.rounds},
-        "left_out": {},
         "failed": {},
-        "bare": [],
-        **{name: [] for name in SECTIONS},
+        **kept(folder, machine(binaries), wanted),
     }
     for name in wanted:
         print(f"{name} …", file=sys.stderr)

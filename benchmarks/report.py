@@ -11,20 +11,14 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import django
 import redis
 from redis.utils import HIREDIS_AVAILABLE
 
-from benchmarks.engines import AGAIN, BASE, OURS
-from benchmarks.ratios import paired
-
-Row = Mapping[str, Any]
-Results = Mapping[str, Any]
-
-LISTING = "listing"
-"""What the ways of cleaning and of recording views are compared with."""
+from benchmarks.engines import AGAIN, BASE
+from benchmarks.targets import DETAILS, LISTING, Results, Row, groups, judged, ways
 
 PACKAGES = (
     "Django",
@@ -87,115 +81,6 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{middle} ({low} to {high})"
 
 
-class Target(NamedTuple):
-    """What is to be reached: by each entry of ``section`` that has what ``where`` says, in its ``value``."""
-
-    name: str
-    section: str
-    where: Row
-    limit: float
-    unit: str = f"times {BASE}"
-    at_most: bool = True
-    value: str = "ratio"
-
-
-GUNICORN = {"engine": OURS, "server_program": "gunicorn", "save_every_request": False}
-
-TARGETS = (
-    Target("load", "operations", {"engine": OURS, "operation": "load"}, 1),
-    Target("change", "operations", {"engine": OURS, "operation": "change"}, 0.75),
-    Target("create", "operations", {"engine": OURS, "operation": "create"}, 0.7),
-    Target("sign-in", "operations", {"engine": OURS, "operation": "sign-in"}, 0.7),
-    Target("load, least possible", "bare", {"operation": "load"}, 1.6, "times our scripts over a bare socket"),
-    Target("views a second", "views", {"way": "engine, defaults"}, 3, f"times {LISTING}", at_most=False),
-    Target("cleaned a second", "cleaning", {"way": "cleansessions, excess"}, 1, f"times {LISTING}", at_most=False),
-    Target("requests a second that read", "requests", {**GUNICORN, "view": "read"}, 1, at_most=False),
-    Target("requests a second that write", "requests", {**GUNICORN, "view": "write"}, 1.1, at_most=False),
-    Target(
-        "session of a user", "bytes", {"engine": OURS, "kind": "signed in", "viewed": 0}, 600, "bytes", value="bytes"
-    ),
-    Target("session of a guest", "bytes", {"engine": OURS, "kind": "guest", "viewed": 0}, 400, "bytes", value="bytes"),
-    *(
-        Target(
-            f"{name}, many sessions",
-            "scale",
-            {"engine": OURS, "operation": name},
-            1.2,
-            "times few sessions",
-            value="ratio_to_smallest",
-        )
-        for name in ("load", "change", "create", "sign-in", "end", "view")
-    ),
-    Target("slowest page of the admin", "pages", {}, 3, "times few sessions"),
-)
-
-DETAILS = ("server", "page", "sessions")
-"""What tells entries apart that one target is for."""
-
-
-class Judged(NamedTuple):
-    """A target, and an entry that it is for."""
-
-    target: Target
-    row: Row
-
-    @property
-    def value(self) -> float:
-        return float(self.row[self.target.value])
-
-    @property
-    def reached(self) -> bool:
-        limit = self.target.limit
-        return self.value <= limit if self.target.at_most else self.value >= limit
-
-    @property
-    def verdict(self) -> str:
-        """Say whether it is reached, and by how much of the limit."""
-        distance = f"{abs(self.value / self.target.limit - 1) * 100:.0f} %"
-        return f"reached, {distance} to spare" if self.reached else f"**not reached**, by {distance}"
-
-
-def judged(results: Results) -> Iterator[tuple[Target, list[Judged]]]:
-    """Yield each target with what was measured for it: nothing where its section was left out."""
-    scale, pages = results.get("scale", []), results.get("pages", [])
-    most = max((row["sessions"] for row in scale), default=0)
-    rows: dict[str, list[Row]] = {
-        **results,
-        "cleaning": ways(results.get("cleaning", [])),
-        "views": ways(results.get("views", [])),
-        "scale": [row for row in scale if row["sessions"] == most],
-        "pages": sorted(pages, key=lambda row: float(row["ratio"]))[-1:],
-    }
-    for target in TARGETS:
-        fitting = [row for row in rows.get(target.section, []) if target.where.items() <= row.items()]
-        yield target, [Judged(target, row) for row in fitting]
-
-
-def ways(runs: Sequence[Row]) -> list[Row]:
-    """Compare the ways of cleaning, or of recording views, with the listing: more a second is better."""
-    found: dict[str, list[Row]] = {}
-    for run in runs:
-        found.setdefault(run["way"], []).append(run)
-    speeds = {way: [_per_second(run) for run in sorted(of_way, key=_round)] for way, of_way in found.items()}
-    return [
-        {
-            "server": found[way][0]["server"],
-            "way": way,
-            **paired(of_way, speeds[LISTING])._asdict(),
-            "per_second": median(of_way),
-        }
-        for way, of_way in sorted(speeds.items(), key=lambda item: (item[0] != LISTING, item[0]))
-    ]
-
-
-def _per_second(run: Row) -> float:
-    return next(float(value) for name, value in run.items() if name.endswith("_per_second"))
-
-
-def _round(run: Row) -> int:
-    return int(run["round"])
-
-
 def markdown(results: Results) -> str:
     """Write the report of ``results``, which are what the JSON file has."""
     parts = [
@@ -232,7 +117,7 @@ def _targets(results: Results) -> Iterator[tuple[str, ...]]:
 
 
 def _operations(rows: Sequence[Row]) -> Iterator[str]:
-    for (server, sessions), group in _groups(rows, "server", "sessions"):
+    for (server, sessions), group in groups(rows, "server", "sessions"):
         yield f"{server}, {sessions:,} sessions, times {BASE} (view: times the listing of Redis in Action):"
         yield _grid(group, "engine", "operation", _ratio)
         yield "Microseconds, and of these the process's own CPU time and the servers':"
@@ -247,33 +132,35 @@ def _bare(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[str]:
-    for (program, every), group in _groups(rows, "server_program", "save_every_request"):
+    for (program, every), group in groups(rows, "server_program", "save_every_request"):
         yield f"{program}{', SESSION_SAVE_EVERY_REQUEST on' if every else ''}: times {BASE}, then requests a second."
         yield _grid(group, "engine", "view", _ratio)
         yield _grid(group, "engine", "view", lambda row: f"{row['requests_per_second']:,.0f}")
 
 
 def _bytes(rows: Sequence[Row]) -> Iterator[str]:
-    for (server,), group in _groups(rows, "server"):
+    for (server,), group in groups(rows, "server"):
         titled = [{**row, "sessions": f"{row['kind']}, {row['viewed']} viewed"} for row in group]
         yield f"{server}:"
         yield _grid(titled, "engine", "sessions", lambda row: f"{row['bytes']:,.0f}")
 
 
 def _scale(rows: Sequence[Row]) -> Iterator[str]:
-    for (server, engine), group in _groups(rows, "server", "engine"):
-        yield f"{engine}, {server}: times as long as with the fewest sessions, then microseconds."
+    for (server, engine), group in groups(rows, "server", "engine"):
+        yield f"{engine}, {server}: times as much as with the fewest sessions, then microseconds, or bytes a session."
         yield _grid(group, "operation", "sessions", lambda row: _ratio(row, "ratio_to_smallest"))
         yield _grid(group, "operation", "sessions", lambda row: f"{row['microseconds']:,.0f}")
 
 
 def _ways(rows: Sequence[Row]) -> Iterator[str]:
-    cells = [(row["way"], _ratio(row), f"{row['per_second']:,.0f}") for row in ways(rows)]
-    yield _table(("", f"times {LISTING}", "a second"), cells)
+    for (sessions,), group in groups(ways(rows), "sessions"):
+        cells = [(row["way"], _ratio(row), f"{row['per_second']:,.0f}") for row in group]
+        yield f"{sessions:,} sessions:"
+        yield _table(("", f"times {LISTING}", "a second"), cells)
 
 
 def _pages(rows: Sequence[Row]) -> Iterator[str]:
-    for (few, many), group in _groups(rows, "few", "many"):
+    for (few, many), group in groups(rows, "few", "many"):
         cells = [(row["page"], _ratio(row), f"{row['few_ms']:,.1f}", f"{row['many_ms']:,.1f}") for row in group]
         yield _table(("page", "times as long", f"{few:,} sessions, ms", f"{many:,} sessions, ms"), cells)
 
@@ -289,13 +176,6 @@ SECTIONS: dict[str, tuple[str, str, Callable[[Sequence[Row]], Iterator[str]]]] =
     "views": ("Views recorded", "More is better. See benchmarks/views.py.", _ways),
 }
 """By the name in the JSON file: heading, what to know of it, and what writes its tables."""
-
-
-def _groups(rows: Sequence[Row], *names: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    yield from found.items()
 
 
 def _grid(rows: Sequence[Row], down: str, across: str, write: Callable[[Row], str]) -> str:

@@ -27,6 +27,9 @@ SIZES = (10_000, 100_000, 1_000_000)
 LARGEST = 10_000_000
 """What takes long to fill, and is added where somebody asks for it."""
 
+BYTES = "bytes"
+"""What is told besides of each size, and is no operation: how many the server takes for a session, all in all."""
+
 Seconds = dict[str, list[float]]
 """What one of an operation took, in each round."""
 
@@ -50,15 +53,18 @@ def measured(
     for engine in engines:
         operations = [each for each in OPERATIONS if each != "view" or engine == OURS]
         with ExitStack() as stack:
-            small = _filled(engine, binary, smallest, stack)
-            found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys(operations, Ratio(1, 1, 1))}
+            small, least = _filled(engine, binary, smallest, stack)
+            found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys([*operations, BYTES], Ratio(1, 1, 1))}
             took: dict[int, Seconds] = {}
+            used = {smallest: least}
             for size in larger:
                 with ExitStack() as of_size:
-                    large = _filled(engine, binary, size, of_size)
+                    large, taken = _filled(engine, binary, size, of_size)
                     label = f"{engine}, {size:,} sessions"
                     took[smallest], took[size] = _compared(small, large, operations, rounds, count, label)
                 found[size] = {each: paired(took[size][each], took[smallest][each]) for each in operations}
+                found[size][BYTES] = Ratio(taken / least, taken / least, taken / least)
+                used[size] = taken
         for size, ratios in found.items():
             for operation, (ratio, low, high) in ratios.items():
                 yield {
@@ -69,16 +75,17 @@ def measured(
                     "ratio_to_smallest": ratio,
                     "low": low,
                     "high": high,
-                    "microseconds": median(took[size][operation]) * 1e6,
+                    "microseconds": used[size] if operation == BYTES else median(took[size][operation]) * 1e6,
                 }
 
 
-def _filled(engine: str, binary: Path, sessions: int, stack: ExitStack) -> Worker:
+def _filled(engine: str, binary: Path, sessions: int, stack: ExitStack) -> tuple[Worker, float]:
     servers = stack.enter_context(closing(Servers(binary)))
     worker = stack.enter_context(closing(Worker(engine, servers.stores)))
     worker.start()
+    before = servers.redis.client.info("memory")["used_memory"]
     worker.fill(sessions)
-    return worker
+    return worker, (servers.redis.client.info("memory")["used_memory"] - before) / sessions
 
 
 def _compared(

@@ -13,10 +13,11 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import memory
-from benchmarks.__main__ import parsed
+from benchmarks.__main__ import SECTIONS, kept, parsed
 from benchmarks.chart import BARS_AT, LONGEST, VALUES_AT, chart
-from benchmarks.engines import BASE, OURS
-from benchmarks.report import TARGETS, judged, machine, markdown
+from benchmarks.engines import AGAIN, BASE, OURS
+from benchmarks.report import machine, markdown
+from benchmarks.targets import TARGETS, judged
 from tests.faults.conftest import one_kind_of_server
 from tests.servers import available
 
@@ -105,6 +106,45 @@ def test_a_chart_of_nothing_says_so() -> None:
     assert "No operations were measured." in [element.text for element in root.iter(f"{SVG}text")]
 
 
+@pytest.mark.parametrize(
+    ("again", "verdict"),
+    [
+        (1.0, "reached, 10 % to spare"),
+        (1.05, "reached, 10 % to spare"),
+        (1.2, "about there: two of the same differ by 20 %"),
+        (0.8, "about there: two of the same differ by 20 %"),
+    ],
+)
+def test_no_difference_is_claimed_below_that_of_two_of_the_same(again: float, verdict: str) -> None:
+    rows = [an_operation(BASE, "load", 1), an_operation(AGAIN, "load", again), an_operation(OURS, "load", 0.9)]
+    # What another operation differed by says nothing of this one.
+    rows.append(an_operation(AGAIN, "change", 3))
+    assert [row[-1] for row in lines_of(markdown(results(operations=rows)), "load")] == [verdict]
+
+
+def test_runs_are_compared_with_those_of_as_many_sessions() -> None:
+    runs = [
+        {"server": "valkey", "sessions": sessions, "round": 1, "way": way, "sessions_per_second": speed}
+        for sessions, speeds in ((1000, (10, 30)), (9000, (40, 20)))
+        for way, speed in zip(("listing", "cleansessions, excess"), speeds, strict=True)
+    ]
+    found = results(cleaning=runs)
+    assert verdicts(found) == {"cleaned a second": [(3.0, True), (0.5, False)]}
+    assert "9,000 sessions:" in markdown(found)
+
+
+def test_what_a_folder_has_is_kept_if_it_is_of_the_same_machine(tmp_path: Path) -> None:
+    here = {"cores": 2}
+    assert not any(kept(tmp_path, here, []).values())
+    before = results(**{name: [{"name": name}] for name in (*SECTIONS, "bare")}) | {"left_out": {"a": "why"}}
+    (tmp_path / "results.json").write_text(json.dumps(before))
+    found = kept(tmp_path, here, ["operations", "scale"])
+    anew = [name for name, rows in found.items() if not rows]
+    assert (sorted(anew), found["left_out"]) == (["bare", "operations", "scale"], {"a": "why"})
+    assert found["bytes"] == [{"name": "bytes"}]
+    assert not any(kept(tmp_path, {"cores": 4}, ["operations"]).values())
+
+
 def test_a_report_has_ratios_first_and_times_second() -> None:
     rows = [an_operation(BASE, "load", 1), an_operation(OURS, "load", 0.9), an_operation(OURS, "view", 0.25)]
     text = markdown(results(operations=rows))
@@ -119,7 +159,7 @@ def test_a_report_has_ratios_first_and_times_second() -> None:
 
 
 def test_a_report_has_every_section_and_what_is_missing() -> None:
-    speed = {"server": "valkey", "round": 1}
+    speed = {"server": "valkey", "sessions": 1000, "round": 1}
     interval = {"low": 0.9, "high": 1.1}
     text = markdown(
         results(
@@ -175,7 +215,7 @@ def test_a_target_says_by_how_much_it_is_reached_or_not(ratio: float, verdict: s
 @pytest.mark.parametrize(("speed", "reached"), [(2999, False), (3000, True), (4000, True)])
 def test_of_some_targets_more_is_better(speed: int, reached: bool) -> None:
     runs = [
-        {"server": "valkey", "round": number, "way": way, "views_per_second": per_second}
+        {"server": "valkey", "sessions": 1000, "round": number, "way": way, "views_per_second": per_second}
         for number in (2, 1)
         for way, per_second in (("engine, defaults", speed * number), ("listing", 1000 * number))
     ]
