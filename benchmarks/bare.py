@@ -115,7 +115,7 @@ class BareScripts(Bare, Ours):
         self.made = [_new_key() for _ in users]
         return self.asking(
             [
-                self._command(store.create(sid_of(key), self._written(key, user, data_of(user))))
+                self._command(store.create(sid_of(key), self._written(key, user, data_of(user)), is_new=True))
                 for key, user in zip(self.made, users, strict=True)
             ]
         )

@@ -62,6 +62,7 @@ class SessionLifecycle(SessionBase):
     _client: Callable[[], Client] | None = None
     _base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
     _rotates_from: str | None = None
+    _own_key: str | None = None  # Just made for this object: nobody has had it before.
     _signs_in = False
     _limit: store.Limit | None = None
     _signs_out = False
@@ -207,7 +208,7 @@ class SessionLifecycle(SessionBase):
             # The browser has a newer cookie by now: another one would take it away.
             raise UpdateError
         while True:
-            self._session_key = _new_key(partial(store.at_home, user_id=_user_of(data)))
+            self._session_key = self._own_key = _new_key(partial(store.at_home, user_id=_user_of(data)))
             try:
                 yield from self.saving(must_create=True)
             except CreateError:
@@ -237,7 +238,8 @@ class SessionLifecycle(SessionBase):
         written = store.Written(packed, user_id, date, self._signs_in, self.passive, item, limit)
         outcome: store.Outcome
         if must_create:
-            outcome = yield store.create(sid, written)
+            is_new, self._own_key = self._session_key == self._own_key, None
+            outcome = yield store.create(sid, written, is_new=is_new)
             if outcome.word == "taken":
                 raise CreateError
         elif self._rotates_from is None:

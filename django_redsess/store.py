@@ -110,12 +110,13 @@ def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
     return Call(partition, scripts.LOAD, session_keys(partition), (sid, *_touching(touch)), _loaded)
 
 
-def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) -> Call[Outcome]:
+def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
     """
     Add a session. Sessions that are due, or too many, make room: two of each.
 
-    ``viewed`` says that it comes from another partition, and what it viewed there: items and the times of their views,
-    one after another, as :func:`viewed_by` returns them.
+    ``is_new`` says that nobody can have had that sid before, so there is nothing to look for. ``viewed`` says that it
+    comes from another partition, and what it viewed there: items and the times of their views, one after another, as
+    :func:`viewed_by` returns them.
     """
     space = keyspace()
     partition = space.of_sid(sid)
@@ -123,7 +124,8 @@ def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None) ->
     made: tuple[str | bytes | int, ...] = (sid, written.record, written.user_id, _date(written), *_policy(), maximum)
     args = (*made, *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
     keys, once = _view(partition, written.item)
-    return Call(partition, scripts.CREATE, keys, args, _outcome, once)
+    # Who repeats this may find what was created before.
+    return Call(partition, scripts.CREATE, keys, args, _outcome, (int(is_new), *once))
 
 
 def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:

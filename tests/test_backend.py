@@ -31,6 +31,13 @@ def test_new_keys_have_every_character_as_often(new_session) -> None:
     assert 889 < min(counted.values()) <= max(counted.values()) < 2667
 
 
+def test_what_was_ended_is_not_created_again_under_a_key_that_was_new_once(new_session) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    with pytest.raises(CreateError):
+        session.save(must_create=True)
+
+
 def test_the_session_key_is_nowhere_in_redis(redis, new_session) -> None:
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")

@@ -2,7 +2,8 @@
 -- bounded though no cleaner runs.
 -- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, maximum; how many sessions the user may have,
 -- or "", and what happens above that; if it comes from another partition, how many arguments follow, and item, time,
--- item, time, … that it has viewed, else ""; item that it views, how many of these to keep, or neither.
+-- item, time, … that it has viewed, else ""; "1" if nobody can have had that sid, which is not sent with a repetition;
+-- item that it views, how many of these to keep, or neither.
 -- KEYS: as save.lua. Reply: "saved", and "crowded" where the user may still have too many; "taken", when another session
 -- has that sid; or "refused", nothing, and the item; see with_ended.
 -- include partition.lua
@@ -15,21 +16,24 @@
 local sid, record, user_id, date, maximum = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[8])
 local policy, limit, above, moves = policy_from(ARGV[5], ARGV[6], ARGV[7]), tonumber(ARGV[9]), ARGV[10], ARGV[11] ~= ""
 local last = 11 + (tonumber(ARGV[11]) or 0)
-local item, keep = ARGV[last + 1], ARGV[last + 2]
+local is_new, item, keep = ARGV[last + 1] == "1", ARGV[last + 2], ARGV[last + 3]
 
-local found = redis.call("HGET", login, sid)
+local found = not is_new and redis.call("HGET", login, sid)
 -- A client repeats a command whose reply it lost, and what that reply said nobody knows.
 if found then
   return with_ended({ revision_of(found) == revision_of(record) and "saved" or "taken", limit and "crowded" })
 end
 -- Nor does what was ended meanwhile come back by that.
-if note_of(sid) ~= "" then return with_ended({ "taken" }) end
+if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
 local first = first_deadline()
-if first and first <= now then remove(due(2), "expired") end
+if first and first <= now then
+  remove(due(2), "expired")
+  first = nil
+end
 remove(excess(maximum - 1, 2), "evicted")
 local goes, too_many, why = in_the_way(user_id, sid, nil, limit, above)
 if not goes then return with_ended({ "refused", "", item }) end
-put(sid, record, user_id, nil, date, policy)
+put(sid, record, user_id, nil, date, policy, first)
 for at = 12, last, 2 do
   redis.call("ZADD", viewed_by .. sid, ARGV[at + 1], ARGV[at])
 end

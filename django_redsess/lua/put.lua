@@ -1,25 +1,26 @@
 -- Stands behind record.lua: the way in.
 
 -- Write a record, and note when its session will be due. django_deadline goes into the record, due into the order of
--- deadlines; before is where it was in that order, or nil.
-local function write(sid, record, django_deadline, due, before)
+-- deadlines; before is where it was in that order, or nil; first the earliest of all, or nil where nobody has looked.
+local function write(sid, record, django_deadline, due, before, first)
   local times = struct.pack(">I6", math.max(0, django_deadline))
   redis.call("HSET", login, sid, string.sub(record, 1, 9) .. times .. string.sub(record, 16))
   if due == before then return end
-  local first = (not before or due < before) and first_deadline()
+  local sooner = not before or due < before
+  first = first or sooner and first_deadline()
   redis.call("ZADD", expire, text(due), sid)
   -- A cleaner sleeps until the first deadline, unless it is told of an earlier one: once, however many come.
   -- pcall: the session is written, whatever becomes of that.
-  if first ~= false and (not first or due < first) and redis.pcall("LLEN", wake) == 0 then
+  if sooner and (not first or due < first) and redis.pcall("LLEN", wake) == 0 then
     redis.pcall("LPUSH", wake, "earlier")
   end
 end
 
 -- Write a session with the deadlines of its record. date: milliseconds since 1970, or "" where the record's age counts.
-local function write_anew(sid, record, login_time, date, policy, before)
+local function write_anew(sid, record, login_time, date, policy, before, first)
   local _, age = django_times(record)
   local django_deadline = date == "" and now + age or tonumber(date)
-  write(sid, record, django_deadline, due_at(django_deadline, login_time, policy), before)
+  write(sid, record, django_deadline, due_at(django_deadline, login_time, policy), before, first)
 end
 
 -- Put a session's user into the lists of who is online.
@@ -36,10 +37,10 @@ local function sign_out(sid, user_id)
   redis.call("ZREM", online_user_of .. user_id, sid)
 end
 
--- Add a session to every key. No login time (nil) stands for now.
-local function put(sid, record, user_id, login_time, date, policy)
+-- Add a session to every key. No login time (nil) stands for now; first as above.
+local function put(sid, record, user_id, login_time, date, policy, first)
   login_time = user_id ~= "" and (login_time or now) or nil
-  write_anew(sid, record, login_time, date, policy)
+  write_anew(sid, record, login_time, date, policy, nil, first)
   redis.call("ZADD", recent, "GT", text(now), sid)
   if login_time then sign_in(sid, user_id, login_time) end
 end
