@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
 from django.http import HttpRequest
@@ -14,6 +15,8 @@ from django_redsess.conf import conf
 from django_redsess.record import Client
 
 USER_AGENT_BYTES_MAX = 256
+TEXT_MAX = 100
+"""Characters: no address is as long, with its zone."""
 
 answered: ContextVar[HttpRequest | None] = ContextVar("django_redsess_answered", default=None)
 """The request that is answered where this is asked; None outside of requests, and without our middleware."""
@@ -46,6 +49,12 @@ def _address_of(request: HttpRequest) -> str:
         text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
         if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
             text = with_port[1] or with_port[2]
+    return _canonical(text, conf.CLIENT_ADDRESS) if len(text) <= TEXT_MAX else ""
+
+
+@lru_cache(maxsize=1024)
+def _canonical(text: str, how_much: str) -> str:
+    # Kept, since the same visitors come again and again, and Python takes its time to read an address.
     try:
         # Without the zone of a link-local address, which may be any text.
         address = ip_address(text.partition("%")[0])
@@ -53,6 +62,6 @@ def _address_of(request: HttpRequest) -> str:
         return ""
     if address.version == 6 and address.ipv4_mapped:
         address = address.ipv4_mapped
-    if conf.CLIENT_ADDRESS == "truncated":
+    if how_much == "truncated":
         return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
     return str(address)

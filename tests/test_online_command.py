@@ -300,7 +300,7 @@ def test_no_session_key_is_shown(users, new_session) -> None:
 def test_what_visitors_wrote_does_not_act_on_a_terminal(new_session, monkeypatch, terminal: bool, option: str) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     user = User.objects.create(username=RED)
-    visit(new_session(str(user.pk)), address=RED, user_agent=RED, item=RED)
+    visit(new_session(str(user.pk)), user_agent=RED, item=RED)
     shown = run(option, out=Terminal() if terminal else None, no_color=True)
     assert all(line.isprintable() for line in shown)
     assert r"\x1b[31mred" in "".join(shown) or r"\u001b[31mred" in "".join(shown)

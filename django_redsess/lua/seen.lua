@@ -5,8 +5,8 @@
 local function note_seen(sid, record, interval)
   local since_seen = now - (redis.call("ZSCORE", recent, sid) or 0)
   if since_seen >= interval then
-    redis.pcall("ZADD", recent, "GT", text(now), sid)
-    if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "GT", text(now), sid) end
+    redis.pcall("ZADD", recent, "XX", "GT", text(now), sid)
+    if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "XX", "GT", text(now), sid) end
   end
   return since_seen
 end

@@ -21,6 +21,7 @@ from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.middleware import SessionMiddleware
+from django_redsess.record import unpack
 from tests.behind import make_due, stored
 from tests.faults import site_concurrency
 from tests.faults.conftest import one_kind_of_server
@@ -331,12 +332,15 @@ def test_a_hostile_user_id_is_one_like_any_or_refused(
 
 
 def dump(redis: redis_py.Redis) -> set[bytes]:
-    """Every name, member, field and value that is in Redis."""
+    """Every name, member, field and value that is in Redis, and what records have packed."""
     found = set(redis.keys())
     for name in redis.keys():
         match redis.type(name):
             case b"hash":
-                found |= {part for pair in redis.hgetall(name).items() for part in pair}
+                fields = redis.hgetall(name)
+                found |= {part for pair in fields.items() for part in pair}
+                if name.endswith(b":login"):
+                    found |= {unpack(sid.decode(), record).data for sid, record in fields.items()}
             case b"zset":
                 found |= set(redis.zrange(name, 0, -1))
             case b"string":
@@ -393,7 +397,7 @@ def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
 
 def test_no_session_key_is_in_redis(secrets: set[str], redis) -> None:
     everything = b"\n".join([*dump(redis), *map(redis.dump, redis.keys())])
-    # As plain text: were they there, they would be found.
+    # Were they there, they would be found: this is, in a record.
     assert b"colour" in everything
     for key in secrets:
         encoded = key.encode()
