@@ -23,7 +23,7 @@ from django_redsess.keys import keyspace, sid_of
 from django_redsess.management import cleaning
 from django_redsess.signals import session_ended
 from tests import servers
-from tests.behind import dump, have_views, make_due, make_seen, stored
+from tests.behind import dump, have_views, make_due, make_seen, stored, text_of
 from tests.faults.conftest import caches, close_connections, frozen, one_kind_of_server
 from tests.running import asleep, wait_until
 
@@ -113,8 +113,7 @@ def test_no_batch_is_larger_than_asked(redis, new_session, commands, capsys) -> 
 
 @pytest.mark.parametrize(("option", "kind"), [("expired", "expired"), ("excess", "evicted")])
 def test_a_batch_ends_at_a_megabyte_of_records(redis, new_session, commands, capsys, option: str, kind: str) -> None:
-    # Hexadecimal digits of chance: nothing could make them shorter than half.
-    sessions = [new_session("7", letter=os.urandom(150_000).hex()) for _ in range(9)]
+    sessions = [new_session("7", letter=text_of(300_000)) for _ in range(9)]
     if option == "expired":
         make_due(redis, *(session.sid for session in sessions))
     commands()
