@@ -127,7 +127,7 @@ def test_a_batch_ends_at_a_megabyte_of_records(redis, new_session, commands, cap
 
 
 def test_a_record_above_a_megabyte_goes_alone(redis, new_session) -> None:
-    sessions = [new_session("7", letter=os.urandom(size).hex()) for size in (600_000, 600_000, 10)]
+    sessions = [new_session("7", letter=text_of(size)) for size in (1_200_000, 1_200_000, 20)]
     make_due(redis, *(session.sid for session in sessions))
     call_command("cleansessions", verbosity=0)
     assert stored(redis) == 0
