@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
 HARD = """<engine> & "its" 'cache'"""
 
-pytestmark = one_kind_of_server
+pytestmark = [one_kind_of_server, pytest.mark.slow]
 
 
 def an_operation(engine: str, operation: str, ratio: float, **more: Any) -> dict[str, Any]:
