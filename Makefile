@@ -10,8 +10,8 @@ help:  ## Show what can be made
 demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, REDIS_URL= for a server of yours)
 	@PORT=$(PORT) $(BIN)/python -m testproject.demo
 
-test: .venv/installed-test  ## Run all tests on servers of their own
-	@$(BIN)/pytest $(ARGS)
+test: .venv/installed-test  ## Run all tests on servers of their own (ARGS="-n 0 tests/test_admin.py": some, one by one)
+	@$(BIN)/pytest --numprocesses=auto --dist=worksteal $(ARGS)
 
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
 	@$(BIN)/python -m tests.django_sessions $(ARGS)

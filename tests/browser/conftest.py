@@ -20,19 +20,20 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[servers.Server]:
     """One kind of server is enough to see the pages."""
     yield from servers.serving(servers.available()["valkey"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         if "REDSESS_SKIP_NOTHING" in os.environ:
             pytest.fail("no browser is installed")
         pytest.skip("no browser is installed: install chromium, or name one in CHROMIUM")
-    # Playwright runs an event loop in this thread, in which Django would refuse the tests' own queries.
+    # Playwright runs an event loop in this thread, in which Django would refuse the tests' own queries. Other tests
+    # may follow: it ends with those of this folder.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as launched:
         yield launched
