@@ -86,7 +86,7 @@ class Bare(Side):
 class BareGet(Bare):
     """Reads sessions of the cache engine, and leaves them packed as they are."""
 
-    operations = ("load",)
+    operations = ("load", "reload")
 
     def prepare_load(self, count: int) -> Run:
         cache: Any = caches["sessions"]

@@ -25,8 +25,11 @@ from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
 from django_redsess.keys import keyspace, sid_of
 
-OPERATIONS = ("load", "change", "create", "sign-in", "end", "view")
-"""In the order of tables. ``view`` is only for ours, and for the listing of Redis in Action."""
+OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
+"""
+In the order of tables. ``reload`` is loading again what was loaded a moment before, as most requests do. ``view`` is
+only for ours, and for the listing of Redis in Action.
+"""
 
 KNOWN = 1000
 """How many sessions are used. Where there are more, those lie between the others, and nobody knows the others' keys."""
@@ -96,6 +99,11 @@ class Side:
                 found(self.opened(key).get(SESSION_KEY))
 
         return run
+
+    def prepare_reload(self, count: int) -> Run:
+        load = self.prepare_load(count)
+        load()
+        return load
 
     def prepare_change(self, count: int) -> Run:
         changes = [(key, self.basket()) for key in self.some(count)]
