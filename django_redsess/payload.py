@@ -4,8 +4,8 @@ The payload of a record, in as few bytes as it takes little time to make.
 It is a raw deflate stream (RFC 1951) of user agent, newline and serialized data. It begins with a dictionary that both
 sides know, as RFC 1950 describes it: what Django writes into most sessions, and what most browsers call themselves,
 then takes a few bytes. Behind it is what can't be deflated: the address, of 0, 4 or 16 bytes; and where the content has
-64 hexadecimal digits in a row, as Django's session hash, their place (2 bytes) and the digits as 32 bytes. They are cut
-out of the content.
+64 hexadecimal digits between quotes, as Django's session hash, their place (2 bytes) and the digits as 32 bytes. They
+are cut out of the content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ WINDOW_BITS, MEMORY_LEVEL = -12, 4
 SHORT, LONG = (6, zlib.Z_FIXED), (1, zlib.Z_DEFAULT_STRATEGY)
 SHORT_BYTES_MAX = 1024
 
-HASH = re.compile(rb"[0-9a-f]{64}")
+# Quotes are in few places of a content: it is found in an eighth of the time that the digits alone take.
+HASH = re.compile(rb'"([0-9a-f]{64})"')
 HASH_SIZE = 2 + 32
 HASH_PLACE_MAX = 65_535
 
@@ -41,9 +42,9 @@ def packed(address: str, user_agent: str, data: bytes) -> bytes:
     content, digits = b"%b\n%b" % (user_agent.encode(), data), b""
     found = HASH.search(content, 0, HASH_PLACE_MAX)
     if found:
-        place = found.start()
-        digits = place.to_bytes(2, "big") + bytes.fromhex(found[0].decode())
-        content = content[:place] + content[found.end() :]
+        place, end = found.span(1)
+        digits = place.to_bytes(2, "big") + bytes.fromhex(found[1].decode())
+        content = content[:place] + content[end:]
     level, strategy = SHORT if len(content) <= SHORT_BYTES_MAX else LONG
     deflate = zlib.compressobj(level, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL, strategy, DICTIONARY)
     return b"".join((deflate.compress(content), deflate.flush(), _packed_address(address), digits))

@@ -23,7 +23,7 @@ import redis as redis_py
 from django.conf import settings
 
 from benchmarks.bare import ALL, GET, LISTING, SCRIPTS, operations_of, side_of
-from benchmarks.engines import AGAIN, BASE, ENGINES, OURS, Engine
+from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of
 from benchmarks.ratios import paired
 from benchmarks.rounds import Measured, measured
@@ -186,7 +186,7 @@ def test_each_operation_does_to_sessions_what_it_says(
 
 @pytest.fixture(scope="module")
 def found() -> Measured:
-    names = (OURS, BASE, SCRIPTS, GET, "dict in the process")
+    names = (OURS, BASE, SCRIPTS, GET, FLOOR)
     return measured(KIND, sessions=40, engines=names, rounds=3, count=5, blocks=1)
 
 
@@ -194,7 +194,7 @@ def test_round_trips_of_an_operation_are_counted(found: Measured) -> None:
     counted = {(entry["engine"], entry["operation"]): entry["round_trips"] for entry in found.operations}
     expected = {which: trips for which, trips in ROUND_TRIPS.items() if which[0] not in found.left_out}
     assert {which: counted[which] for which in expected} == expected
-    assert {counted["dict in the process", operation] for operation in operations_of(BASE)} == {None}
+    assert {counted[FLOOR, operation] for operation in operations_of(BASE)} == {None}
     # The commands inside of a script are counted too, and those of the cache engine are its round trips.
     commands = {(entry["engine"], entry["operation"]): entry["commands"] for entry in found.operations}
     assert all(commands[BASE, operation] == counted[BASE, operation] for operation in operations_of(BASE))
@@ -223,7 +223,7 @@ def test_a_ratio_compares_the_same_round_and_is_1_to_itself(found: Measured) -> 
         if entry["engine"] == base:
             assert (entry["low"], entry["ratio"], entry["high"]) == (1, 1, 1)
     asked = {(entry["engine"], entry["operation"]) for entry in found.operations}
-    names = {OURS, BASE, SCRIPTS, GET, LISTING, "dict in the process"} - set(found.left_out)
+    names = {OURS, BASE, SCRIPTS, GET, LISTING, FLOOR} - set(found.left_out)
     assert asked == {(name, operation) for name in names for operation in operations_of(name)}
 
 
@@ -232,7 +232,7 @@ def test_what_clients_and_servers_took_is_told(found: Measured) -> None:
         assert entry["client_cpu"] > 0
         # Another process of the machine may have its turn meanwhile.
         assert entry["client_cpu"] < 2 * entry["microseconds"]
-        assert (entry["server_cpu"] > 0) == (entry["engine"] != "dict in the process")
+        assert (entry["server_cpu"] > 0) == (entry["engine"] != FLOOR)
 
 
 def test_the_interval_of_a_ratio_has_the_median_in_it_and_is_the_same_each_time() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.engines import AGAIN, BASE, ENGINES, OURS, Engine
+from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.fill import DATA
 from benchmarks.stores import Servers, Stores
 from benchmarks.web import PROGRAMS, VIEWS, Site, WebError, left_out, measured, prepare
@@ -31,7 +31,6 @@ from tests.servers import available
 pytestmark = [one_kind_of_server, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent
-FLOOR = "dict in the process"
 NAMES = [name for name in ENGINES if name != AGAIN]
 SECONDS = 0.3
 USERS = 3
