@@ -617,6 +617,7 @@ def test_an_error_in_the_queryset_is_not_hidden(admin_client, sids) -> None:
 # Pages.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("header", "clicks"), [("Signed in", 1), ("Last seen", 2)])
 def test_all_pages_together_show_each_session_once(
     partitions, admin_client, redis, monkeypatch, header, clicks
@@ -638,6 +639,7 @@ def test_all_pages_together_show_each_session_once(
     assert set(found) == expected
 
 
+@pytest.mark.slow
 def test_sessions_that_signed_in_at_the_same_moment_are_each_on_one_page(
     partitions, admin_client, redis, monkeypatch
 ) -> None:

@@ -794,6 +794,7 @@ def replies(monkeypatch) -> list[upkeep.Checked]:
     return seen
 
 
+@pytest.mark.slow
 def test_no_step_of_a_check_holds_the_server_up(redis, new_session, commands, replies) -> None:
     for number in range(3000):
         session = new_session(["", "many", f"user {number}"][number % 3])

@@ -241,6 +241,7 @@ MANY = [
 ]
 
 
+@pytest.mark.slow
 def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, partitions, large_store) -> None:
     now = now_of(redis)
     # With one partition nothing is searched for.
@@ -391,6 +392,7 @@ def two_users(redis) -> list[Known]:
     return all_known(redis)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_as_many_sessions_of_several_users_are_listed_as_are_counted(redis, two_users) -> None:
     listed = OnlineSession.online.of_users(["1", "2"])
@@ -424,6 +426,7 @@ def test_a_user_with_very_many_sessions_does_not_hide_the_others(redis) -> None:
     assert online.sessions(user_ids=["1", other], limit=1)[0].sid == newest.sid
 
 
+@pytest.mark.slow
 def test_the_sign_ins_of_one_user_are_listed_to_the_last_and_of_the_order_seen_the_latest(redis) -> None:
     fill(redis, 5200, viewed=0, users=1)
     wanted = expected(all_known(redis), now_of(redis), user_ids=["1"])
