@@ -2,7 +2,7 @@
 What is done with sessions: each operation as a request would do it, on sessions that were made before.
 
 Before a session is loaded, it has not been seen for a minute: ours then notes that it is seen now, which it does once
-in ten seconds, and so its dearest way of loading is the one that is measured.
+in ten seconds, and so ``load`` is its dearest way of loading. ``reload`` is the other one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from django_redsess.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
 """
-In the order of tables. ``reload`` is loading again what was loaded a moment before, as most requests do. ``view`` is
-only for ours, and for the listing of Redis in Action.
+In the order of tables. ``reload`` is loading again what was loaded a moment before. ``view`` is only for ours, and
+for the listing of Redis in Action.
 """
 
 KNOWN = 1000

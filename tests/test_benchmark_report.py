@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import memory
-from benchmarks.__main__ import SECTIONS, kept, parsed
+from benchmarks.__main__ import SECTIONS, kept, parsed, write
+from benchmarks.bare import SCRIPTS
 from benchmarks.chart import BARS_AT, LONGEST, VALUES_AT, chart
-from benchmarks.engines import AGAIN, BASE, OURS
+from benchmarks.engines import AGAIN, BASE, FLOOR, OURS
 from benchmarks.report import machine, markdown
 from benchmarks.targets import TARGETS, judged
 from tests.faults.conftest import one_kind_of_server
@@ -104,6 +105,16 @@ def test_bars_are_as_long_as_the_ratios_up_to_a_limit() -> None:
 def test_a_chart_of_nothing_says_so() -> None:
     root = ElementTree.fromstring(chart([], base=BASE, ours=OURS))
     assert "No operations were measured." in [element.text for element in root.iter(f"{SVG}text")]
+
+
+def test_what_a_site_might_have_is_drawn_and_all_else_only_in_the_tables(tmp_path: Path) -> None:
+    names = [OURS, BASE, AGAIN, FLOOR, SCRIPTS]
+    rows = [an_operation(name, "load", 1, server=server) for server in ("valkey", "redis") for name in names]
+    write(results(operations=rows), tmp_path)
+    root = ElementTree.parse(tmp_path / "results.svg").getroot()
+    assert [name for element in root.iter(f"{SVG}text") if (name := element.text) in names] == [OURS, BASE]
+    text = (tmp_path / "results.md").read_text()
+    assert all(lines_of(text, name) for name in names)
 
 
 @pytest.mark.parametrize(
