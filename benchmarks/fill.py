@@ -65,13 +65,12 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     """
     Add ``count`` signed-in sessions to the store behind ``client``, the first the longest unseen.
 
-    Each has ``viewed`` (at most 100) items and lives for two weeks, or is ``due`` already. They belong to as many
-    ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
+    Each has ``viewed`` (at most 100) items and lives for two weeks since it was seen, or is ``due`` already. They belong
+    to as many ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
     """
     store.load("").run()  # Agrees on the number of partitions.
     script = client.register_script(SCRIPT)
     space, now = keyspace(), int(time.time() * 1000)
-    deadline = now - 1 if due else now + AGE_SECONDS * 1000
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
 
     def send(partition: Partition, of_partition: Waiting) -> None:
@@ -92,7 +91,9 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
             home = space.of_user(user_id)
             sid = _sid_in(space, home)
             record = _record(sid, user_id, number)
-            waiting[home].add(sid, user_id, record, deadline, now - count + number, number % len(ITEMS))
+            seen = now - count + number
+            deadline = seen if due else seen + AGE_SECONDS * 1000
+            waiting[home].add(sid, user_id, record, deadline, seen, number % len(ITEMS))
             if len(waiting[home].records) == SESSIONS_AT_ONCE:
                 sending.pop().result()
                 sending.append(sender.submit(send, home, waiting.pop(home)))
