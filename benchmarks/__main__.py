@@ -212,7 +212,8 @@ def kept(folder: Path, here: dict[str, Any], wanted: Sequence[str]) -> Results:
     same = before.get("machine") == here
     anew = {*wanted, "bare"} if "operations" in wanted else set(wanted)
     sections = {name: before[name] if same and name not in anew else [] for name in (*SECTIONS, "bare")}
-    return {"left_out": before["left_out"] if same else {}, **sections}
+    how = {name: options for name, options in before["options"].items() if name not in wanted} if same else {}
+    return {"left_out": before["left_out"] if same else {}, "options": how, **sections}
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -254,10 +255,10 @@ def main() -> None:
     results: Results = {
         "machine": machine(binaries),
         "date": date.today().isoformat(),
-        "options": {"quick": told.quick, "full": told.full, "sections": wanted, "rounds": told.rounds},
         "failed": {},
         **kept(folder, machine(binaries), wanted),
     }
+    results["options"] |= {name: {"quick": told.quick, "full": told.full, "rounds": told.rounds} for name in wanted}
     for name in wanted:
         print(f"{name} …", file=sys.stderr)
         try:

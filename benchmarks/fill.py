@@ -65,7 +65,7 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     """
     Add ``count`` signed-in sessions to the store behind ``client``, the first the longest unseen.
 
-    Each has ``viewed`` (at most 100) items and lives for two weeks since it was seen, or is ``due`` already. They belong
+    Each has ``viewed`` (at most 100) items, and two weeks to live since it was seen, or is ``due`` already. They belong
     to as many ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
     """
     store.load("").run()  # Agrees on the number of partitions.

@@ -148,11 +148,13 @@ def test_what_a_folder_has_is_kept_if_it_is_of_the_same_machine(tmp_path: Path) 
     here = {"cores": 2}
     assert not any(kept(tmp_path, here, []).values())
     before = results(**{name: [{"name": name}] for name in (*SECTIONS, "bare")}) | {"left_out": {"a": "why"}}
+    before["options"] = {"bytes": {"rounds": 3}, "scale": {"rounds": 4}}
     (tmp_path / "results.json").write_text(json.dumps(before))
     found = kept(tmp_path, here, ["operations", "scale"])
     anew = [name for name, rows in found.items() if not rows]
     assert (sorted(anew), found["left_out"]) == (["bare", "operations", "scale"], {"a": "why"})
     assert found["bytes"] == [{"name": "bytes"}]
+    assert found["options"] == {"bytes": {"rounds": 3}}
     assert not any(kept(tmp_path, {"cores": 4}, ["operations"]).values())
 
 
@@ -312,7 +314,7 @@ def test_one_section_alone_writes_three_files_where_it_is_told(tmp_path: Path) -
     told = json.loads((folder / "results.json").read_text())
     assert {(entry["engine"], entry["server"]) for entry in told["bytes"]} == {(OURS, kind), (BASE, kind)}
     assert told["operations"] == []
-    assert told["options"]["sections"] == ["bytes"]
+    assert told["options"] == {"bytes": {"quick": True, "full": False, "rounds": None}}
     text = (folder / "results.md").read_text()
     assert text in done.stdout
     assert len(lines_of(text, OURS)) == 1
@@ -333,6 +335,7 @@ def test_a_section_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path
     assert folder.parent == tmp_path  # Not where the results of a whole run are.
     told = json.loads((folder / "results.json").read_text())
     assert (list(told["failed"]), told["bytes"]) == (["bytes"], [])
+    assert told["options"]["views"] == {"quick": True, "full": False, "rounds": 1}
     assert {run["way"] for run in told["views"]} >= {"listing", "engine, defaults"}
     assert "**bytes failed**: RuntimeError" in (folder / "results.md").read_text()
 
