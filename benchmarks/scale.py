@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.engines import BASE, OURS
+from benchmarks.engines import OURS
 from benchmarks.operations import OPERATIONS
 from benchmarks.ratios import Ratio, paired
 from benchmarks.stores import Servers
@@ -37,46 +37,45 @@ Seconds = dict[str, list[float]]
 def measured(
     kind: str,
     binary: Path,
+    engine: str,
     *,
     sizes: Sequence[int] = SIZES,
-    engines: Sequence[str] = (OURS, BASE),
     rounds: int = 20,
     count: int = 200,
 ) -> Iterator[dict[str, Any]]:
     """
-    Compare stores of ``sizes`` sessions, the smallest first, and yield entries of that list of the JSON file.
+    Compare stores of ``sizes`` sessions of ``engine``, the smallest first; yield entries of that list of the JSON file.
 
     ``binary`` is the program of a server of this ``kind``. In each of so many ``rounds`` each operation is done
     ``count`` times. The entries of the smallest size compare it with itself, and have its time beside the largest.
     """
     smallest, *larger = sizes
-    for engine in engines:
-        operations = [each for each in OPERATIONS if each != "view" or engine == OURS]
-        with ExitStack() as stack:
-            small, least = _filled(engine, binary, smallest, stack)
-            found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys([*operations, BYTES], Ratio(1, 1, 1))}
-            took: dict[int, Seconds] = {}
-            used = {smallest: least}
-            for size in larger:
-                with ExitStack() as of_size:
-                    large, taken = _filled(engine, binary, size, of_size)
-                    label = f"{engine}, {size:,} sessions"
-                    took[smallest], took[size] = _compared(small, large, operations, rounds, count, label)
-                found[size] = {each: paired(took[size][each], took[smallest][each]) for each in operations}
-                found[size][BYTES] = Ratio(taken / least, taken / least, taken / least)
-                used[size] = taken
-        for size, ratios in found.items():
-            for operation, (ratio, low, high) in ratios.items():
-                yield {
-                    "server": kind,
-                    "sessions": size,
-                    "operation": operation,
-                    "engine": engine,
-                    "ratio_to_smallest": ratio,
-                    "low": low,
-                    "high": high,
-                    "microseconds": used[size] if operation == BYTES else median(took[size][operation]) * 1e6,
-                }
+    operations = [each for each in OPERATIONS if each != "view" or engine == OURS]
+    with ExitStack() as stack:
+        small, least = _filled(engine, binary, smallest, stack)
+        found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys([*operations, BYTES], Ratio(1, 1, 1))}
+        took: dict[int, Seconds] = {}
+        used = {smallest: least}
+        for size in larger:
+            with ExitStack() as of_size:
+                large, taken = _filled(engine, binary, size, of_size)
+                label = f"{engine}, {size:,} sessions"
+                took[smallest], took[size] = _compared(small, large, operations, rounds, count, label)
+            found[size] = {each: paired(took[size][each], took[smallest][each]) for each in operations}
+            found[size][BYTES] = Ratio(taken / least, taken / least, taken / least)
+            used[size] = taken
+    for size, ratios in found.items():
+        for operation, (ratio, low, high) in ratios.items():
+            yield {
+                "server": kind,
+                "sessions": size,
+                "operation": operation,
+                "engine": engine,
+                "ratio_to_smallest": ratio,
+                "low": low,
+                "high": high,
+                "microseconds": used[size] if operation == BYTES else median(took[size][operation]) * 1e6,
+            }
 
 
 def _filled(engine: str, binary: Path, sessions: int, stack: ExitStack) -> tuple[Worker, float]:

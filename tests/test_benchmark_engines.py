@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,7 @@ import pytest
 import redis as redis_py
 from django.conf import settings
 
+from benchmarks import scale
 from benchmarks.bare import ALL, GET, LISTING, SCRIPTS, operations_of, side_of
 from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of
@@ -317,3 +319,14 @@ def test_more_than_there_is_can_not_be_measured() -> None:
         measured(KIND, sessions=5, count=6)
     with pytest.raises(KeyError):
         measured(KIND, engines=["of nobody"])
+
+
+@pytest.mark.parametrize("engine", [OURS, BASE])
+def test_stores_of_several_sizes_are_compared_with_the_smallest(engine: str) -> None:
+    sizes = (20, 40, 60)
+    entries = list(scale.measured(KIND, available()[KIND], engine, sizes=sizes, rounds=1, count=3))
+    each = [*operations_of(engine), scale.BYTES]
+    assert [(entry["sessions"], entry["operation"]) for entry in entries] == list(product(sizes, each))
+    ratios = [entry["ratio_to_smallest"] for entry in entries]
+    assert set(ratios[: len(each)]) == {1}
+    assert min(ratios + [entry["microseconds"] for entry in entries]) > 0
