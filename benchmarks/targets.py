@@ -58,7 +58,7 @@ TARGETS = (
     Target("slowest page of the admin", "pages", {}, 3, "times few sessions"),
 )
 
-DETAILS = ("server", "page", "sessions")
+DETAILS = ("server", "server_program", "page", "sessions", "many")
 """What tells entries apart that one target is for."""
 
 
