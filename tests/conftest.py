@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
@@ -21,6 +22,9 @@ from tests.running import Running
 def pytest_configure() -> None:
     if "REDSESS_SKIP_NOTHING" in os.environ and "redis" not in servers.available():
         raise pytest.UsageError("no redis-server is installed")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Where a shell started the tests in the background. What they start would ignore it, too, and wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -36,13 +36,11 @@ SECONDS = 0.3
 USERS = 3
 
 LOADS_FOR_LONG = """
-import json, signal, sys
+import json, sys
 from benchmarks.engines import BASE, ENGINES
 from benchmarks.stores import Stores
 from benchmarks.web import measured
 
-# It is ignored where a shell has started the tests in the background.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 measured(Stores(**json.loads(sys.argv[1])), [ENGINES[BASE]], programs=["gunicorn"], seconds=60, sessions=2)
 """
 
