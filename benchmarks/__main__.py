@@ -125,11 +125,10 @@ def sizes_in_bytes(options: Options, results: Results) -> None:
 
 
 def scales(options: Options, results: Results) -> None:
-    kind = options.first
+    kind, number = options.first, options.rounds_or(20, 20)
     for engine in (OURS, BASE):
-        # Theirs would take an hour to fill with the most.
+        # A store of theirs would take most of an hour to fill with the most.
         sizes = (*scale.SIZES, scale.LARGEST) if options.full and engine == OURS else scale.SIZES
-        number = options.rounds_or(20, 20)
         results["scale"] += scale.measured(kind, options.binaries[kind], engine, sizes=sizes, rounds=number)
 
 
@@ -224,7 +223,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few of everything, no scale or pages (also: QUICK=1)")
-    parser.add_argument("--full", action="store_true", help="up to ten million sessions in scale and pages (FULL=1)")
+    parser.add_argument(
+        "--full", action="store_true", help="up to ten million sessions of ours in scale and pages (FULL=1)"
+    )
     parser.add_argument("--server", choices=sorted(available()), help="one kind of server (all that are here)")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION", help="these sections only")
     parser.add_argument("--rounds", type=int, help="how often each is measured (each section has its own number)")

@@ -17,8 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.engines import OURS
-from benchmarks.operations import OPERATIONS
+from benchmarks.bare import operations_of
 from benchmarks.ratios import Ratio, paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker
@@ -50,7 +49,7 @@ def measured(
     ``count`` times. The entries of the smallest size compare it with itself, and have its time beside the largest.
     """
     smallest, *larger = sizes
-    operations = [each for each in OPERATIONS if each != "view" or engine == OURS]
+    operations = operations_of(engine)
     with ExitStack() as stack:
         small, least = _filled(engine, binary, smallest, stack)
         found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys([*operations, BYTES], Ratio(1, 1, 1))}
