@@ -95,7 +95,7 @@ def operations(options: Options, results: Results) -> None:
 
 
 def requests(options: Options, results: Results) -> None:
-    few: dict[str, Any] = {"views": ("read", "write"), "save_every_request": (False,), "seconds": 0.5}
+    few: dict[str, Any] = {"views": ("read", "write"), "save_every_request": (False,)}
     with closing(Servers(options.binaries[options.first], postgres=not options.quick)) as servers:
         why_not = {
             name: web.left_out(name, ENGINES[BASE]) for name in (["gunicorn"] if options.quick else web.PROGRAMS)
@@ -112,7 +112,7 @@ def requests(options: Options, results: Results) -> None:
                 engines,
                 programs=programs,
                 rounds=options.rounds_or(3, 9),
-                **(few if options.quick else {"seconds": 0.5}),
+                **(few if options.quick else {}),
             )
 
 

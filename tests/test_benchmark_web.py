@@ -32,7 +32,7 @@ pytestmark = [one_kind_of_server, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent
 NAMES = [name for name in ENGINES if name != AGAIN]
-SECONDS = 0.3
+SECONDS = 1
 USERS = 3
 
 LOADS_FOR_LONG = """
