@@ -27,8 +27,7 @@ from django_redsess.call import Steps, both
 from django_redsess.conf import conf
 from django_redsess.limits import SessionLimitReached
 from django_redsess.middleware import SessionMiddleware, places_of
-from django_redsess.origin import answered
-from django_redsess.signals import Reason
+from django_redsess.signals import Reason, request_answered
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -48,7 +47,7 @@ def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, reaso
     where those of :func:`online.end_user` say ``kicked``. ``reason`` is for the user to read, at most 200 characters;
     without, the other devices are told nothing. Raises ValueError for a longer one.
     """
-    return (yield from _ending(online.user_id_of(user), answered.get(), keep=keep, words=reason))
+    return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, words=reason))
 
 
 logout_everywhere, alogout_everywhere = both(_logout_everywhere)
@@ -133,7 +132,7 @@ def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
 
 def _when_committed(using: str, user: AbstractBaseUser, words: str, *, spare: bool = False) -> None:
     # Both are asked for now: by then the user may have no primary key any more, and the request be answered.
-    end: Callable[[], None] = partial(_end, online.user_id_of(user), answered.get(), words, spare=spare)
+    end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), words, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 

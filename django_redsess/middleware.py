@@ -27,12 +27,13 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 from django.utils.module_loading import import_string
 
-from django_redsess import call, notice, recording, signals
+from django_redsess import call, notice, recording
 from django_redsess.backend import SessionStore, SessionStoreUnavailable, session_of
 from django_redsess.call import Steps
 from django_redsess.conf import conf
 from django_redsess.notice import Notice
-from django_redsess.origin import answering, client_of
+from django_redsess.origin import client_of
+from django_redsess.signals import Answering
 
 RETRY_AFTER_SECONDS = 5
 
@@ -66,18 +67,16 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
-        with answering(request), signals.held_back() as held:
-            _send_at_the_end_of(request, held)
+        with Answering(request):
             return self._answer(request)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
-        with answering(request), signals.held_back() as held:
-            _send_at_the_end_of(request, held)
+        with Answering(request) as answering:
             try:
                 return await self._aanswer(request)
             except asyncio.CancelledError:
                 # The visitor has gone: there will be no answer.
-                await sync_to_async(held.send)()
+                await sync_to_async(answering.send)()
                 raise
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
@@ -142,6 +141,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
         self, request: HttpRequest, session: SessionStore, response: HttpResponseBase
     ) -> Steps[HttpResponseBase]:
         every = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
+        if session.session_key and not (session.accessed or session.modified or session.views_item or every):
+            # Nobody has looked at it.
+            return response
         if every and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
@@ -152,7 +154,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             yield from recording.send_view(session)
             begun, session.modified = session.modified, modified
         response = yield from self._saved(request, session, response, every=every, begun=begun)
-        if response.status_code < 500:
+        if response.status_code < 500 and (session.views_item or session.uncounted_item):
             # A save has left this where it moved the session to another partition, or the item is counted in one.
             yield from recording.send_view(session)
         return response
@@ -245,18 +247,6 @@ def _tell_late(request: HttpRequest, response: HttpResponseBase) -> None:
     if untold := request.__dict__.pop("_redsess_untold", None):
         messages.warning(request, untold.message)
     request.__dict__["_messages"].update(response)
-
-
-def _send_at_the_end_of(request: HttpRequest, held: signals.Held) -> None:
-    # Receivers may take their time: the visitor has the answer by then. Django closes the request with the answer that
-    # is sent in the end, whatever other middleware made of ours.
-    close = request.close
-
-    def closing() -> None:
-        close()
-        held.send()
-
-    request.close = closing  # type: ignore[method-assign]
 
 
 def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None) -> HttpResponse:

@@ -1,11 +1,8 @@
-"""Which request is answered now, and where one comes from."""
+"""Where a request comes from."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
@@ -17,19 +14,6 @@ from django_redsess.record import Client
 USER_AGENT_BYTES_MAX = 256
 TEXT_MAX = 100
 """Characters: no address is as long, with its zone."""
-
-answered: ContextVar[HttpRequest | None] = ContextVar("django_redsess_answered", default=None)
-"""The request that is answered where this is asked; None outside of requests, and without our middleware."""
-
-
-@contextmanager
-def answering(request: HttpRequest) -> Iterator[None]:
-    """Tell that what happens meanwhile happens in this request."""
-    token = answered.set(request)
-    try:
-        yield
-    finally:
-        answered.reset(token)
 
 
 def client_of(request: HttpRequest) -> Client:

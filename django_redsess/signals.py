@@ -9,13 +9,13 @@ its command was lost, nobody sends.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django.dispatch import Signal
+from django.http import HttpRequest
 
 session_ended = Signal()
 """
@@ -76,12 +76,23 @@ class Endings(Collection[Ended]):
         return ended in list(self)
 
 
-class Held:
-    """What has ended during a request, until its answer has been sent."""
+class Answering:
+    """The answering of ``request``, as a context: what ends meanwhile is told of when the answer has been sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
         self._ended: list[Ended] = []
         self._over = False
+
+    def __enter__(self) -> Answering:
+        self._token = _answering.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _answering.reset(self._token)
+        self._over = True
+        if self._ended:
+            self._send_at_the_end()
 
     def hold(self, ended: Collection[Ended]) -> bool:
         """Keep ``ended`` for later. False when later is over: a task may outlive the request that began it."""
@@ -90,23 +101,30 @@ class Held:
         return not self._over
 
     def send(self) -> None:
-        """Send the signal for each, now."""
+        """Send the signal for each that is kept, now."""
         self._over = True
-        send(self._ended)
+        ended, self._ended = self._ended, []
+        send(ended)
+
+    def _send_at_the_end(self) -> None:
+        # Receivers may take their time: the visitor has the answer by then. Django closes the request with the answer
+        # that is sent in the end, whatever other middleware made of ours.
+        close = self.request.close
+
+        def closing() -> None:
+            close()
+            self.send()
+
+        self.request.close = closing  # type: ignore[method-assign]
 
 
-_held: ContextVar[Held | None] = ContextVar("django_redsess_held", default=None)
+_answering: ContextVar[Answering | None] = ContextVar("django_redsess_answering", default=None)
 
 
-@contextmanager
-def held_back() -> Iterator[Held]:
-    """Collect what ends meanwhile in place of sending it; the caller sends it."""
-    held = Held()
-    token = _held.set(held)
-    try:
-        yield held
-    finally:
-        _held.reset(token)
+def request_answered() -> HttpRequest | None:
+    """Return the request that is answered where this is asked; None outside of requests, and without our middleware."""
+    answering = _answering.get()
+    return None if answering is None else answering.request
 
 
 def tell(ended: Collection[Ended]) -> None:
@@ -132,5 +150,5 @@ def _is_held(ended: Collection[Ended]) -> bool:
     # Where nobody listens, there is no need to read what the reply says.
     if not ended or not session_ended.receivers:
         return True
-    held = _held.get()
-    return held is not None and held.hold(ended)
+    answering = _answering.get()
+    return answering is not None and answering.hold(ended)
