@@ -156,7 +156,7 @@ class SessionLifecycle(SessionBase):
             waited = time.monotonic() - began
             if tries >= 2:
                 # Shorter and shorter: else those that have just come would always win against those that wait.
-                yield Pause(random.uniform(0, 0.1) * max(0.0, 1 - waited))  # noqa: S311
+                yield Pause(random.uniform(0, max(0.0, 0.1 - waited / 3)))  # noqa: S311
             if waited > SAVE_SECONDS_MAX:
                 logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
                 raise SessionStoreUnavailable("Other requests kept changing the session.")
