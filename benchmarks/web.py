@@ -203,13 +203,14 @@ class Site(Process):
         """Load ``view`` for so many whole seconds. Return how many requests a second were answered."""
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "-s", str(self.script)]
         url = f"http://{HOST}:{self.port}{self.prefix}{view}/"
-        with subprocess.Popen(
-            [*command, url], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
-        ) as wrk:
-            try:
-                said, _ = wrk.communicate(timeout=seconds + START_SECONDS)
-            finally:
-                wrk.kill()
+        said = subprocess.run(
+            [*command, url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+            timeout=seconds + START_SECONDS,
+        ).stdout
         try:
             counted = json.loads(said.splitlines()[-1])
         except (ValueError, IndexError):
