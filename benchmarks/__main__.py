@@ -48,7 +48,7 @@ from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS
 from benchmarks.ratios import paired
 from benchmarks.report import machine, markdown
 from benchmarks.stores import Servers
-from tests.servers import available
+from testproject.servers import available
 
 RESULTS = Path(__file__).parent / "results"
 FEW_ENGINES = (OURS, BASE, "db (SQLite)")

@@ -38,7 +38,7 @@ from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from django_redsess import cleaner
 from django_redsess.keys import keyspace
-from tests.servers import Server, available
+from testproject.servers import Server, available
 
 KEPT = 1
 """How many sessions are left by those that count: a maximum of none is not allowed."""

@@ -47,7 +47,7 @@ from benchmarks.report import machine_of, spread
 from django_redsess import online
 from django_redsess.keys import keyspace
 from django_redsess.signals import Reason
-from tests.servers import Server, available
+from testproject.servers import Server, available
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -23,7 +23,7 @@ from benchmarks.operations import KNOWN, OPERATIONS
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker, WorkerFailed
-from tests.servers import available
+from testproject.servers import available
 
 SEED = 1
 

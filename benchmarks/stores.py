@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from tests.servers import Server, free_port
+from testproject.servers import Server, free_port
 
 DATABASES = 64
 """How many databases the Redis server has: each engine uses one of its own."""

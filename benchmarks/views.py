@@ -47,7 +47,7 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
 from django_redsess.record import Client
-from tests.servers import Server, available
+from testproject.servers import Server, available
 
 SEED = 1
 """Which items and sessions the views are of, and in what order, is the same in each run of this benchmark."""

@@ -40,7 +40,7 @@ from benchmarks.fill import USER_AGENT
 from benchmarks.ratios import paired
 from benchmarks.site import VIEWS, described
 from benchmarks.stores import Stores
-from tests.servers import free_port
+from testproject.servers import free_port
 
 ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"

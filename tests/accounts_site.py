@@ -17,7 +17,7 @@ from django.template import engines
 from django.urls import include, path
 
 from django_redsess import accounts
-from tests.meanwhile import Meanwhile
+from tests.support.meanwhile import Meanwhile
 
 NEW_PASSWORD = "a new password of some length"
 

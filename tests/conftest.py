@@ -13,10 +13,10 @@ from django.contrib.auth.models import update_last_login
 from django.contrib.auth.signals import user_logged_in
 
 from django_redsess.backend import SessionStore
-from tests import servers
-from tests.agreement import disagreements
-from tests.behind import have_partitions
-from tests.running import Running
+from testproject import servers
+from tests.support.agreement import disagreements
+from tests.support.behind import have_partitions
+from tests.support.running import Running
 
 
 def pytest_configure() -> None:

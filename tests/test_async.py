@@ -14,7 +14,7 @@ from django.urls import path
 
 from django_redsess import client, online
 from django_redsess.backend import SessionStore
-from tests.servers import Server
+from testproject.servers import Server
 
 pytestmark = pytest.mark.usefixtures("partitions")
 

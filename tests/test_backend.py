@@ -12,7 +12,7 @@ from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import sid_of
 from django_redsess.lifecycle import _random_key
 from django_redsess.record import Client, Record, pack, unpack
-from tests.behind import make_due, make_seen, names_of_sessions, stored
+from tests.support.behind import make_due, make_seen, names_of_sessions, stored
 
 pytestmark = pytest.mark.usefixtures("partitions")
 

@@ -32,7 +32,7 @@ from benchmarks.rounds import Measured, measured
 from benchmarks.stores import Servers, Stores
 from benchmarks.worker import Worker, WorkerFailed
 from django_redsess.keys import keyspace
-from tests.servers import available
+from testproject.servers import available
 
 ROOT = Path(__file__).parent.parent
 KIND = next(iter(available()))

@@ -19,8 +19,8 @@ from benchmarks.chart import BARS_AT, LONGEST, VALUES_AT, chart
 from benchmarks.engines import AGAIN, BASE, FLOOR, OURS
 from benchmarks.report import machine, markdown
 from benchmarks.targets import TARGETS, judged
+from testproject.servers import available
 from tests.faults.conftest import one_kind_of_server
-from tests.servers import available
 
 ROOT = Path(__file__).parent.parent
 SVG = "{http://www.w3.org/2000/svg}"

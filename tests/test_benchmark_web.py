@@ -24,9 +24,9 @@ from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.fill import DATA
 from benchmarks.stores import Servers, Stores
 from benchmarks.web import PROGRAMS, VIEWS, Site, WebError, left_out, measured, prepare
+from testproject.servers import available
 from tests.faults.conftest import one_kind_of_server
-from tests.running import wait_until
-from tests.servers import available
+from tests.support.running import wait_until
 
 pytestmark = [one_kind_of_server, pytest.mark.slow]
 

@@ -18,9 +18,9 @@ from benchmarks.fill import fill
 from benchmarks.pages import MINUTES, add_samples
 from django_redsess import cleaner, online, viewed
 from django_redsess.keys import keyspace, sid_of
-from tests import servers
-from tests.behind import faults, make_older, stored
+from testproject import servers
 from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import faults, make_older, stored
 
 ROOT = Path(__file__).parent.parent
 

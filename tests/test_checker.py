@@ -22,8 +22,8 @@ from django_redsess import checker, online, store, upkeep, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import Keyspace, Partition
 from django_redsess.signals import Ended, session_ended
-from tests.agreement import disagreements
-from tests.behind import text_of
+from tests.support.agreement import disagreements
+from tests.support.behind import text_of
 
 Redis = redis_py.Redis
 FaultAsText = tuple[str, str, str]

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from django_redsess import backend, middleware
 from django_redsess.checks import RULES, SETTING_NAMES
 from django_redsess.conf import conf
-from tests import servers
+from testproject import servers
 
 OURS = "django_redsess.middleware.SessionMiddleware"
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
@@ -573,7 +573,7 @@ def test_a_subclass_of_our_engine_is_checked_as_ours_is(settings, set_cache: Set
     assert set(found()) == {"W005", "E007", "W009", "W010", "W011", "W013"}
 
 
-@pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", "no.such.engine", "tests.servers", None])
+@pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", "no.such.engine", "testproject.demo", None])
 def test_another_engine_is_not_our_business(settings, set_cache: SetCache, engine: str | None) -> None:
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = engine

@@ -5,7 +5,7 @@ from django.core.management import call_command
 
 from django_redsess import cleaner, online, store, viewed
 from django_redsess.backend import SessionStore
-from tests.behind import make_due, make_seen, stored
+from tests.support.behind import make_due, make_seen, stored
 
 pytestmark = pytest.mark.usefixtures("partitions")
 

@@ -15,9 +15,9 @@ from django.core.management import call_command
 
 from django_redsess import cleaner, viewed
 from django_redsess.keys import keyspace
-from tests import servers
-from tests.behind import dump, have_views, stored
-from tests.running import Running, wait_until
+from testproject import servers
+from tests.support.behind import dump, have_views, stored
+from tests.support.running import Running, wait_until
 
 
 def views_of(client: redis_py.Redis) -> dict[str, int]:

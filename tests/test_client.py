@@ -13,7 +13,7 @@ from django_redis import get_redis_connection
 from redis.exceptions import ResponseError
 
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
-from tests.servers import Server, free_port
+from testproject.servers import Server, free_port
 
 
 @contextmanager

@@ -22,10 +22,11 @@ from django.core.management import CommandError, call_command, execute_from_comm
 from django_redsess.keys import keyspace, sid_of
 from django_redsess.management import cleaning
 from django_redsess.signals import session_ended
-from tests import servers
-from tests.behind import dump, have_views, make_due, make_seen, stored, text_of
-from tests.faults.conftest import caches, close_connections, frozen, one_kind_of_server
-from tests.running import asleep, wait_until
+from testproject import servers
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import dump, have_views, make_due, make_seen, stored, text_of
+from tests.support.outages import caches, close_connections, frozen
+from tests.support.running import asleep, wait_until
 
 ROOT = Path(__file__).parent.parent
 

@@ -19,13 +19,26 @@ from django_redsess import ending, online, store
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from tests.behind import make_due, make_seen, stored
-from tests.test_admin import LIST, Page, milliseconds_ago, page_of, staff, walk, words
-from tests.test_online import sign_in
+from tests.support.admin_pages import (
+    CONFIRM,
+    END,
+    LIST,
+    Page,
+    answer,
+    asked,
+    left,
+    milliseconds_ago,
+    page_of,
+    staff,
+    told,
+    walk,
+    words,
+)
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
 
-CONFIRM, END = LIST + "confirm/", LIST + "end/"
 
 MAY_END = ("view_onlinesession", "end_onlinesession")
 
@@ -41,27 +54,6 @@ def select(client: Client, *sids: str, query: str = "", **more: str) -> Any:
 def select_all(client: Client, query: str = "") -> Any:
     """Choose the action for all that match: what the list's own page sends then."""
     return select(client, "x" * 20, query=query, select_across="1", index="0")
-
-
-def asked(response: Any) -> int:
-    """How many sessions a confirmation page asks about."""
-    found = re.search(r"Do you want to end ([\d,]+) session", Page(response).text)
-    return int(found[1].replace(",", "")) if found else 0
-
-
-def answer(client: Client, response: Any, **changes: str) -> Any:
-    """Send a confirmation page's form as it is, but for these fields, and return where that leads."""
-    return client.post(END, {**Page(response).fields, **changes}, follow=True)
-
-
-def told(response: Any) -> str:
-    """All messages of a page, one after the other."""
-    return " ".join(Page(response).messages)
-
-
-def left() -> set[str]:
-    """The sids of all who are still there, guests too."""
-    return {session.sid for session in online.sessions(guests=True, limit=1000)}
 
 
 def history_of(client: Client, user: User) -> str:

@@ -24,10 +24,11 @@ from django.core.management import CommandError, call_command, execute_from_comm
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import session_ended
-from tests import servers
-from tests.behind import make_due, stored
-from tests.faults.conftest import caches, close_connections, one_kind_of_server
-from tests.test_online import sign_in
+from testproject import servers
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import make_due, stored
+from tests.support.online import sign_in
+from tests.support.outages import caches, close_connections
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import passive
 from django_redsess.record import Client
-from tests.behind import make_older
+from tests.support.behind import make_older
 
 
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:

@@ -22,7 +22,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
 from django_redsess.signals import Reason
-from tests.behind import make_due, stored
+from tests.support.behind import make_due, stored
 
 pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
 

@@ -19,10 +19,10 @@ from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.limits import SessionLimitReached
-from tests.agreement import disagreements
-from tests.behind import make_due, make_seen, stored
 from tests.faults.site_concurrency import person
-from tests.machines import run_machine
+from tests.support.agreement import disagreements
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.machines import run_machine
 
 users = st.sampled_from(["1", "2"])
 which = st.integers(0, 5)

@@ -14,9 +14,9 @@ from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.limits import SessionLimitReached
 from django_redsess.signals import Ended, session_ended
-from tests.behind import make_due, make_seen, stored
 from tests.faults.site_concurrency import person
-from tests.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
 

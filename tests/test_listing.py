@@ -25,8 +25,8 @@ from django_redsess.keys import sid_of
 from django_redsess.listing import Ending, Which
 from django_redsess.models import OnlineSession
 from django_redsess.record import Client, Record, pack
-from tests.behind import make_due, make_seen, stored, text_of
-from tests.test_online import notice_of
+from tests.support.behind import make_due, make_seen, stored, text_of
+from tests.support.online import notice_of
 
 pytestmark = pytest.mark.usefixtures("partitions")
 

@@ -10,8 +10,8 @@ import pytest
 from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.limits import SessionLimitReached
-from tests.behind import make_due, make_older, stored, text_of
-from tests.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
+from tests.support.behind import make_due, make_older, stored, text_of
+from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
 

@@ -5,8 +5,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import online, viewed
+from testproject.servers import free_port
 from testproject.shop.models import Product
-from tests.servers import free_port
 
 pytestmark = pytest.mark.django_db
 

@@ -26,9 +26,9 @@ from django_redsess import popularity, viewed
 from django_redsess.admin import PopularItemAdmin
 from django_redsess.models import PopularItem
 from testproject.shop.models import Product
-from tests.behind import have_views
-from tests.test_admin import Page, staff, words
-from tests.test_ranking import STRANGE
+from tests.support.admin_pages import Page, staff, words
+from tests.support.behind import have_views
+from tests.support.items import STRANGE
 
 pytestmark = pytest.mark.django_db
 

@@ -34,9 +34,9 @@ from django_redsess.keys import Partition
 from django_redsess.middleware import passive
 from django_redsess.notice import Notice
 from django_redsess.signals import Reason
-from tests.behind import faults, make_due
-from tests.faults.conftest import Browser
 from tests.faults.site import ReadsOnTheWayIn, ReadsOnTheWayOut
+from tests.support.behind import faults, make_due
+from tests.support.visitors import Browser
 
 HOUR, DAY = 3_600_000, 86_400_000
 

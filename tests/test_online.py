@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -17,26 +16,16 @@ from django.contrib.auth.models import User
 from benchmarks.fill import fill
 from django_redsess import cleaner, online, store, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.notice import Notice
 from django_redsess.record import Client
 from django_redsess.signals import Ended, Reason
-from tests.behind import dump, make_due, make_older, make_seen, stored, text_of
+from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
+from tests.support.online import notice_of, sign_in
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
 NewSession = Callable[..., SessionStore]
 
 TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
-
-
-def sign_in(new_session: NewSession, *users: str) -> list[str]:
-    """Sign these users in one after the other, a moment apart, and return the sids."""
-    sids = []
-    for user in users:
-        # Times are milliseconds: within one, the order would be that of the sids.
-        threading.Event().wait(0.002)
-        sids.append(new_session(user).sid)
-    return sids
 
 
 def sids_of(sessions: list[online.Session]) -> list[str]:
@@ -58,13 +47,6 @@ def users_apart() -> tuple[str, str]:
     space = store.keyspace()
     others = [str(number) for number in range(1, 100) if space.of_user(str(number)) != space.of_user("0")]
     return "0", (others or ["1"])[0]
-
-
-def notice_of(session: SessionStore) -> Notice:
-    """Return what the user of a session that has ended is told at the next request."""
-    notice = SessionStore(session.session_key).ended
-    assert notice is not None
-    return notice
 
 
 def run(awaited: Any) -> Any:

@@ -18,10 +18,10 @@ from django.core.management import CommandError, call_command, execute_from_comm
 
 from django_redsess import viewed
 from django_redsess.record import Client as Visitor
-from tests import servers
-from tests.behind import make_due, make_seen
+from testproject import servers
 from tests.faults.conftest import one_kind_of_server
-from tests.test_online import sign_in
+from tests.support.behind import make_due, make_seen
+from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
 

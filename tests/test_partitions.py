@@ -5,7 +5,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import call, online, store, viewed
 from django_redsess.backend import SessionStore
-from tests.behind import stored
+from tests.support.behind import stored
 
 
 @pytest.fixture(autouse=True)

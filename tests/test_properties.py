@@ -28,9 +28,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.call import run
 from django_redsess.keys import sid_of
 from django_redsess.record import Client
-from tests.agreement import disagreements
-from tests.behind import make_due
-from tests.machines import run_machine
+from tests.support.agreement import disagreements
+from tests.support.behind import make_due
+from tests.support.machines import run_machine
 
 SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
 

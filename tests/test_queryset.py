@@ -20,8 +20,8 @@ from django_redsess import online as public
 from django_redsess import queryset, store
 from django_redsess.models import OnlineSession
 from django_redsess.queryset import SessionQuerySet
-from tests.behind import make_due, make_seen
-from tests.test_online import sign_in
+from tests.support.behind import make_due, make_seen
+from tests.support.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -16,18 +16,14 @@ from django.db.models import F, Q, QuerySet
 from django_redsess import ranking, viewed
 from django_redsess.models import PopularItem
 from django_redsess.ranking import RankingQuerySet, item_of, key_of
-from tests.behind import have_views
+from tests.support.behind import have_views
+from tests.support.items import STRANGE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 
 items = PopularItem.viewed
 
 VIEWS = {"kite": 50, "lamp": 30, "rope": 30, "sail": 30, "tail": 5, "line": 5}
-
-STRANGE = [
-    *("<script>alert(1)</script>", "a/b", "..", "%00", "\0", "a\r\nb", "\n", "\t", "\tx", "NaN", "add", "_5F", "a b"),
-    *(" ", " kite ", "a:b", "%", "%25", "_", "'\"&amp;", "\u202eevil", "漢" * 21, "é" * 32, "x" * 64, "0", "-1", "+1"),
-]
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from django.test import AsyncClient, Client
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
-from tests.behind import make_due, make_older, stored
 from tests.recording_site import VIEWED_VIEWS
+from tests.support.behind import make_due, make_older, stored
 
 pytestmark = pytest.mark.django_db
 
@@ -420,7 +420,7 @@ def test_a_full_server_shows_pages_and_records_nothing(guest: Visitor, full: Non
 def test_an_outage_fails_no_page_that_needs_no_session(
     guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tests.servers import free_port
+    from testproject.servers import free_port
 
     for more in ({}, {"VIEWED_GUESTS": True}):
         settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, **more}

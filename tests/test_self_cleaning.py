@@ -11,8 +11,8 @@ import redis as redis_py
 from django_redsess import scripts, store
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
-from tests.behind import names_of_sessions, stored
 from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import names_of_sessions, stored
 
 AT_ONCE = 500
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import html
 import re
 from pathlib import Path
@@ -12,17 +11,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.urls import reverse
 
-import django_redsess
 from django_redsess import online
 from django_redsess.keys import sid_of
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, PASSWORD, SAFARI_IPHONE
-from tests.behind import make_older
+from tests.support.behind import make_older
+from tests.support.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/account/sessions/"
 END_OTHERS = LIST + "end-others/"
-TEMPLATES = Path(django_redsess.__file__).parent / "templates"
 
 
 @pytest.fixture
@@ -68,12 +66,6 @@ def press(browser: Client, url: str, **more: Any) -> str:
     page = browser.post(url, follow=True, **more)
     assert page.redirect_chain == [(LIST, 302)]
     return " ".join(str(message) for message in page.context["messages"])
-
-
-def use_our_templates(settings: Any, *before: Path) -> None:
-    """Let the app's own templates come before those with which the shop replaces them."""
-    settings.TEMPLATES = copy.deepcopy(settings.TEMPLATES)
-    settings.TEMPLATES[0]["DIRS"] = [*before, TEMPLATES]
 
 
 # The list

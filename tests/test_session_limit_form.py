@@ -21,7 +21,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.forms import SessionLimitAuthenticationForm
-from tests.behind import make_due, stored
+from tests.support.behind import make_due, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.urls import path, reverse
+from django.urls import reverse
 from redis import Redis
 
 from django_redsess import viewed
 from testproject.shop.catalogue import CATALOGUE, load_catalogue
 from testproject.shop.models import Product
-from testproject.urls import urlpatterns as of_shop
-from tests.behind import have_views
+from tests.support.behind import have_views
+from tests.support.shop import AskedNobody
 
 pytestmark = pytest.mark.django_db
 
@@ -413,12 +412,6 @@ def test_a_picture_can_be_cached_for_everyone(signed_in: Client, products: list[
 
 
 REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."
-
-
-class AskedNobody:
-    """The shop's addresses, with a form to sign in that knows of no limit: as for the later of two at one moment."""
-
-    urlpatterns = [path("login/", LoginView.as_view(), name="login"), *of_shop]
 
 
 @pytest.fixture

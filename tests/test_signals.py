@@ -24,8 +24,8 @@ from django.urls import path
 from django_redsess import cleaner, online, store
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Ended, Reason, session_ended
-from tests.behind import make_due, make_seen, text_of
-from tests.faults.conftest import Browser
+from tests.support.behind import make_due, make_seen, text_of
+from tests.support.visitors import Browser
 
 Told = list[Ended]
 

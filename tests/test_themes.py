@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from testproject import servers
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from testproject import servers
 from tests.faults.conftest import one_kind_of_server
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,8 @@ from django_redsess import online, popularity, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import keyspace
-from tests.behind import have_views, make_due, names_of_sessions
-from tests.servers import free_port
+from testproject.servers import free_port
+from tests.support.behind import have_views, make_due, names_of_sessions
 
 pytestmark = pytest.mark.usefixtures("partitions")
 

@@ -10,8 +10,8 @@ from django.test import RequestFactory
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.client import SessionStoreUnavailable
-from tests.behind import have_views
-from tests.servers import free_port
+from testproject.servers import free_port
+from tests.support.behind import have_views
 
 RECENT = "{% load viewed_items %}{% recently_viewed 3 as items %}"
 MOST = "{% load viewed_items %}{% most_viewed 2 as items %}"

@@ -14,9 +14,9 @@ import redis as redis_py
 
 from django_redsess.keys import keyspace
 from django_redsess.waker import Waker
-from tests import servers
-from tests.faults.conftest import caches, frozen
-from tests.running import asleep, wait_until
+from testproject import servers
+from tests.support.outages import caches, frozen
+from tests.support.running import asleep, wait_until
 
 LONG = 60
 """Seconds to wait for what ends a wait early."""

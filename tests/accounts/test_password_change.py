@@ -15,9 +15,9 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Reason
 from tests import accounts_site
-from tests.accounts.changes import NEW_PASSWORDS
-from tests.accounts.conftest import PASSWORD, PASSWORD_CHANGED, count, name_in, sid_of, sign_in, told_to
 from tests.accounts_site import NEW_PASSWORD
+from tests.support.account_changes import NEW_PASSWORDS
+from tests.support.accounts import PASSWORD, PASSWORD_CHANGED, count, name_in, sid_of, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from tests.accounts.changes import delete, save, set_password
-from tests.accounts.conftest import PASSWORD, count, sign_in
 from tests.accounts_site import NEW_PASSWORD
+from tests.support.account_changes import delete, save, set_password
+from tests.support.accounts import PASSWORD, count, sign_in
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

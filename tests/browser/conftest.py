@@ -3,18 +3,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from testproject.people import CHROME_MAC, PASSWORD
+from testproject import servers
+from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
-from tests import servers
-from tests.test_demo import running
+from tests.support.browsing import visiting
+from tests.support.demo import running
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -69,28 +69,6 @@ def unfold_visitor(browser: Browser, unfold: str) -> Iterator[Callable[..., Page
     """Do as ``visitor`` does, for the demo with the looks of django-unfold."""
     with visiting(browser, unfold) as open_page:
         yield open_page
-
-
-@contextmanager
-def visiting(browser: Browser, url: str) -> Iterator[Callable[..., Page]]:
-    """Give what ``visitor`` returns, for the site at ``url``; close at the end what was opened."""
-    opened: list[BrowserContext] = []
-
-    def open_page(width: int = 1280, dark: bool = False) -> Page:
-        context = browser.new_context(
-            base_url=url,
-            viewport={"width": width, "height": 800},
-            color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
-            user_agent=CHROME_MAC,
-        )
-        context.set_default_timeout(10_000)
-        opened.append(context)
-        return context.new_page()
-
-    yield open_page
-    for context in opened:
-        context.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from django_redsess import cleaner
 from testproject import people
 from testproject.people import PASSWORD
-from tests.browser.test_shop import LIST, KeepPicture, Visitor, sign_in
+from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from testproject.people import PASSWORD
-from tests.browser.test_shop import LIST, KeepPicture, Visitor, go_to, sign_in
-from tests.test_shop import AskedNobody
+from tests.support.browsing import LIST, KeepPicture, Visitor, go_to, sign_in
+from tests.support.shop import AskedNobody
 
 ELSEWHERE = "Your session was ended, because you signed in elsewhere."
 REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."

@@ -5,9 +5,9 @@ from playwright.sync_api import Page, expect
 
 from django_redsess import viewed
 from testproject import people
-from tests.behind import have_views
-from tests.browser.test_shop import KeepPicture, Visitor, sign_in
-from tests.servers import Server
+from testproject.servers import Server
+from tests.support.behind import have_views
+from tests.support.browsing import KeepPicture, Visitor, sign_in
 
 LIST = "/admin/django_redsess/popularitem/"
 

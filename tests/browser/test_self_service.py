@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from testproject import people
 from testproject.people import PASSWORD
-from tests.browser.test_shop import KeepPicture, Visitor, sign_in
-from tests.test_self_service import use_our_templates
+from tests.support.browsing import KeepPicture, Visitor, sign_in
+from tests.support.shop import use_our_templates
 
 LIST = "/account/sessions/"
 

@@ -1,37 +1,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.shop.models import Product
-
-Visitor = Callable[..., Page]
-KeepPicture = Callable[[Page, str], None]
-
-LIST = "/admin/django_redsess/onlinesession/"
-
-
-def sign_in(page: Page, username: str, password: str) -> None:
-    page.goto("/login/")
-    page.get_by_label("Username").fill(username)
-    page.get_by_label("Password").fill(password)
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
-
-
-def go_to(page: Page, what: Locator) -> None:
-    """Press Tab until ``what`` has the focus, then Enter."""
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if what.evaluate("element => element === document.activeElement"):
-            page.keyboard.press("Enter")
-            return
-    raise AssertionError(f"{what} is not reached with the keyboard")
+from tests.support.browsing import KeepPicture, Visitor, go_to, sign_in
 
 
 def test_products_viewed_are_shown_newest_first(visitor: Visitor, keep_picture: KeepPicture) -> None:

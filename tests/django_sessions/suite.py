@@ -11,8 +11,8 @@ from sessions_tests import tests as django_tests
 
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
-from tests import servers
-from tests.agreement import disagreements
+from testproject import servers
+from tests.support.agreement import disagreements
 
 
 @pytest.fixture(scope="session", autouse=True)

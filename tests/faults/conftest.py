@@ -11,37 +11,21 @@ its data then. ``use_server``: have the site on it.
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import redis as redis_py
-from asgiref.sync import async_to_sync
-from django.conf import settings as django_settings
 from django.contrib.auth.models import User
-from django.http import HttpResponse
 from django.test import AsyncClient, Client
-from django_redis import get_redis_connection
 
-from django_redsess import scripts, viewed
-from django_redsess.backend import SessionStore
-from tests import servers
+from django_redsess import scripts
+from testproject import servers
 from tests.faults import site as site_module
 from tests.faults import site_concurrency
-from tests.faults.proxy import Proxy
-
-TIMEOUT = 0.5
-"""Seconds, for connecting and for an answer: with one repetition no request takes longer than 1.5 s for it."""
-
-BUDGET = 3
-"""Seconds that a request may take in an outage: twice what is promised, for the sake of a slow machine."""
-
-OURS = "EVALSHA"
-"""What every command of ours contains, once the server knows the scripts."""
+from tests.support.outages import OURS, caches, close_connections, end_outage
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser
 
 one_kind_of_server = pytest.mark.parametrize("server", [*servers.available()][:1], indirect=True)
 """For a test in which the server has no part, or that takes its time."""
@@ -53,109 +37,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_redsess.middleware.ViewedItemsMiddleware",
 ]
-
-
-class Browser:
-    """A visitor: keeps cookies, gets an answer to whatever happens, and notes how long the last one took."""
-
-    def __init__(self, client: Client | AsyncClient) -> None:
-        self.client = client
-        self.client.raise_request_exception = False
-        self.seconds = 0.0
-
-    def get(self, path: str, **options: Any) -> HttpResponse:
-        return self._ask(self.client.get, path, **options)
-
-    def post(self, path: str, data: dict[str, str] | None = None, **options: Any) -> HttpResponse:
-        return self._ask(self.client.post, path, data or {}, **options)
-
-    def sign_in(self, user: User, **data: Any) -> None:
-        """Sign in without a request, and put ``data`` into the session."""
-        self.client.force_login(user)
-        if data:
-            session = SessionStore(self.cookie)
-            session.update(data)
-            session.save()
-
-    @property
-    def views(self) -> str:
-        """What the paths of the views begin with that suit the way the site is served."""
-        return "/async" if isinstance(self.client, AsyncClient) else ""
-
-    @property
-    def cookie(self) -> str | None:
-        """The session key that this visitor sends, if any."""
-        morsel = self.client.cookies.get(django_settings.SESSION_COOKIE_NAME)
-        return morsel.value if morsel else None
-
-    @cookie.setter
-    def cookie(self, session_key: str) -> None:
-        self.client.cookies[django_settings.SESSION_COOKIE_NAME] = session_key
-
-    @property
-    def sid(self) -> str | None:
-        return SessionStore(self.cookie).sid
-
-    def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> HttpResponse:
-        started = time.monotonic()
-        method = async_to_sync(method) if isinstance(self.client, AsyncClient) else method
-        response: HttpResponse = method(*args, **options)
-        self.seconds = time.monotonic() - started
-        return response
-
-
-def caches(url: str) -> dict[str, Any]:
-    """Settings that keep the sessions on the server at ``url``."""
-    return {
-        "sessions": {
-            "BACKEND": "django_redis.cache.RedisCache",
-            "LOCATION": url,
-            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": TIMEOUT, "SOCKET_TIMEOUT": TIMEOUT},
-        }
-    }
-
-
-def assert_unavailable(response: HttpResponse) -> None:
-    """An answer that says the sessions can't be reached, and takes nothing from the visitor."""
-    assert response.status_code == 503
-    assert list(response.cookies) == []
-    assert "no-store" in response["Cache-Control"]
-    request: Any = response.asgi_request if hasattr(response, "asgi_request") else response.wsgi_request
-    assert ("Retry-After" in response) == (request.method in ("GET", "HEAD", "OPTIONS"))
-
-
-def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[str]:
-    """The messages that ``logger`` wrote at ``level``."""
-    return [record.getMessage() for record in caplog.records if (record.name, record.levelno) == (logger, level)]
-
-
-@contextmanager
-def frozen(server: servers.Server) -> Iterator[None]:
-    """Let ``server`` do nothing: the system still accepts connections for it, and nobody answers."""
-    os.kill(server.process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.process.pid, signal.SIGCONT)
-
-
-def end_outage() -> None:
-    """See that the process knows of no outage, whatever it met it with: a test's log lines are then its own."""
-    session = SessionStore()
-    session["colour"] = "blue"
-    session.save()
-    session = SessionStore(session.session_key)
-    session["colour"] = "red"
-    session.save()
-    session.cycle_key()
-    session.save()
-    viewed.record(session, "nothing")
-    session.delete()
-
-
-def close_connections() -> None:
-    """Close those to where the site's sessions are now: nobody else would, and every test has an address of its own."""
-    get_redis_connection("sessions").connection_pool.disconnect()
 
 
 @pytest.fixture

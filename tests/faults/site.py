@@ -23,7 +23,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import viewed
-from tests.meanwhile import Meanwhile
+from tests.support.meanwhile import Meanwhile
 
 meanwhile = Meanwhile()
 

@@ -15,8 +15,10 @@ from django_redsess import accounts, online, scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.signals import session_ended
 from tests.accounts_site import NEW_PASSWORD
-from tests.faults.conftest import Browser, assert_unavailable, end_outage, lines_of, one_kind_of_server
-from tests.faults.proxy import Proxy
+from tests.faults.conftest import one_kind_of_server
+from tests.support.outages import end_outage, lines_of
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser, assert_unavailable
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = [pytest.mark.django_db(transaction=True), one_kind_of_server]

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from django_redsess.backend import SessionStore
-from tests.behind import names_of_sessions, stored
+from tests.support.behind import names_of_sessions, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -19,12 +19,12 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import cleaner, store, viewed
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.signals import Ended, Reason, session_ended
-from tests import servers
-from tests.agreement import disagreements
-from tests.behind import faults, make_due, stored
-from tests.faults import operations
-from tests.faults.child import MOMENTS, Child, Moment
-from tests.running import Running, asleep, wait_until
+from testproject import servers
+from tests.support import operations
+from tests.support.agreement import disagreements
+from tests.support.behind import faults, make_due, stored
+from tests.support.child import MOMENTS, Child, Moment
+from tests.support.running import Running, asleep, wait_until
 
 
 @pytest.fixture(scope="module")

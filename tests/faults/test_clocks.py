@@ -11,10 +11,10 @@ import redis as redis_py
 
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
-from tests import servers
-from tests.behind import make_due, make_seen, stored
-from tests.faults import operations
-from tests.faults.child import Child
+from testproject import servers
+from tests.support import operations
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.child import Child
 
 HOUR = 3600
 MEMBER = {"_auth_user_id": "7", "colour": "blue"}

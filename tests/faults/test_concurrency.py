@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import update_last_login
 from django.contrib.auth.signals import user_logged_in
@@ -20,9 +19,9 @@ from django.test import Client
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
-from tests.behind import names_of_sessions, stored
 from tests.faults import site_concurrency
 from tests.faults.site_concurrency import Answer, Site, person, serving
+from tests.support.behind import names_of_sessions, stored, traces
 
 WRITERS = 50
 
@@ -51,25 +50,6 @@ def guest(site: Site, partitions: int) -> str:
 def member(site: Site, guest: str) -> str:
     """The cookie of user 1, whose session holds a colour."""
     return site.ask("/sign-in/1/", guest).cookie
-
-
-def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
-    """Name the keys in which a session is; notes, which say for a while why one is gone, are none of them."""
-    sid = sid_of(session_key)
-    readers = {
-        b"hash": redis.hgetall,
-        b"zset": lambda name: redis.zrange(name, 0, -1),
-        b"string": lambda name: [redis.get(name)],
-        b"list": lambda name: redis.lrange(name, 0, -1),
-        b"stream": lambda name: [repr(redis.xrange(name)).encode()],
-        b"set": redis.smembers,
-    }
-    return [
-        name.decode()
-        for name in redis.keys()
-        if b":ended:" not in name
-        and (sid.encode() in name or any(sid.encode() in part for part in readers[redis.type(name)](name)))
-    ]
 
 
 def users_online() -> list[str]:

@@ -15,9 +15,10 @@ from django.test import AsyncClient
 
 from django_redsess import scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
-from tests.behind import stored
-from tests.faults.conftest import Browser, one_kind_of_server
-from tests.faults.proxy import Proxy
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import stored
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser
 
 
 def connections(redis: Any) -> int:

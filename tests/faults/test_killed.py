@@ -14,11 +14,11 @@ import redis as redis_py
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.record import unpack
-from tests import servers
-from tests.agreement import disagreements
-from tests.behind import faults, have_partitions
-from tests.faults import operations
-from tests.faults.child import MOMENTS, Child, Moment
+from testproject import servers
+from tests.support import operations
+from tests.support.agreement import disagreements
+from tests.support.behind import faults, have_partitions
+from tests.support.child import MOMENTS, Child, Moment
 
 
 class Story(NamedTuple):

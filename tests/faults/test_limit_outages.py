@@ -14,12 +14,13 @@ from django.test import Client
 from django_redsess import scripts, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace
-from tests.behind import make_older, stored, text_of
-from tests.faults.conftest import Browser, assert_unavailable, one_kind_of_server
-from tests.faults.proxy import Proxy
+from tests.faults.conftest import one_kind_of_server
 from tests.faults.site import urlpatterns as site_urls
 from tests.faults.site_sign_ins import handler403
-from tests.sign_ins import ENDING, SetLimit, sids_of
+from tests.support.behind import make_older, stored, text_of
+from tests.support.proxy import Proxy
+from tests.support.sign_ins import ENDING, SetLimit, sids_of
+from tests.support.visitors import Browser, assert_unavailable
 
 EachLoss = Callable[..., Iterator[Any]]
 

@@ -10,9 +10,9 @@ import redis as redis_py
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
-from tests.behind import stored
 from tests.faults.site_concurrency import Answer, Site, person, serving
-from tests.sign_ins import ENDING, POLICIES, SetLimit, named, sids_of, sign_in_before
+from tests.support.behind import stored
+from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, sids_of, sign_in_before
 
 CROWD = 100
 LIMIT = 3

@@ -11,9 +11,11 @@ from django.contrib.auth.models import User
 from django_redsess import online, scripts, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
-from tests.behind import stored
-from tests.faults.conftest import OURS, Browser, one_kind_of_server
-from tests.faults.proxy import Proxy
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import stored
+from tests.support.outages import OURS
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts")]
 

@@ -12,10 +12,11 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
-from tests import servers
-from tests.behind import stored
-from tests.faults.conftest import caches, one_kind_of_server
-from tests.running import Running
+from testproject import servers
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import stored
+from tests.support.outages import caches
+from tests.support.running import Running
 
 LIST = "/admin/django_redsess/onlinesession/"
 

@@ -14,15 +14,15 @@ from django.core.management import call_command
 from django_redsess import call, cleaner, online, scripts, store
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Reason
-from tests import servers
-from tests.agreement import disagreements
-from tests.behind import faults, make_due, stored
-from tests.faults import operations
-from tests.faults.child import MOMENTS, Child, Moment
-from tests.faults.conftest import Browser, assert_unavailable
-from tests.faults.proxy import Proxy
-from tests.faults.test_server_state import full, replica
-from tests.servers import Server
+from testproject import servers
+from testproject.servers import Server
+from tests.support import operations
+from tests.support.agreement import disagreements
+from tests.support.behind import faults, make_due, stored
+from tests.support.child import MOMENTS, Child, Moment
+from tests.support.outages import full, replica
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser, assert_unavailable
 
 HEADER = "X-Session-Ended"
 

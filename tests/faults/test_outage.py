@@ -16,9 +16,11 @@ from django.test import Client
 from django_redsess import online, scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import keyspace
-from tests.behind import stored
-from tests.faults.conftest import BUDGET, Browser, assert_unavailable, caches, frozen, lines_of, one_kind_of_server
-from tests.faults.proxy import Proxy
+from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import stored
+from tests.support.outages import BUDGET, caches, frozen, lines_of
+from tests.support.proxy import Proxy
+from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, one_kind_of_server]
 

@@ -13,10 +13,9 @@ from django.test import AsyncClient, Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace
-from tests.behind import stored
-from tests.faults.conftest import Browser
-from tests.faults.test_concurrency import traces
-from tests.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
+from tests.support.behind import stored, traces
+from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
+from tests.support.visitors import Browser
 
 FUNCTION = f"{__name__}.as_the_test_says"
 

@@ -17,10 +17,11 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.keys import Partition, keyspace
-from tests.behind import make_due, stored
-from tests.faults.conftest import Browser, assert_unavailable
-from tests.running import wait_until
-from tests.servers import Server
+from testproject.servers import Server
+from tests.support.behind import make_due, stored
+from tests.support.outages import full, replica
+from tests.support.running import wait_until
+from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -84,16 +85,6 @@ def visitors(alice: User) -> Iterator[list[Visitor]]:
             thread.join()
     for thread in threads:
         thread.visit()
-
-
-@contextmanager
-def full(redis: redis_py.Redis) -> Iterator[None]:
-    """Let the server have no room for anything more."""
-    redis.config_set("maxmemory", 1)
-    try:
-        yield
-    finally:
-        redis.config_set("maxmemory", 0)
 
 
 def test_nobody_notices_that_the_server_forgets_the_scripts(site: None, alice: User, redis: Any) -> None:
@@ -190,13 +181,6 @@ def test_a_full_server_lets_nobody_in_and_says_so(browser: Browser, alice: User,
     assert browser.post("/sign-in/alice/").status_code == 200
     assert browser.get("/read/colour/").content == b"blue"
     assert browser.get("/who/").content == b"alice"
-
-
-@contextmanager
-def replica(server: Server) -> Iterator[None]:
-    server.client.replicaof("127.0.0.1", 1)
-    yield
-    server.client.replicaof("no", "one")
 
 
 @contextmanager

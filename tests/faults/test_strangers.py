@@ -22,9 +22,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.middleware import SessionMiddleware
 from django_redsess.record import unpack
-from tests.behind import make_due, stored
 from tests.faults import site_concurrency
 from tests.faults.conftest import one_kind_of_server
+from tests.support.behind import make_due, stored
 
 LONG = "x" * 1_000_000
 

@@ -15,7 +15,8 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.keys import keyspace
-from tests.faults.conftest import Browser, lines_of
+from tests.support.outages import lines_of
+from tests.support.visitors import Browser
 
 pytestmark = pytest.mark.django_db
 

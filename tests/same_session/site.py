@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from django_redsess import viewed
-from tests.meanwhile import Meanwhile
+from tests.support.meanwhile import Meanwhile
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 

@@ -13,10 +13,10 @@ from django.test import Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.behind import stored
-from tests.faults.conftest import Browser
-from tests.same_session.conftest import items_of, name_in
 from tests.same_session.site import EDITS, MODEL_BACKEND, deleted
+from tests.support.behind import stored
+from tests.support.same_session import items_of, name_in
+from tests.support.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

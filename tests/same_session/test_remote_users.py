@@ -9,9 +9,9 @@ from django.test import Client
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from tests.faults.conftest import Browser
-from tests.same_session.conftest import items_of, listed, sign_in
 from tests.same_session.site import MODEL_BACKEND
+from tests.support.same_session import items_of, listed, sign_in
+from tests.support.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -15,6 +15,8 @@ from django.core.management import call_command
 from django.http import HttpResponse
 from django.test import Client
 
+from tests.support.markup import hidden, text_of
+
 LIST = "/admin/django_redsess/onlinesession/"
 MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
@@ -92,13 +94,6 @@ def main() -> None:
     )
 
 
-def text_of(response: HttpResponse) -> str:
-    """Return what a page says, without its markup."""
-    assert response.status_code == 200, response.status_code
-    without = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", response.content.decode(), flags=re.DOTALL)
-    return " ".join(html.unescape(without).split())
-
-
 def names(response: HttpResponse) -> list[str]:
     """Return the users in a list of sessions, from the top."""
     page = response.content.decode()
@@ -109,15 +104,6 @@ def filters(response: HttpResponse) -> set[str]:
     """Return where the filters of a list lead."""
     links = re.findall(r'href="(\?[^"]*)"', response.content.decode())
     return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}
-
-
-def hidden(response: HttpResponse) -> dict[str, str]:
-    """Return what the form of a confirmation page sends."""
-    fields = {}
-    for tag in re.findall(r'<input type="hidden"[^>]*>', response.content.decode()):
-        found = dict(re.findall(r'(name|value)="([^"]*)"', tag))
-        fields[found["name"]] = html.unescape(found.get("value", ""))
-    return fields
 
 
 if __name__ == "__main__":

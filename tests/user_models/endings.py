@@ -10,8 +10,8 @@ from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.signals import Reason
-from tests.behind import make_due
-from tests.themes.drive import text_of
+from tests.support.behind import make_due
+from tests.support.markup import text_of
 from tests.user_models.site import ACCOUNT, BROWSERS, LIST, USERS, Site, link
 
 

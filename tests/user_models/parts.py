@@ -16,7 +16,7 @@ from django.db import connection
 
 from django_redsess import online
 from django_redsess.keys import keyspace
-from tests.themes.drive import text_of
+from tests.support.markup import text_of
 from tests.user_models.endings import ENDINGS
 from tests.user_models.site import ACCOUNT, BROWSERS, LIST, Browser, Site, link, links, sids, twice
 

@@ -20,9 +20,9 @@ from django.urls import reverse
 from django_redsess import online
 from django_redsess.keys import sid_of
 from django_redsess.signals import Reason, session_ended
-from tests.agreement import disagreements
-from tests.behind import faults
-from tests.themes.drive import hidden, text_of
+from tests.support.agreement import disagreements
+from tests.support.behind import faults
+from tests.support.markup import hidden, text_of
 
 LIST = "/admin/django_redsess/onlinesession/"
 USERS = "/admin/user_models/user/"

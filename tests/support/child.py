@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from tests.servers import Server
+    from testproject.servers import Server
 
 Moment = Literal["before", "half", "after"]
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
@@ -43,7 +43,7 @@ class Child:
     def __init__(self, server: Server, *, ahead_by_seconds: int = 0) -> None:
         self._server = server
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.child", str(ahead_by_seconds)],
+            [sys.executable, "-m", "tests.support.child", str(ahead_by_seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -164,7 +164,7 @@ def main() -> None:
     from django.conf import settings
     from django_redis import get_redis_connection
 
-    from tests.faults import operations
+    from tests.support import operations
 
     get_redis_connection(settings.SESSION_CACHE_ALIAS)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 class Running:

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 import pytest
 import redis
+import redis as redis_py
 
 from django_redsess import checker, store
 from django_redsess.conf import Conf, conf
+from django_redsess.keys import sid_of
 
 
 def text_of(size: int) -> str:
@@ -79,3 +81,22 @@ def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Have a store of so many partitions, until the end of the test."""
     monkeypatch.setattr(Conf, "PARTITIONS", count)
     conf.forget()
+
+
+def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
+    """Name the keys in which a session is; notes, which say for a while why one is gone, are none of them."""
+    sid = sid_of(session_key)
+    readers = {
+        b"hash": redis.hgetall,
+        b"zset": lambda name: redis.zrange(name, 0, -1),
+        b"string": lambda name: [redis.get(name)],
+        b"list": lambda name: redis.lrange(name, 0, -1),
+        b"stream": lambda name: [repr(redis.xrange(name)).encode()],
+        b"set": redis.smembers,
+    }
+    return [
+        name.decode()
+        for name in redis.keys()
+        if b":ended:" not in name
+        and (sid.encode() in name or any(sid.encode() in part for part in readers[redis.type(name)](name)))
+    ]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.servers import free_port
+from testproject.servers import free_port
 
 Mode = Literal["pass", "refuse", "silent"]
 

@@ -1,0 +1,1 @@
+"""What tests share: servers and proxies, visitors and pages, and looks behind the engine's back."""

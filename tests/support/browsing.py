@@ -1,0 +1,56 @@
+"""What a person does in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from testproject.people import CHROME_MAC
+
+Visitor = Callable[..., Page]
+
+KeepPicture = Callable[[Page, str], None]
+
+LIST = "/admin/django_redsess/onlinesession/"
+
+
+def sign_in(page: Page, username: str, password: str) -> None:
+    page.goto("/login/")
+    page.get_by_label("Username").fill(username)
+    page.get_by_label("Password").fill(password)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def go_to(page: Page, what: Locator) -> None:
+    """Press Tab until ``what`` has the focus, then Enter."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if what.evaluate("element => element === document.activeElement"):
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"{what} is not reached with the keyboard")
+
+
+@contextmanager
+def visiting(browser: Browser, url: str) -> Iterator[Callable[..., Page]]:
+    """Give what ``visitor`` returns, for the site at ``url``; close at the end what was opened."""
+    opened: list[BrowserContext] = []
+
+    def open_page(width: int = 1280, dark: bool = False) -> Page:
+        context = browser.new_context(
+            base_url=url,
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+            user_agent=CHROME_MAC,
+        )
+        context.set_default_timeout(10_000)
+        opened.append(context)
+        return context.new_page()
+
+    yield open_page
+    for context in opened:
+        context.close()

@@ -1,0 +1,89 @@
+"""Outages: how a site is pointed at a server, how one is frozen or filled up, and how a process gets over it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django_redis import get_redis_connection
+
+from django_redsess import viewed
+from django_redsess.backend import SessionStore
+from testproject import servers
+from testproject.servers import Server
+
+TIMEOUT = 0.5
+"""Seconds, for connecting and for an answer: with one repetition no request takes longer than 1.5 s for it."""
+
+BUDGET = 3
+"""Seconds that a request may take in an outage: twice what is promised, for the sake of a slow machine."""
+
+OURS = "EVALSHA"
+"""What every command of ours contains, once the server knows the scripts."""
+
+
+def caches(url: str) -> dict[str, Any]:
+    """Settings that keep the sessions on the server at ``url``."""
+    return {
+        "sessions": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": url,
+            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": TIMEOUT, "SOCKET_TIMEOUT": TIMEOUT},
+        }
+    }
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[str]:
+    """The messages that ``logger`` wrote at ``level``."""
+    return [record.getMessage() for record in caplog.records if (record.name, record.levelno) == (logger, level)]
+
+
+@contextmanager
+def frozen(server: servers.Server) -> Iterator[None]:
+    """Let ``server`` do nothing: the system still accepts connections for it, and nobody answers."""
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+
+
+def end_outage() -> None:
+    """See that the process knows of no outage, whatever it met it with: a test's log lines are then its own."""
+    session = SessionStore()
+    session["colour"] = "blue"
+    session.save()
+    session = SessionStore(session.session_key)
+    session["colour"] = "red"
+    session.save()
+    session.cycle_key()
+    session.save()
+    viewed.record(session, "nothing")
+    session.delete()
+
+
+def close_connections() -> None:
+    """Close those to where the site's sessions are now: nobody else would, and every test has an address of its own."""
+    get_redis_connection("sessions").connection_pool.disconnect()
+
+
+@contextmanager
+def full(redis: redis_py.Redis) -> Iterator[None]:
+    """Let the server have no room for anything more."""
+    redis.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
+@contextmanager
+def replica(server: Server) -> Iterator[None]:
+    server.client.replicaof("127.0.0.1", 1)
+    yield
+    server.client.replicaof("no", "one")
