@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
+# Of the time that a test takes, a good part is waiting: twice as many run at once as there are cores.
+TOGETHER = --numprocesses=$$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist=worksteal
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20
@@ -10,13 +12,16 @@ help:  ## Show what can be made
 demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, REDIS_URL= for a server of yours)
 	@PORT=$(PORT) $(BIN)/python -m testproject.demo
 
-test: .venv/installed-test  ## Run all tests on servers of their own (ARGS="-n 0 tests/test_admin.py": some, one by one)
-	@$(BIN)/pytest --numprocesses=auto --dist=worksteal $(ARGS)
+test: .venv/installed-test  ## Run the tests to run before each change, in two minutes (ARGS="-n 0 tests/test_admin.py": some, one by one)
+	@$(BIN)/pytest $(TOGETHER) -m "not slow" --hypothesis-profile=short $(ARGS)
+
+test-all: .venv/installed-test  ## Run all tests: the slow ones, browsers and a second kind of server too
+	@$(BIN)/pytest $(TOGETHER) $(ARGS)
 
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
 	@$(BIN)/python -m tests.django_sessions $(ARGS)
 
-test-matrix: .venv/installed-matrix  ## Run tests with every supported Python that is here, and every Django
+test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner
 	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s' */log/* | sed 's|/log/[^:]*||'
@@ -43,4 +48,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-django test-matrix bench lint clean
+.PHONY: help demo test test-all test-django test-matrix bench lint clean

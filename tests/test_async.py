@@ -5,18 +5,15 @@ import functools
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth import alogin, alogout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import CreateError, UpdateError
-from django.http import HttpResponse
 from django.test import AsyncClient
-from django.urls import path
 
 from django_redsess import client, online
 from django_redsess.backend import SessionStore
 from testproject.servers import Server
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
 def run_async(function):
@@ -105,48 +102,19 @@ def test_one_session_object_serves_both_halves(new_session) -> None:
     assert dict(SessionStore(session.session_key).items()) == {"colour": "blue", "size": 2}
 
 
-async def sign_in(request):
-    await alogin(request, await User.objects.aget(username="alice"))
-    return HttpResponse("in")
-
-
-async def sign_out(request):
-    await alogout(request)
-    return HttpResponse("out")
-
-
-async def both(request):
-    request.session["by index"] = 1
-    await request.session.aset("awaited", 1)
-    return HttpResponse((await request.auser()).username)
-
-
-def synchronous(request):
-    request.session["by a synchronous view"] = 1
-    return HttpResponse(request.user.username)
-
-
-urlpatterns = [
-    path("in/", sign_in),
-    path("out/", sign_out),
-    path("both/", both),
-    path("synchronous/", synchronous),
-]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_visit_over_asynchronous_views(settings) -> None:
-    settings.ROOT_URLCONF = __name__
+    settings.ROOT_URLCONF = "tests.site.urls"
     User.objects.create_user("alice")
 
     async def visit() -> None:
         browser = AsyncClient()
-        assert (await browser.get("/in/")).status_code == 200
-        assert (await browser.get("/both/")).content == b"alice"
+        assert (await browser.get("/async/sign-in/alice/")).status_code == 200
+        assert (await browser.get("/async/both/")).content == b"alice"
         assert (await browser.get("/synchronous/")).content == b"alice"
         session = SessionStore(browser.cookies["sessionid"].value)
         assert {"by index", "awaited", "by a synchronous view"} < set(await session.akeys())
-        response = await browser.get("/out/")
+        response = await browser.get("/async/sign-out/")
         assert response.cookies["sessionid"].value == ""
 
     asyncio.run(visit())

@@ -14,7 +14,7 @@ from django_redsess.lifecycle import _random_key
 from django_redsess.record import Client, Record, pack, unpack
 from tests.support.behind import make_due, make_seen, names_of_sessions, stored
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
 def test_saved_data_is_loaded(new_session) -> None:

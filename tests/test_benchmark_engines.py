@@ -36,8 +36,7 @@ from testproject.servers import available
 
 ROOT = Path(__file__).parent.parent
 KIND = next(iter(available()))
-# As one_kind_of_server: that can't be imported by the processes here, which have settings of their own.
-pytestmark = [pytest.mark.parametrize("server", [KIND], indirect=True), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT = 3
 SESSIONS = 12

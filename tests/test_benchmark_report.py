@@ -20,13 +20,12 @@ from benchmarks.engines import AGAIN, BASE, FLOOR, OURS
 from benchmarks.report import machine, markdown
 from benchmarks.targets import TARGETS, judged
 from testproject.servers import available
-from tests.faults.conftest import one_kind_of_server
 
 ROOT = Path(__file__).parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
 HARD = """<engine> & "its" 'cache'"""
 
-pytestmark = [one_kind_of_server, pytest.mark.slow]
+pytestmark = pytest.mark.no_server
 
 
 def an_operation(engine: str, operation: str, ratio: float, **more: Any) -> dict[str, Any]:
@@ -292,6 +291,7 @@ def test_the_machine_is_described() -> None:
     assert json.loads(json.dumps(told)) == told
 
 
+@pytest.mark.slow
 def test_viewed_items_and_a_user_take_bytes() -> None:
     [(kind, binary), *_] = available().items()
     cases = [memory.Case(OURS, "guest"), *(memory.Case(OURS, "signed in", viewed) for viewed in (0, 5, 25))]
@@ -304,6 +304,7 @@ def test_viewed_items_and_a_user_take_bytes() -> None:
     assert 100 < guest < without < with_5 < with_25
 
 
+@pytest.mark.slow
 def test_one_section_alone_writes_three_files_where_it_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "results"
     kind = next(iter(available()))
@@ -321,14 +322,15 @@ def test_one_section_alone_writes_three_files_where_it_is_told(tmp_path: Path) -
     ElementTree.fromstring((folder / "results.svg").read_text())
 
 
+@pytest.mark.slow
 def test_a_section_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
     """The server here can't have as many databases as one section wants."""
     binary = next(iter(available().values()))
     poor = tmp_path / "poor-server"
     poor.write_text(f'#!/bin/sh\ncase "$*" in *--databases*) exit 1;; esac\nexec {binary} "$@"\n')
     poor.chmod(0o755)
-    where = {"REDSESS_SERVERS": "redis", "REDIS_SERVER": str(poor), "TMPDIR": str(tmp_path)}
-    done = run("--only", "bytes", "views", "--rounds", "1", QUICK="1", **where)
+    where = {"REDIS_SERVER": str(poor), "TMPDIR": str(tmp_path)}
+    done = run("--only", "bytes", "views", "--server", "redis", "--rounds", "1", QUICK="1", **where)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"bytes failed: RuntimeError: {poor} did not start"
     folder = Path(done.stdout.rpartition(" in ")[2].strip())

@@ -25,10 +25,9 @@ from benchmarks.fill import DATA
 from benchmarks.stores import Servers, Stores
 from benchmarks.web import PROGRAMS, VIEWS, Site, WebError, left_out, measured, prepare
 from testproject.servers import available
-from tests.faults.conftest import one_kind_of_server
 from tests.support.running import wait_until
 
-pytestmark = [one_kind_of_server, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 NAMES = [name for name in ENGINES if name != AGAIN]

@@ -19,8 +19,9 @@ from benchmarks.pages import MINUTES, add_samples
 from django_redsess import cleaner, online, viewed
 from django_redsess.keys import keyspace, sid_of
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import faults, make_older, stored
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,7 +37,6 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     assert sum(cleaner.expired()) == (1200 if due else 0)
 
 
-@one_kind_of_server
 def test_cleaners_are_measured_beside_the_listing(tmp_path: Path) -> None:
     file = tmp_path / "clean.json"
     done = subprocess.run(
@@ -53,7 +53,6 @@ def test_cleaners_are_measured_beside_the_listing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@one_kind_of_server
 def test_pages_of_few_and_of_many_sessions_are_measured_with_as_many_rows(tmp_path: Path) -> None:
     file = tmp_path / "pages.json"
     options = ["--small", "100", "--large", "300", "--rounds", "1", "--partitions", "2", "--json", str(file)]
@@ -79,7 +78,6 @@ def test_pages_are_measured_with_a_picture_of_a_whole_day(redis: redis_py.Redis,
     assert (history[-1].signed_in, history[-1].guests) == (1000, 500)
 
 
-@one_kind_of_server
 def test_all_ways_of_recording_views_are_measured_with_the_same_ones(tmp_path: Path) -> None:
     file = tmp_path / "views.json"
     options = ["--sessions", "4", "--items", "40", "--rounds", "2", "--views", "50", "--json", str(file)]
@@ -162,7 +160,6 @@ def test_the_engine_moves_the_deadline_where_every_view_is_noted(
         (["--json", "nowhere/views.json"], "--json: there is no folder nowhere"),
     ],
 )
-@one_kind_of_server
 def test_what_can_not_be_measured_is_refused_at_once(arguments: list[str], message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.views", *arguments], cwd=ROOT, capture_output=True, text=True

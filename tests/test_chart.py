@@ -14,15 +14,12 @@ from django_redsess.chart import draw
 from django_redsess.signals import Reason
 from django_redsess.upkeep import Sample
 
+pytestmark = pytest.mark.no_server
+
 # The newest sample is later than now, so that the picture ends with it whenever the tests run.
 END = datetime(2100, 6, 15, 18, 0, tzinfo=UTC)
 
 BLUE, ORANGE = "#2f7fc1", "#c8640f"
-
-
-@pytest.fixture(autouse=True)
-def empty_store() -> None:
-    """Do without a server: a picture is made of samples."""
 
 
 def sample(minutes_ago: float, signed_in: int = 0, guests: int = 0, *, end: datetime = END) -> Sample:

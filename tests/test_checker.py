@@ -25,6 +25,8 @@ from django_redsess.signals import Ended, session_ended
 from tests.support.agreement import disagreements
 from tests.support.behind import text_of
 
+pytestmark = pytest.mark.both_servers
+
 Redis = redis_py.Redis
 FaultAsText = tuple[str, str, str]
 

@@ -7,7 +7,7 @@ from django_redsess import cleaner, online, store, viewed
 from django_redsess.backend import SessionStore
 from tests.support.behind import make_due, make_seen, stored
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
 def test_cleansessions_says_what_it_removed(redis, new_session, settings, capsys) -> None:

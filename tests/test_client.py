@@ -15,6 +15,8 @@ from redis.exceptions import ResponseError
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from testproject.servers import Server, free_port
 
+pytestmark = pytest.mark.both_servers
+
 
 @contextmanager
 def replica_that_lost_its_primary(client: redis_py.Redis) -> Iterator[None]:

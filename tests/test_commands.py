@@ -19,14 +19,17 @@ import pytest
 import redis as redis_py
 from django.core.management import CommandError, call_command, execute_from_command_line
 
+from django_redsess import online
 from django_redsess.keys import keyspace, sid_of
 from django_redsess.management import cleaning
 from django_redsess.signals import session_ended
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import dump, have_views, make_due, make_seen, stored, text_of
+from tests.support.online import sign_in
 from tests.support.outages import caches, close_connections, frozen
 from tests.support.running import asleep, wait_until
+
+pytestmark = pytest.mark.both_servers
 
 ROOT = Path(__file__).parent.parent
 
@@ -233,7 +236,6 @@ def test_a_long_pass_tells_in_lines_how_far_it_is(redis, new_session, capsys, mo
     assert told[-1].startswith("Removed 3 expired sessions")
 
 
-@one_kind_of_server
 @wrong
 def test_a_wrong_argument_is_an_error_of_the_command(arguments: list[str], error: str) -> None:
     with pytest.raises(CommandError, match=re.escape(error)) as raised:
@@ -241,7 +243,6 @@ def test_a_wrong_argument_is_an_error_of_the_command(arguments: list[str], error
     assert "\n" not in str(raised.value)
 
 
-@one_kind_of_server
 @wrong
 def test_a_wrong_argument_is_one_line_on_the_command_line(arguments: list[str], error: str, settings, capsys) -> None:
     # Django's own checks come first, and want one.
@@ -254,7 +255,6 @@ def test_a_wrong_argument_is_one_line_on_the_command_line(arguments: list[str], 
     assert re.fullmatch(f"CommandError: .*{re.escape(error)}.*\n", said)
 
 
-@one_kind_of_server
 @pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
 def test_a_wrong_argument_ends_the_process_with_1(start, command: str) -> None:
     process = start(command, "--batch-size", "0")
@@ -290,10 +290,10 @@ def test_forever_is_woken_by_an_earlier_deadline_and_by_no_later_one(redis, new_
 
 
 def test_forever_trims_to_the_maximum_too(redis, new_session, start) -> None:
-    for _ in range(5):
-        new_session("7")
+    sids = sign_in(new_session, *"77777")
     start("cleansessions", "--forever", "--max-sessions", "2")
     wait_until(lambda: stored(redis) == 2)
+    assert [session.sid for session in online.sessions(order="login_at")] == sids[-2:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -22,10 +22,7 @@ from testproject.people import PASSWORD, SHOPPERS
 from testproject.servers import free_port
 from tests.support.demo import ROOT, Demo, environment, running
 
-
-@pytest.fixture(autouse=True)
-def empty_store() -> None:
-    """Do without the tests' server: the demo brings its own."""
+pytestmark = pytest.mark.no_server
 
 
 def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) -> None:
@@ -72,12 +69,14 @@ def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     assert [requests.get(demo.url + style).status_code for style in styles] == [200] * len(styles)
 
 
+@pytest.mark.slow
 def test_demo_has_shoppers_online(demo: Demo) -> None:
     page = sign_in(demo, "admin", "admin").get(f"{demo.url}/admin/django_redsess/onlinesession/")
     assert page.status_code == 200
     assert [address for _, address, _ in SHOPPERS if address not in page.text] == []
 
 
+@pytest.mark.slow
 def test_demo_runs_a_cleaner(demo: Demo) -> None:
     with redis.Redis.from_url(demo.redis_url) as client:
         deadline = time.monotonic() + 10
@@ -86,11 +85,13 @@ def test_demo_runs_a_cleaner(demo: Demo) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_demo_does_not_log_requests_that_went_well(demo: Demo) -> None:
     requests.get(f"{demo.url}/login/")
     assert "GET /login/" not in demo.output.read_text()
 
 
+@pytest.mark.slow
 def test_demo_tells_addresses_and_passwords(demo: Demo) -> None:
     told = demo.output.read_text()
     assert f"{demo.url}/admin/django_redsess/onlinesession/" in told
@@ -99,6 +100,7 @@ def test_demo_tells_addresses_and_passwords(demo: Demo) -> None:
     assert "3 sessions a user (LIMIT_POLICY=end_oldest)" in told
 
 
+@pytest.mark.slow
 def test_fourth_sign_in_of_a_user_ends_the_first_and_no_other(demo: Demo) -> None:
     with requests.Session() as guest:
         guest.trust_env = False
@@ -107,6 +109,7 @@ def test_fourth_sign_in_of_a_user_ends_the_first_and_no_other(demo: Demo) -> Non
         assert not is_signed_in(demo, guest)
 
 
+@pytest.mark.slow
 def test_demo_refuses_the_fourth_sign_in_where_its_policy_says_so(tmp_path: Path) -> None:
     with running(tmp_path, LIMIT_POLICY="refuse") as demo:
         assert "3 sessions a user (LIMIT_POLICY=refuse)" in demo.output.read_text()
@@ -119,6 +122,7 @@ def test_demo_refuses_the_fourth_sign_in_where_its_policy_says_so(tmp_path: Path
         assert [is_signed_in(demo, browser) for browser in (*browsers, fourth)] == [True, True, False]
 
 
+@pytest.mark.slow
 def test_of_many_sign_ins_at_once_only_as_many_as_are_allowed_get_through(tmp_path: Path) -> None:
     def answer(_: int) -> tuple[int, bool]:
         with requests.Session() as client:
@@ -134,6 +138,7 @@ def test_of_many_sign_ins_at_once_only_as_many_as_are_allowed_get_through(tmp_pa
     assert answers.keys() <= {(200, True), (403, True)}
 
 
+@pytest.mark.slow
 def test_replay_runs_again_with_the_same_users_where_sign_ins_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     write_visits(file, users=2, visits=5)
@@ -144,6 +149,7 @@ def test_replay_runs_again_with_the_same_users_where_sign_ins_are_refused(tmp_pa
             assert (replay.returncode, "Differences  0" in report) == (0, True), report
 
 
+@pytest.mark.slow
 def test_replay_finds_every_session_history_and_count_as_the_file_says(demo: Demo, tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     write_visits(file, users=6)
@@ -152,6 +158,7 @@ def test_replay_finds_every_session_history_and_count_as_the_file_says(demo: Dem
     assert (replay.returncode, "Differences  0" in report) == (0, True), report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", ["", "2"])
 def test_replay_finds_the_partitions_of_the_demo_whatever_its_own_environment_says(
     tmp_path: Path, partitions: str
@@ -165,6 +172,7 @@ def test_replay_finds_the_partitions_of_the_demo_whatever_its_own_environment_sa
     assert (replay.returncode, "Differences  0" in report) == (0, True), report
 
 
+@pytest.mark.slow
 def test_commands_beside_the_demo_find_its_partitions_by_its_port(tmp_path: Path) -> None:
     with running(tmp_path, PARTITIONS="4") as demo:
         command = [sys.executable, "testproject/manage.py", "cleansessions", "--check"]
@@ -173,6 +181,7 @@ def test_commands_beside_the_demo_find_its_partitions_by_its_port(tmp_path: Path
     assert check.returncode == 0, check.stderr
 
 
+@pytest.mark.slow
 def test_demo_takes_no_partitions_from_one_that_was_killed_on_its_port(tmp_path: Path) -> None:
     env = environment(tmp_path, PORT=str(free_port()))
     (tmp_path / f"{env['PORT']}.json").write_text('{"redis_url": "redis://127.0.0.1:1/0", "partitions": 8}')
@@ -180,6 +189,7 @@ def test_demo_takes_no_partitions_from_one_that_was_killed_on_its_port(tmp_path:
         assert json.loads(demo.state_file.read_text())["partitions"] == 2
 
 
+@pytest.mark.slow
 def test_replay_runs_again_with_the_same_users(demo: Demo, tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     write_visits(file, users=2, visits=5)
@@ -189,6 +199,7 @@ def test_replay_runs_again_with_the_same_users(demo: Demo, tmp_path: Path) -> No
         assert replay.returncode == 0, report
 
 
+@pytest.mark.slow
 def test_replay_fails_when_somebody_else_views_an_item_meanwhile(demo: Demo, tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     write_visits(file, users=3, items=1)
@@ -202,6 +213,7 @@ def test_replay_fails_when_somebody_else_views_an_item_meanwhile(demo: Demo, tmp
     assert "CommandError: The replay failed: 1 difference." in report
 
 
+@pytest.mark.slow
 def test_replay_fails_when_a_user_can_not_sign_in(demo: Demo, tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     # The administrator has another password than the replay's users.
@@ -214,6 +226,7 @@ def test_replay_fails_when_a_user_can_not_sign_in(demo: Demo, tmp_path: Path) ->
     assert "Traceback" not in report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_demo_stops_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path) as demo:
@@ -231,6 +244,7 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, number: signal.Signals) 
             requests.get(demo.url)
 
 
+@pytest.mark.slow
 def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_in_twice(tmp_path: Path) -> None:
     with (
         running(tmp_path) as first,
@@ -240,6 +254,7 @@ def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_
         assert client.zcard("{redsess}:online:user") == len(SHOPPERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "error"),
     [
@@ -261,6 +276,7 @@ def test_demo_says_in_one_line_what_is_wrong(tmp_path: Path, env: dict[str, str]
     assert_refused(environment(tmp_path, **{"PORT": str(free_port()), **env}), error)
 
 
+@pytest.mark.slow
 def test_demo_says_that_a_server_keeps_its_sessions_in_another_number_of_partitions(tmp_path: Path) -> None:
     with running(tmp_path, PARTITIONS="2") as first:
         env = environment(tmp_path, PORT=str(free_port()), PARTITIONS="4", REDIS_URL=first.redis_url)
@@ -273,6 +289,7 @@ def test_demo_says_that_a_server_keeps_its_sessions_in_another_number_of_partiti
     assert "Traceback" not in second.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "error"),
     [
@@ -294,6 +311,7 @@ def test_commands_refuse_what_the_demo_would_refuse(tmp_path: Path, env: dict[st
     assert error in check.stderr
 
 
+@pytest.mark.slow
 def test_demo_says_in_one_line_that_its_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

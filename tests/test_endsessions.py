@@ -25,7 +25,6 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import session_ended
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import make_due, stored
 from tests.support.online import sign_in
 from tests.support.outages import caches, close_connections
@@ -278,7 +277,6 @@ def test_noinput_is_spelt_as_django_does(sids, settings, capsys, option: str) ->
     assert capsys.readouterr().out == "Ended 4 sessions of 3 users.\n"
 
 
-@one_kind_of_server
 @pytest.mark.usefixtures("partitions")
 def test_a_thousand_sessions_and_one_more_are_ended(new_session) -> None:
     for number in range(1001):
@@ -287,7 +285,6 @@ def test_a_thousand_sessions_and_one_more_are_ended(new_session) -> None:
     assert online.count() == 0
 
 
-@one_kind_of_server
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_after_the_batch_and_it_counts(redis, new_session, number: signal.Signals) -> None:
     for _ in range(600):
@@ -307,7 +304,6 @@ def test_a_signal_stops_it_after_the_batch_and_it_counts(redis, new_session, num
     assert stored(redis) == 350
 
 
-@one_kind_of_server
 def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     command = start("endsessions", "--all", "--noinput", url=f"redis://127.0.0.1:{servers.free_port()}/0")
     status, said = command.ended()
@@ -318,7 +314,6 @@ def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     assert error == "CommandError: The server that holds the sessions can't be reached."
 
 
-@one_kind_of_server
 def test_an_outage_in_the_middle_tells_how_far_it_came(own_server, new_session) -> None:
     for _ in range(300):
         new_session("7")
@@ -382,7 +377,6 @@ def on_terminal(server, tmp_path) -> Iterator[Callable[..., OnTerminal]]:
         each.close()
 
 
-@one_kind_of_server
 def test_a_terminal_asks_and_shows_a_bar(new_session, on_terminal) -> None:
     for _ in range(600):
         new_session("7")
@@ -396,7 +390,6 @@ def test_a_terminal_asks_and_shows_a_bar(new_session, on_terminal) -> None:
     assert online.count() == 0
 
 
-@one_kind_of_server
 def test_ctrl_c_at_the_question_ends_nothing(new_session, on_terminal) -> None:
     new_session("7")
     command = on_terminal("--all")

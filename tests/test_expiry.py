@@ -5,14 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.http import HttpResponse
-from django.urls import path
 
 from django_redsess import online, store
 from django_redsess.backend import SessionStore
-from django_redsess.middleware import passive
 from django_redsess.record import Client
 from tests.support.behind import make_older
+
+pytestmark = pytest.mark.both_servers
 
 
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
@@ -176,22 +175,11 @@ def test_signing_in_again_as_the_same_user_begins_a_new_absolute_time(redis, new
     assert online.count() == 1
 
 
-def visit(request):
-    return HttpResponse(str(request.user))
-
-
-urlpatterns = [
-    path("visit/", visit),
-    path("poll/", visit),
-    path("marked/", passive(lambda request: HttpResponse(str(request.user)))),
-]
-
-
 @pytest.fixture
 def shopper(client, settings, db):
-    settings.ROOT_URLCONF = __name__
+    settings.ROOT_URLCONF = "tests.site.urls"
     settings.SESSION_COOKIE_AGE = 1000
-    settings.REDSESS = {"SLIDING": True, "TOUCH_INTERVAL": 10, "PASSIVE_PATHS": ["/poll/"]}
+    settings.REDSESS = {"SLIDING": True, "TOUCH_INTERVAL": 10, "PASSIVE_PATHS": ["/who-elsewhere/"]}
     client.force_login(User.objects.create_user("alice"))
     return client
 
@@ -199,11 +187,11 @@ def shopper(client, settings, db):
 @pytest.mark.parametrize(
     ("url", "headers", "seconds_left"),
     [
-        ("/visit/", {}, 1010),
-        ("/poll/", {}, 500),
-        ("/marked/", {}, 500),
-        ("/visit/", {"X-Session-Passive": "1"}, 500),
-        ("/visit/", {"X-Session-Passive": "0"}, 1010),
+        ("/who/", {}, 1010),
+        ("/who-elsewhere/", {}, 500),
+        ("/passive/", {}, 500),
+        ("/who/", {"X-Session-Passive": "1"}, 500),
+        ("/who/", {"X-Session-Passive": "0"}, 1010),
     ],
 )
 def test_requests_are_passive_by_path_by_view_or_by_header(redis, shopper, url, headers, seconds_left) -> None:
@@ -218,7 +206,7 @@ def test_the_cookie_is_sent_again_once_a_tenth_of_its_age_has_passed(redis, shop
     sent = []
     for _ in range(20):
         make_older(redis, shopper.session.sid, 30)
-        sent.append("sessionid" in shopper.get("/visit/").cookies)
+        sent.append("sessionid" in shopper.get("/who/").cookies)
     # Six hundred seconds, and a tenth of the age is a hundred.
     assert sent.count(True) == 6
     assert not any(one and other for one, other in itertools.pairwise(sent))
@@ -226,7 +214,7 @@ def test_the_cookie_is_sent_again_once_a_tenth_of_its_age_has_passed(redis, shop
 
 def test_the_cookie_that_is_sent_again_has_its_full_age(redis, shopper) -> None:
     make_older(redis, shopper.session.sid, 500)
-    cookie = shopper.get("/visit/").cookies["sessionid"]
+    cookie = shopper.get("/who/").cookies["sessionid"]
     assert cookie["max-age"] == 1000
     assert cookie["httponly"]
 
@@ -234,22 +222,19 @@ def test_the_cookie_that_is_sent_again_has_its_full_age(redis, shopper) -> None:
 def test_the_cookie_is_not_sent_again_where_nothing_slides(redis, shopper, settings) -> None:
     settings.REDSESS = {}
     make_older(redis, shopper.session.sid, 500)
-    assert not shopper.get("/visit/").cookies
+    assert not shopper.get("/who/").cookies
 
 
-def test_a_slow_answer_does_not_send_a_cookie_again_that_is_older_than_the_session(redis, shopper) -> None:
+def test_a_slow_answer_does_not_send_a_cookie_again_that_is_older_than_the_session(redis, shopper, meanwhile) -> None:
     make_older(redis, shopper.session.sid, 500)
     key = shopper.session.session_key
 
-    def meanwhile(request):
-        str(request.user)
+    def give_it_another_key() -> None:
         other = SessionStore(key)
         other.cycle_key()
         other.save()
-        return HttpResponse("late")
 
-    urlpatterns.append(path("slow/", meanwhile))
-    response = shopper.get("/slow/")
-    urlpatterns.pop()
+    meanwhile(give_it_another_key)
+    response = shopper.get("/late/")
     assert response.content == b"late"
     assert not response.cookies

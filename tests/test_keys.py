@@ -5,6 +5,8 @@ from redis.crc import key_slot
 
 from django_redsess.keys import Keyspace, Partition, is_sid, keyspace, sid_of
 
+pytestmark = pytest.mark.no_server
+
 
 def test_names_of_all_keys() -> None:
     partition = Partition("redsess")
@@ -40,9 +42,8 @@ def test_sid_has_a_fixed_form() -> None:
     assert sid_of("a" * 32) == "O6P19DuSYCaDwZruYqID"
 
 
-@pytest.mark.parametrize("number", range(200))
-def test_sid_needs_no_escaping(number: int) -> None:
-    assert is_sid(sid_of(f"key{number}"))
+def test_sid_needs_no_escaping() -> None:
+    assert [sid for number in range(200) if not is_sid(sid := sid_of(f"key{number}"))] == []
 
 
 @pytest.mark.parametrize("text", ["", "a" * 19, "a" * 21, "-" * 20, "a b" * 7, "ä" * 20, "a" * 19 + "\n"])

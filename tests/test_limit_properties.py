@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import redis as redis_py
 from django.conf import settings as django_settings
 from django.contrib.auth import SESSION_KEY, login, logout
@@ -19,10 +20,12 @@ from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.limits import SessionLimitReached
-from tests.faults.site_concurrency import person
+from tests.site.people import person
 from tests.support.agreement import disagreements
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.machines import run_machine
+
+pytestmark = pytest.mark.both_servers
 
 users = st.sampled_from(["1", "2"])
 which = st.integers(0, 5)

@@ -14,11 +14,11 @@ from django_redsess import online, store
 from django_redsess.backend import SessionStore
 from django_redsess.limits import SessionLimitReached
 from django_redsess.signals import Ended, session_ended
-from tests.faults.site_concurrency import person
+from tests.site.people import person
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 
-pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
+pytestmark = [pytest.mark.usefixtures("partitions", "users_in_no_table"), pytest.mark.both_servers]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Sessions are stored behind the engine's back here, so that several have the same
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,10 +27,7 @@ from django_redsess.record import Client, Record, pack
 from tests.support.behind import make_due, make_seen, stored, text_of
 from tests.support.online import notice_of
 
-pytestmark = pytest.mark.usefixtures("partitions")
-
-EXAMPLES = int(os.environ.get("REDSESS_EXAMPLES", "25"))
-"""How many stores are tried for each kind of server and number of partitions."""
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 ORDERS: tuple[online.Order, ...] = get_args(online.Order)
 MINUTE = 60_000
@@ -178,9 +174,6 @@ filters = st.fixed_dictionaries(
 slices = st.tuples(st.integers(0, 15), st.integers(0, 16))
 
 
-@hypothesis.settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
-)
 @hypothesis.given(
     there=sessions_there, questions=st.lists(st.tuples(filters, slices), min_size=1, max_size=5), data=st.data()
 )
@@ -481,9 +474,6 @@ def to_end(
     }
 
 
-@hypothesis.settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
-)
 @hypothesis.given(
     there=st.lists(st.tuples(people, *[st.integers(-2, 3)] * 3), max_size=12),
     asked=filters,

@@ -13,7 +13,7 @@ from django_redsess.limits import SessionLimitReached
 from tests.support.behind import make_due, make_older, stored, text_of
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
-pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
+pytestmark = [pytest.mark.usefixtures("partitions", "users_in_no_table"), pytest.mark.both_servers]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ def loaded(session: SessionStore) -> SessionStore:
     return other
 
 
+@pytest.mark.no_server
 @pytest.mark.parametrize(
     ("base", "mine", "theirs", "merged"),
     [
@@ -43,6 +44,7 @@ def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> Non
     assert same(merge(base, mine, theirs), merged)
 
 
+@pytest.mark.no_server
 def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
     base = {"_auth_user_id": "7", "_auth_user_backend": "a", "_auth_user_hash": "old"}
     mine = {**base, "_auth_user_hash": "new"}

@@ -21,20 +21,17 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import CreateError
 from django.core.management import call_command
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.middleware.locale import LocaleMiddleware
-from django.template import engines
 from django.test import AsyncClient, Client
-from django.urls import include, path
 from django.utils.deprecation import MiddlewareMixin
 
 from django_redsess import call, cleaner, online, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import Partition
-from django_redsess.middleware import passive
-from django_redsess.notice import Notice
 from django_redsess.signals import Reason
-from tests.faults.site import ReadsOnTheWayIn, ReadsOnTheWayOut
+from tests.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
+from tests.site.urls import urlpatterns as site_urls
 from tests.support.behind import faults, make_due
 from tests.support.visitors import Browser
 
@@ -65,116 +62,8 @@ HOSTILE = {
 # The site.
 
 
-def page(source: str, request: HttpRequest) -> HttpResponse:
-    return HttpResponse(engines["django"].from_string(source).render({}, request))
-
-
-def shows(request: HttpRequest) -> HttpResponse:
-    """A page that knows its user, and shows the messages."""
-    request.session.get("colour")
-    return page("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
-
-
-def shows_first(request: HttpRequest) -> HttpResponse:
-    """A page that shows the messages before it knows its user."""
-    return page("{% for message in messages %}[{{ message }}]{% endfor %}{{ request.session.colour }}", request)
-
-
-def asks(request: HttpRequest) -> HttpResponse:
-    """Tell what the session says of its end."""
-    return HttpResponse(told_by(request.session.ended))
-
-
-def leaves_it_alone(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("plain")
-
-
-def fails(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    raise RuntimeError("as the test wants it")
-
-
-def answers_500(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    return HttpResponse("broken", status=500)
-
-
-def writes(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    between()
-    request.session["colour"] = "red"
-    return HttpResponse("done")
-
-
-def streams(request: HttpRequest) -> StreamingHttpResponse:
-    """Read the session after the answer has begun."""
-
-    def parts() -> Iterator[str]:
-        yield "begun, "
-        yield request.session.get("colour", "nothing")
-
-    return StreamingHttpResponse(parts())
-
-
-@passive
-def polls(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(request.session.get("colour", "nothing"))
-
-
-async def ashows(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
-    return page("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
-
-
-async def aasks(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(told_by(await request.session.aended()))
-
-
-async def aleaves_it_alone(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("plain")
-
-
-async def afails(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
-    raise RuntimeError("as the test wants it")
-
-
-async def awrites(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
-    between()
-    await request.session.aset("colour", "red")
-    return HttpResponse("done")
-
-
-urlpatterns = [
-    path("shows/", shows),
-    path("shows-first/", shows_first),
-    path("asks/", asks),
-    path("leaves-it-alone/", leaves_it_alone),
-    path("fails/", fails),
-    path("answers-500/", answers_500),
-    path("writes/", writes),
-    path("streams/", streams),
-    path("polls/", polls),
-    path("polls-by-path/", shows),
-    path("async/shows/", ashows),
-    path("async/asks/", aasks),
-    path("async/leaves-it-alone/", aleaves_it_alone),
-    path("async/fails/", afails),
-    path("async/writes/", awrites),
-    path("", include("testproject.urls")),
-]
-
-
-def nothing() -> None:
-    """What happens between a view's reading and writing, if a test does not say otherwise."""
-
-
-between: Callable[[], object] = nothing
-
-
-def told_by(notice: Notice | None) -> str:
-    return f"{notice.reason}|{notice.text}" if notice else "nothing"
+# The error pages of the shop stay, which show messages.
+urlpatterns = site_urls
 
 
 class Answers(MiddlewareMixin):
@@ -201,7 +90,7 @@ def dotted(name: type) -> str:
 
 @pytest.fixture
 def site(settings: Any) -> Any:
-    """The shop, and the views above; the settings, to change more of them."""
+    """The site of tests/site; the settings, to change more of them."""
     settings.ROOT_URLCONF = __name__
     return settings
 
@@ -949,7 +838,7 @@ def test_a_message_is_not_lost_where_a_middleware_reads_on_the_way_out(
 ) -> None:
     between_our_middleware_and_that_of_messages(ReadsOnTheWayOut)
     online.end(visitor.sid)
-    visitor.get("/leaves-it-alone/")
+    visitor.get("/plain/")
     assert shown(visitor) == ["warning: Your session was ended."]
     assert shown(visitor) == []
 
@@ -957,7 +846,7 @@ def test_a_message_is_not_lost_where_a_middleware_reads_on_the_way_out(
 def test_a_message_is_not_lost_where_every_request_saves(browser, site) -> None:
     site.SESSION_SAVE_EVERY_REQUEST = True
     online.end(browser.sid)
-    browser.get(view(browser, "leaves-it-alone"))
+    browser.get(view(browser, "plain"))
     assert shown(browser) == ["warning: Your session was ended."]
     assert shown(browser) == []
 
@@ -974,22 +863,22 @@ def test_a_site_that_saves_every_request_tells_as_others_do(browser, site) -> No
 def test_a_view_that_leaves_the_session_alone_tells_nothing_and_the_next_does(browser) -> None:
     online.end(browser.sid)
     for _ in range(2):
-        response = browser.get(view(browser, "leaves-it-alone"))
+        response = browser.get(view(browser, "plain"))
         assert (response.content, HEADER in response, list(response.cookies)) == (b"plain", False, [])
     assert shown(browser) == ["warning: Your session was ended."]
 
 
 def test_a_view_that_reads_once_its_answer_has_begun_leaves_it_to_the_next(visitor) -> None:
     online.end(visitor.sid)
-    response = visitor.get("/streams/")
+    response = visitor.get("/stream/colour/")
     assert b"".join(response.streaming_content) == b"begun, nothing"
     assert (HEADER in response, list(response.cookies)) == (False, [])
     assert shown(visitor) == ["warning: Your session was ended."]
 
 
 def test_a_passive_request_is_told_by_the_header_and_the_next_page_by_a_message(visitor, site, alice) -> None:
-    site.REDSESS = {**site.REDSESS, "PASSIVE_PATHS": ["/polls-by-path/"]}
-    for marked, headers in (("/polls/", {}), ("/asks/", {"X-Session-Passive": "1"})):
+    site.REDSESS = {**site.REDSESS, "PASSIVE_PATHS": ["/shows-elsewhere/"]}
+    for marked, headers in (("/passive/", {}), ("/asks/", {"X-Session-Passive": "1"})):
         visitor.sign_in(alice)
         online.end(visitor.sid)
         response = visitor.get(marked, headers=headers)
@@ -997,7 +886,7 @@ def test_a_passive_request_is_told_by_the_header_and_the_next_page_by_a_message(
         assert shown(visitor) == ["warning: Your session was ended."]
     visitor.sign_in(alice)
     online.end(visitor.sid)
-    assert visitor.get("/polls-by-path/").content == b"[warning: Your session was ended.]"
+    assert visitor.get("/shows-elsewhere/").content == b"[warning: Your session was ended.]"
     assert shown(visitor) == []
 
 
@@ -1107,7 +996,7 @@ def test_who_signs_in_with_the_cookie_of_an_ended_session_gets_a_new_one(visitor
 
 def test_a_guest_who_writes_after_being_told_gets_a_session_of_a_guest(browser) -> None:
     online.end(browser.sid)
-    response = browser.get(view(browser, "writes"))
+    response = browser.get(view(browser, "write/colour/red"))
     assert (response.status_code, response[HEADER]) == (200, "kicked")
     session = SessionStore(browser.cookie)
     assert (session.get("colour"), SESSION_KEY in session, session.ended) == ("red", False, None)
@@ -1115,15 +1004,10 @@ def test_a_guest_who_writes_after_being_told_gets_a_session_of_a_guest(browser) 
     assert browser.get(view(browser, "asks")).content == b"nothing"
 
 
-def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, monkeypatch) -> None:
+def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, meanwhile) -> None:
     sid = browser.sid
-
-    def end() -> None:
-        monkeypatch.setattr(f"{__name__}.between", nothing)
-        online.end(sid, reason="Bye.")
-
-    monkeypatch.setattr(f"{__name__}.between", end)
-    response = browser.get(view(browser, "writes"))
+    meanwhile(lambda: online.end(sid, reason="Bye."))
+    response = browser.get(view(browser, "write/colour/red"))
     assert (response.status_code, HEADER in response, list(response.cookies)) == (400, False, [])
     assert shown(browser) == ["warning: Your session was ended. Bye."]
     assert shown(browser) == []

@@ -21,7 +21,7 @@ from django_redsess.signals import Ended, Reason
 from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
 from tests.support.online import notice_of, sign_in
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 NewSession = Callable[..., SessionStore]
 

@@ -19,7 +19,6 @@ from django.core.management import CommandError, call_command, execute_from_comm
 from django_redsess import viewed
 from django_redsess.record import Client as Visitor
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import make_due, make_seen
 from tests.support.online import sign_in
 
@@ -227,7 +226,6 @@ def test_pages_follow_on_each_other(sids) -> None:
     assert names("--limit", "2") + names("--limit", "2", "--offset", "2") == ["carol", "bob", "alice"]
 
 
-@one_kind_of_server
 @pytest.mark.usefixtures("partitions")
 def test_more_sessions_than_are_read_at_once_are_listed_once_each(new_session) -> None:
     made = {new_session(str(number)).sid for number in range(1001)}
@@ -237,7 +235,6 @@ def test_more_sessions_than_are_read_at_once_are_listed_once_each(new_session) -
     assert run()[-1] == "1,001 sessions are online. 50 of 1,001: --offset 50 shows the next."
 
 
-@one_kind_of_server
 def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> None:
     User.objects.bulk_create([User(username=f"user {number:04}") for number in range(1001)])
     first, last = User.objects.order_by("pk").first(), User.objects.order_by("pk").last()
@@ -352,7 +349,6 @@ def test_it_speaks_english_on_any_site(users, new_session, settings) -> None:
     assert "bytes" in run()[1]
 
 
-@one_kind_of_server
 @pytest.mark.parametrize(("arguments", "error"), WRONG.values(), ids=WRONG)
 def test_a_wrong_argument_is_one_clear_line(arguments: list[str], error: str) -> None:
     with pytest.raises(CommandError) as raised:
@@ -361,14 +357,12 @@ def test_a_wrong_argument_is_one_clear_line(arguments: list[str], error: str) ->
     assert str(raised.value).isprintable()
 
 
-@one_kind_of_server
 def test_settings_without_a_server_are_one_clear_line(settings) -> None:
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
     with pytest.raises(CommandError, match="sessions"):
         run()
 
 
-@one_kind_of_server
 def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     command = start("online", "--json", url=f"redis://127.0.0.1:{servers.free_port()}/0")
     status, said = command.ended()
@@ -379,7 +373,6 @@ def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     assert error == "CommandError: The server that holds the sessions can't be reached."
 
 
-@one_kind_of_server
 def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path: Path) -> None:
     for _ in range(5):
         new_session(colour="blue")

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.no_server
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "django_redsess"
-
-
-@pytest.fixture(autouse=True)
-def empty_store() -> None:
-    """No server is needed here."""
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_sdist_and_wheel_install_into_an_empty_environment_with_all_their_files(built: Path, tmp_path: Path) -> None:
     wanted = {
         path.relative_to(PACKAGE).as_posix()

@@ -7,6 +7,8 @@ from django_redsess import call, online, store, viewed
 from django_redsess.backend import SessionStore
 from tests.support.behind import stored
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture(autouse=True)
 def four_partitions(settings) -> None:

@@ -8,6 +8,8 @@ from hypothesis import strategies as some
 from django_redsess.payload import DICTIONARY, packed, unpacked
 from django_redsess.record import FORMAT
 
+pytestmark = pytest.mark.no_server
+
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
 HASH = random.Random(1).randbytes(32).hex()
 SIGNED_IN = (

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 import redis as redis_py
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, login, logout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -31,6 +32,8 @@ from django_redsess.record import Client
 from tests.support.agreement import disagreements
 from tests.support.behind import make_due
 from tests.support.machines import run_machine
+
+pytestmark = pytest.mark.both_servers
 
 SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
 
@@ -395,8 +398,8 @@ class Sessions(RuleBasedStateMachine):
 some_data = st.dictionaries(st.sampled_from(["a", "b", *sorted(SIGN_IN)]), values)
 
 
+@pytest.mark.no_server
 @given(base=some_data, mine=some_data, theirs=some_data)
-@settings(max_examples=200, deadline=None, print_blob=True)
 def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
     assert exactly(merge.merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
 

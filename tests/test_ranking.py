@@ -19,7 +19,7 @@ from django_redsess.ranking import RankingQuerySet, item_of, key_of
 from tests.support.behind import have_views
 from tests.support.items import STRANGE
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 items = PopularItem.viewed
 

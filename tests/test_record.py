@@ -3,6 +3,8 @@ import pytest
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, RecordError, pack, revision_of, unpack
 
+pytestmark = pytest.mark.no_server
+
 SID = sid_of("some session key")
 RECORD = Record("7:ä b", Client("192.0.2.1", "Mozilla/5.0"), b'{"basket": "\n\\u0000"}')
 

@@ -14,16 +14,10 @@ from django.test import AsyncClient, Client
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
-from tests.recording_site import VIEWED_VIEWS
+from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, make_older, stored
 
 pytestmark = pytest.mark.django_db
-
-MIDDLEWARE = [
-    "django_redsess.middleware.SessionMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django_redsess.middleware.ViewedItemsMiddleware",
-]
 
 
 class Visitor:
@@ -52,7 +46,7 @@ class Visitor:
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["WSGI", "ASGI"])
 def visitor(request: pytest.FixtureRequest, settings: Any) -> Visitor:
-    settings.ROOT_URLCONF = "tests.recording_site"
+    settings.ROOT_URLCONF = "tests.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
     return Visitor(request.param())
@@ -86,7 +80,7 @@ def elsewhere(sid: str) -> str:
 @pytest.mark.parametrize("view", ["plain", "reads", "areads", "writes", "cycles", "shown", "rendered-late", "marked"])
 def test_a_page_of_an_item_is_recorded_once(guest: Visitor, view: str) -> None:
     for number in range(3):
-        assert guest.get(f"/{view}/{number}").status_code == 200
+        assert guest.get(f"/items/{view}/{number}").status_code == 200
     assert guest.items == ["2", "1", "0"]
     assert viewed.popular() == sorted(viewed.popular(), key=lambda entry: entry.views)
     assert {entry.item: entry.views for entry in viewed.popular()} == {"0": 1, "1": 1, "2": 1}
@@ -95,29 +89,29 @@ def test_a_page_of_an_item_is_recorded_once(guest: Visitor, view: str) -> None:
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("view", ["records", "arecords"])
 def test_a_view_can_record_by_itself(guest: Visitor, view: str) -> None:
-    assert guest.get(f"/{view}/lamp").content == b"True"
+    assert guest.get(f"/items/{view}/lamp").content == b"True"
     assert (guest.items, viewed.views("lamp")) == (["lamp"], 1)
 
 
 def test_a_view_that_is_not_named_is_not_recorded(guest: Visitor) -> None:
-    guest.get("/unnamed/lamp")
+    guest.get("/items/unnamed/lamp")
     assert viewed.popular() == []
 
 
 def test_a_function_names_the_item(guest: Visitor) -> None:
-    guest.get("/asked?item=lamp")
+    guest.get("/items/asked?item=lamp")
     assert guest.items == ["lamp"]
 
 
 def test_a_function_that_names_none_records_nothing(guest: Visitor, caplog: pytest.LogCaptureFixture) -> None:
-    assert guest.get("/asked").status_code == 200
+    assert guest.get("/items/asked").status_code == 200
     assert (guest.items, caplog.records) == ([], [])
 
 
 def test_a_function_that_fails_is_logged_and_the_page_is_shown(
     guest: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert guest.get("/fails").content == b"yes"
+    assert guest.get("/items/fails").content == b"yes"
     assert "A view of fails was not recorded" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
@@ -126,7 +120,7 @@ def test_a_keyword_that_the_url_lacks_is_logged_and_the_page_is_shown(
     guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": {"plain": "slug"}}
-    assert guest.get("/plain/lamp").content == b"lamp"
+    assert guest.get("/items/plain/lamp").content == b"lamp"
     assert [record.getMessage() for record in caplog.records] == [
         "A view of plain was not recorded: its URL has no keyword 'slug'."
     ]
@@ -137,7 +131,7 @@ def test_a_keyword_that_the_url_lacks_is_logged_and_the_page_is_shown(
 def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
     guest: Visitor, caplog: pytest.LogCaptureFixture, view: str, item: str
 ) -> None:
-    assert guest.get(f"/{view}{item}").status_code == 200
+    assert guest.get(f"/items/{view}{item}").status_code == 200
     [line] = [record.getMessage() for record in caplog.records]
     assert line == (
         f"A view of {view[:5]} was not recorded: An item id is an integer, or text of 1 to 64 bytes in UTF-8."
@@ -150,19 +144,19 @@ def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
     [("a:b", "a:b"), ("nul%00", "nul\0"), ("line%0D%0Abreak", "line\r\nbreak"), ("NaN", "NaN"), ("%3Cb%3E", "<b>")],
 )
 def test_strange_items_are_items(guest: Visitor, path: str, item: str) -> None:
-    assert guest.get(f"/asked?item={path}").status_code == 200
+    assert guest.get(f"/items/asked?item={path}").status_code == 200
     assert (guest.items, viewed.views(item)) == ([item], 1)
 
 
 @pytest.mark.parametrize("status", [201, 204, 206, 301, 304, 404, 410, 500])
 def test_only_what_was_answered_with_200_is_recorded(guest: Visitor, status: int) -> None:
-    assert guest.get(f"/answers/{status}/lamp").status_code == status
+    assert guest.get(f"/items/answers/{status}/lamp").status_code == status
     assert guest.items == []
 
 
 @pytest.mark.parametrize("method", ["head", "post", "put", "options"])
 def test_only_a_get_is_recorded(guest: Visitor, method: str) -> None:
-    assert guest.ask(method, "/plain/lamp").status_code == 200
+    assert guest.ask(method, "/items/plain/lamp").status_code == 200
     assert guest.items == []
 
 
@@ -177,20 +171,20 @@ def test_only_a_get_is_recorded(guest: Visitor, method: str) -> None:
     ],
 )
 def test_what_a_browser_fetches_ahead_is_not_recorded(guest: Visitor, header: str, value: str) -> None:
-    assert guest.get("/plain/lamp", **{header: value}).status_code == 200
+    assert guest.get("/items/plain/lamp", **{header: value}).status_code == 200
     assert (guest.items, viewed.views("lamp")) == ([], 0)
 
 
 def test_what_nobody_asked_for_by_hand_is_not_recorded(guest: Visitor, settings: Any) -> None:
-    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "PASSIVE_PATHS": ["/reads/"]}
-    for path in ("/polls/lamp", "/reads/lamp"):
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "PASSIVE_PATHS": ["/items/reads/"]}
+    for path in ("/items/polls/lamp", "/items/reads/lamp"):
         assert guest.get(path).status_code == 200
-    guest.get("/plain/lamp", x_session_passive="1")
+    guest.get("/items/plain/lamp", x_session_passive="1")
     assert viewed.popular() == []
 
 
 def test_a_session_that_the_view_ends_views_nothing(guest: Visitor, redis: Any) -> None:
-    assert guest.get("/ends/lamp").status_code == 200
+    assert guest.get("/items/ends/lamp").status_code == 200
     assert (stored(redis), viewed.popular()) == (0, [])
 
 
@@ -198,16 +192,16 @@ def test_a_session_that_the_view_ends_views_nothing(guest: Visitor, redis: Any) 
 @pytest.mark.parametrize("view", ["plain", "reads", "writes"])
 def test_an_expired_session_views_nothing(guest: Visitor, redis: Any, view: str) -> None:
     make_due(redis, guest.session.sid)
-    guest.get(f"/{view}/lamp")
+    guest.get(f"/items/{view}/lamp")
     assert viewed.views("lamp") == (1 if view == "writes" else 0)
 
 
 @pytest.mark.usefixtures("partitions")
 def test_a_guests_views_are_there_after_sign_in_in_order(guest: Visitor, alice: User) -> None:
     for item in ("lamp", "vase", "bowl", "vase"):
-        guest.get(f"/plain/{item}")
+        guest.get(f"/items/plain/{item}")
     before = viewed.recent(guest.session)
-    guest.get("/signs-in/cup")
+    guest.get("/items/signs-in/cup")
     assert online.get(guest.session.sid).user_id == str(alice.pk)
     assert guest.items == ["cup", "vase", "bowl", "lamp"]
     assert viewed.recent(guest.session)[1:] == before
@@ -218,42 +212,42 @@ def test_a_guests_views_are_there_after_sign_in_in_order(guest: Visitor, alice: 
 
 
 def test_a_view_is_one_round_trip(guest: Visitor, commands: Any) -> None:
-    guest.get("/plain/lamp")
+    guest.get("/items/plain/lamp")
     commands()
-    guest.get("/plain/lamp")
+    guest.get("/items/plain/lamp")
     assert commands()["evalsha"] == 1
 
 
 @pytest.mark.parametrize("view", ["reads", "areads"])
 def test_a_view_takes_one_more_where_the_session_is_read(guest: Visitor, commands: Any, view: str) -> None:
-    guest.get(f"/{view}/lamp")
+    guest.get(f"/items/{view}/lamp")
     commands()
-    guest.get(f"/{view}/lamp")
+    guest.get(f"/items/{view}/lamp")
     assert commands()["evalsha"] == 2
 
 
 @pytest.mark.parametrize("view", ["writes", "cycles"])
 def test_a_view_takes_no_more_where_the_session_is_saved(guest: Visitor, commands: Any, view: str) -> None:
-    guest.get(f"/{view}/lamp")
+    guest.get(f"/items/{view}/lamp")
     commands()
-    guest.get(f"/{view}/vase")
+    guest.get(f"/items/{view}/vase")
     assert commands()["evalsha"] == 2
     assert guest.items == ["vase", "lamp"]
 
 
 def test_a_view_takes_no_more_where_every_request_saves(guest: Visitor, settings: Any, commands: Any) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
-    guest.get("/plain/lamp")
+    guest.get("/items/plain/lamp")
     commands()
-    guest.get("/plain/vase")
+    guest.get("/items/plain/vase")
     assert commands()["evalsha"] == 2
     assert guest.items == ["vase", "lamp"]
 
 
 def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, commands: Any) -> None:
-    visitor.get("/unnamed/lamp")
+    visitor.get("/items/unnamed/lamp")
     commands()
-    visitor.get("/writes/lamp")
+    visitor.get("/items/writes/lamp")
     assert commands()["evalsha"] == 1
     assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
 
@@ -264,9 +258,9 @@ def test_a_view_takes_one_more_where_the_item_is_counted_elsewhere(
     partitions: int, guest: Visitor, commands: Any, view: str
 ) -> None:
     item = elsewhere(guest.session.sid)
-    guest.get(f"/{view}/{item}")
+    guest.get(f"/items/{view}/{item}")
     commands()
-    guest.get(f"/{view}/{item}")
+    guest.get(f"/items/{view}/{item}")
     assert commands()["evalsha"] == {"plain": 1, "reads": 2, "writes": 2}[view] + 1
     assert (guest.items, viewed.views(item)) == ([item], 2)
 
@@ -275,7 +269,7 @@ def test_a_view_notes_that_the_session_was_seen_and_prolongs_it(guest: Visitor, 
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
     make_older(redis, guest.session.sid, 3600)
     before = online.get(guest.session.sid)
-    guest.get("/plain/lamp")
+    guest.get("/items/plain/lamp")
     after = online.get(guest.session.sid)
     assert (after.seen_at - before.seen_at).total_seconds() >= 3600
     assert (after.expires_at - before.expires_at).total_seconds() >= 3600
@@ -283,12 +277,12 @@ def test_a_view_notes_that_the_session_was_seen_and_prolongs_it(guest: Visitor, 
 
 def test_a_view_sends_a_sliding_cookie_again_as_reading_does(guest: Visitor, settings: Any, redis: Any) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
-    assert "sessionid" not in guest.get("/plain/lamp").cookies
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
     make_older(redis, guest.session.sid, settings.SESSION_COOKIE_AGE // 5)
-    response = guest.get("/plain/lamp")
+    response = guest.get("/items/plain/lamp")
     assert response.cookies["sessionid"].value == guest.session.session_key
     assert response["Vary"] == "Cookie"
-    assert "sessionid" not in guest.get("/plain/lamp").cookies
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
 
 
 def test_a_view_sends_no_cookie_again_that_ends_with_the_browser(guest: Visitor, settings: Any, redis: Any) -> None:
@@ -297,12 +291,12 @@ def test_a_view_sends_no_cookie_again_that_ends_with_the_browser(guest: Visitor,
     session["_session_expiry"] = 0
     session.save()
     make_older(redis, session.sid, settings.SESSION_COOKIE_AGE // 5)
-    assert "sessionid" not in guest.get("/plain/lamp").cookies
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
     assert guest.items == ["lamp"]
 
 
 def test_a_page_that_reads_no_session_stays_cacheable(guest: Visitor) -> None:
-    assert "Vary" not in guest.get("/plain/lamp")
+    assert "Vary" not in guest.get("/items/plain/lamp")
 
 
 # --- Guests
@@ -314,7 +308,7 @@ def guests_get_sessions(settings: Any, **more: Any) -> None:
 
 @pytest.mark.parametrize("view", ["plain", "reads", "records", "arecords"])
 def test_a_visitor_without_a_session_gets_none_for_a_view(visitor: Visitor, redis: Any, view: str) -> None:
-    response = visitor.get(f"/{view}/lamp")
+    response = visitor.get(f"/items/{view}/lamp")
     assert "sessionid" not in response.cookies
     assert redis.keys() == []
 
@@ -325,10 +319,10 @@ def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
     visitor: Visitor, settings: Any, redis: Any, view: str
 ) -> None:
     guests_get_sessions(settings)
-    response = visitor.get(f"/{view}/lamp")
+    response = visitor.get(f"/items/{view}/lamp")
     assert response.cookies["sessionid"].value
     assert "Cookie" in response["Vary"]
-    visitor.get(f"/{view}/vase")
+    visitor.get(f"/items/{view}/vase")
     assert stored(redis) == 1
     assert visitor.items == ["vase", "lamp"]
     assert (viewed.views("lamp"), viewed.views("vase")) == (1, 1)
@@ -336,11 +330,11 @@ def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
 
 def test_a_session_that_begins_with_a_view_takes_one_round_trip(visitor: Visitor, settings: Any, commands: Any) -> None:
     guests_get_sessions(settings)
-    visitor.get("/unnamed/lamp")
-    visitor.get("/plain/lamp")
+    visitor.get("/items/unnamed/lamp")
+    visitor.get("/items/plain/lamp")
     visitor.client.cookies.clear()
     commands()
-    visitor.get("/plain/lamp")
+    visitor.get("/items/plain/lamp")
     assert commands()["evalsha"] == 1
 
 
@@ -350,18 +344,18 @@ def test_a_guest_whose_session_has_expired_gets_another(guest: Visitor, settings
     guests_get_sessions(settings)
     before = guest.session.sid
     make_due(redis, before)
-    guest.get(f"/{view}/lamp")
+    guest.get(f"/items/{view}/lamp")
     assert guest.session.sid != before
     assert guest.items == ["lamp"]
 
 
 def test_only_what_is_recorded_begins_a_session(visitor: Visitor, settings: Any, redis: Any) -> None:
     guests_get_sessions(settings)
-    visitor.get("/unnamed/lamp")
-    visitor.get("/answers/404/lamp")
-    visitor.get("/plain/lamp", sec_purpose="prefetch")
-    visitor.get(f"/plain/{'x' * 65}")
-    visitor.ask("head", "/plain/lamp")
+    visitor.get("/items/unnamed/lamp")
+    visitor.get("/items/answers/404/lamp")
+    visitor.get("/items/plain/lamp", sec_purpose="prefetch")
+    visitor.get(f"/items/plain/{'x' * 65}")
+    visitor.ask("head", "/items/plain/lamp")
     assert redis.keys() == []
     assert "sessionid" not in visitor.client.cookies
 
@@ -369,10 +363,10 @@ def test_only_what_is_recorded_begins_a_session(visitor: Visitor, settings: Any,
 def test_a_rotated_cookie_gets_no_session_for_a_view(guest: Visitor, settings: Any, redis: Any) -> None:
     guests_get_sessions(settings)
     old_key = guest.session.session_key
-    guest.get("/cycles/lamp")
+    guest.get("/items/cycles/lamp")
     guest.client.cookies["sessionid"] = old_key
     for view in ("plain", "reads", "records"):
-        assert "sessionid" not in guest.get(f"/{view}/vase").cookies
+        assert "sessionid" not in guest.get(f"/items/{view}/vase").cookies
     assert (stored(redis), viewed.views("vase")) == (1, 0)
 
 
@@ -381,7 +375,7 @@ def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_sav
 ) -> None:
     guests_get_sessions(settings)
     settings.SESSION_SAVE_EVERY_REQUEST = True
-    visitor.get("/plain/lamp")
+    visitor.get("/items/plain/lamp")
     assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
 
 
@@ -413,7 +407,7 @@ def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
 
 @pytest.mark.parametrize("view", ["plain", "reads"])
 def test_a_full_server_shows_pages_and_records_nothing(guest: Visitor, full: None, view: str) -> None:
-    assert guest.get(f"/{view}/lamp").status_code == 200
+    assert guest.get(f"/items/{view}/lamp").status_code == 200
     assert guest.items == []
 
 
@@ -427,7 +421,7 @@ def test_an_outage_fails_no_page_that_needs_no_session(
         gone = f"redis://127.0.0.1:{free_port()}/0"
         settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
         for _ in range(2):
-            response = guest.get("/plain/lamp")
+            response = guest.get("/items/plain/lamp")
             assert (response.status_code, response.content, list(response.cookies)) == (200, b"lamp", [])
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
@@ -435,21 +429,21 @@ def test_an_outage_fails_no_page_that_needs_no_session(
 def test_djangos_own_session_middleware_records_too(guest: Visitor, settings: Any) -> None:
     settings.MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware", *MIDDLEWARE[1:]]
     for view in ("plain", "reads", "writes"):
-        assert guest.get(f"/{view}/{view}").status_code == 200
+        assert guest.get(f"/items/{view}/{view}").status_code == 200
     assert guest.items == ["writes", "reads", "plain"]
     assert viewed.total() == (3, 3)
 
 
 def test_a_session_of_another_engine_is_left_alone(visitor: Visitor, settings: Any) -> None:
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
-    assert visitor.get("/writes/lamp").status_code == 200
-    assert visitor.get("/plain/lamp").status_code == 200
+    assert visitor.get("/items/writes/lamp").status_code == 200
+    assert visitor.get("/items/plain/lamp").status_code == 200
 
 
 def test_the_session_key_is_in_no_log_line(guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": {"plain": "none"}}
-    guest.get("/plain/lamp")
-    guest.get("/fails")
+    guest.get("/items/plain/lamp")
+    guest.get("/items/fails")
     key = guest.session.session_key
     assert key
     assert caplog.text

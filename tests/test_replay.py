@@ -6,12 +6,9 @@ from django.core.management import CommandError, call_command
 
 from testproject.replay import Event, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events
 
+pytestmark = pytest.mark.no_server
+
 HEADER = "user_id,event,timestamp\n"
-
-
-@pytest.fixture(autouse=True)
-def empty_store() -> None:
-    """Do without a server: nothing here gets as far as that."""
 
 
 def read(text: str, limit: int | None = None) -> tuple[list[Event], list[str]]:

@@ -11,7 +11,7 @@ from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
 def test_cycle_key_sends_nothing_before_the_save(commands, new_session) -> None:

@@ -4,6 +4,8 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.scripts import FOLDER, Script
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
 def protocol(request, settings, server) -> None:

@@ -11,8 +11,9 @@ import redis as redis_py
 from django_redsess import scripts, store
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import names_of_sessions, stored
+
+pytestmark = pytest.mark.both_servers
 
 AT_ONCE = 500
 
@@ -34,7 +35,6 @@ def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterato
         yield stored(client)
 
 
-@one_kind_of_server
 @pytest.mark.slow
 def test_after_a_hundred_thousand_sessions_there_are_as_many_as_the_maximum(
     redis: redis_py.Redis, settings, partitions: int

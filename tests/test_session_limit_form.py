@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 import redis as redis_py
 from django.contrib.admin.forms import AdminAuthenticationForm
-from django.contrib.auth import login
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse
 from django.test import Client
-from django.urls import path
 from django.utils.translation import override
-from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -32,34 +28,9 @@ class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm):
     """As the docstring of the form says."""
 
 
-@csrf_exempt
-def sign_in(request: HttpRequest) -> HttpResponse:
-    form = SessionLimitAuthenticationForm(request, request.POST)
-    if form.is_valid():
-        login(request, form.get_user())
-        return HttpResponse("done")
-    return HttpResponse(" ".join(form.non_field_errors()))
-
-
-def basket(request: HttpRequest) -> HttpResponse:
-    """Put a lamp into the basket; return what was in it."""
-    before = request.session.get("basket", "nothing")
-    request.session["basket"] = "lamp"
-    return HttpResponse(before)
-
-
-def who(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(request.user.get_username() or "nobody")
-
-
-urlpatterns = [path("sign-in/", sign_in), path("basket/", basket), path("who/", who)]
-
-handler403 = who
-
-
 @pytest.fixture(autouse=True)
 def site(settings: Any) -> None:
-    settings.ROOT_URLCONF = __name__
+    settings.ROOT_URLCONF = "tests.site.urls"
 
 
 @pytest.fixture
@@ -81,7 +52,7 @@ def alice() -> User:
 @pytest.fixture
 def guest(client: Client) -> Client:
     """A visitor who has a basket."""
-    client.get("/basket/")
+    client.get("/swap/basket/lamp/")
     return client
 
 
@@ -128,11 +99,11 @@ def test_the_guests_session_and_basket_stay(
     set_limit(1)
     there = sign_in_elsewhere(alice)
     cookie = guest.cookies["sessionid"].value
-    response = guest.post("/sign-in/", given())
+    response = guest.post("/sign-in-by-form/", given())
     assert "1 session already" in response.content.decode()
     assert "sessionid" not in response.cookies
     assert guest.cookies["sessionid"].value == cookie
-    assert guest.get("/basket/").content == b"lamp"
+    assert guest.get("/swap/basket/lamp/").content == b"lamp"
     assert guest.get("/who/").content == b"nobody"
     assert [session.sid for session in online.sessions()] == [there.sid]
     assert stored(redis) == 2
@@ -141,11 +112,11 @@ def test_the_guests_session_and_basket_stay(
 def test_the_guest_signs_in_with_the_basket_once_there_is_room(guest: Client, alice: User, set_limit: SetLimit) -> None:
     set_limit(1)
     there = sign_in_elsewhere(alice)
-    assert guest.post("/sign-in/", given()).content != b"done"
+    assert guest.post("/sign-in-by-form/", given()).content != b"done"
     there.flush()
-    assert guest.post("/sign-in/", given()).content == b"done"
+    assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert guest.get("/who/").content == b"alice"
-    assert guest.get("/basket/").content == b"lamp"
+    assert guest.get("/swap/basket/lamp/").content == b"lamp"
 
 
 @pytest.mark.parametrize("policy", ["end_oldest", "end_least_recent"])
@@ -154,7 +125,7 @@ def test_where_a_sign_in_ends_others_the_form_refuses_nobody(
 ) -> None:
     set_limit(1, policy)
     there = sign_in_elsewhere(alice)
-    assert guest.post("/sign-in/", given()).content == b"done"
+    assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert guest.get("/who/").content == b"alice"
     assert not online.find([str(there.sid)])
     assert online.count() == 1
@@ -172,12 +143,12 @@ def test_the_session_that_is_this_users_already_does_not_count_against_itself(
 ) -> None:
     set_limit(1)
     for _ in range(3):
-        assert guest.post("/sign-in/", given()).content == b"done"
+        assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert guest.get("/who/").content == b"alice"
     assert online.count() == 1
     set_limit(2)
     sign_in_elsewhere(alice)
-    assert guest.post("/sign-in/", given()).content == b"done"
+    assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert online.count() == 2
 
 
@@ -186,10 +157,10 @@ def test_who_is_signed_in_already_is_not_refused_after_a_limit_was_lowered(
 ) -> None:
     sign_in_elsewhere(alice)
     sign_in_elsewhere(alice)
-    assert guest.post("/sign-in/", given()).content == b"done"
+    assert guest.post("/sign-in-by-form/", given()).content == b"done"
     set_limit(1)
     # As login() does not refuse it.
-    assert guest.post("/sign-in/", given()).content == b"done"
+    assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert online.count() == 3
 
 
@@ -197,7 +168,7 @@ def test_the_session_of_another_user_counts_for_nothing(guest: Client, alice: Us
     set_limit(1)
     guest.force_login(User.objects.create_user("bob"))
     sign_in_elsewhere(alice)
-    assert "1 session already" in guest.post("/sign-in/", given()).content.decode()
+    assert "1 session already" in guest.post("/sign-in-by-form/", given()).content.decode()
     assert guest.get("/who/").content == b"bob"
 
 
@@ -217,13 +188,13 @@ def test_other_users_do_not_count(alice: User, set_limit: SetLimit) -> None:
 def test_a_wrong_password_does_not_tell_that_the_account_is_full(
     guest: Client, alice: User, set_limit: SetLimit
 ) -> None:
-    before = guest.post("/sign-in/", given("wrong")).content
+    before = guest.post("/sign-in-by-form/", given("wrong")).content
     set_limit(1)
     sign_in_elsewhere(alice)
     assert errors(SessionLimitAuthenticationForm(None, given("wrong"))) == errors(
         AuthenticationForm(None, given("wrong"))
     )
-    assert guest.post("/sign-in/", given("wrong")).content == before != b""
+    assert guest.post("/sign-in-by-form/", given("wrong")).content == before != b""
 
 
 @pytest.mark.parametrize("full", [True, False])

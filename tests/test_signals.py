@@ -11,7 +11,7 @@ from wsgiref.util import setup_testing_defaults
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth import SESSION_KEY, alogin, alogout, login, logout
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.handlers.asgi import ASGIHandler
@@ -19,7 +19,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import AsyncClient, Client
-from django.urls import path
+from django.urls import include, path
 
 from django_redsess import cleaner, online, store
 from django_redsess.backend import SessionStore
@@ -355,36 +355,7 @@ def test_use_and_change_tell_nothing(told, new_session) -> None:
     assert told == []
 
 
-# Requests.
-
-
-def answer(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    return HttpResponse("answer")
-
-
-def who(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(request.user.get_username() or "nobody")
-
-
-def sign_in(request: HttpRequest, name: str) -> HttpResponse:
-    login(request, User.objects.get(username=name))
-    return HttpResponse("in")
-
-
-def sign_out(request: HttpRequest) -> HttpResponse:
-    logout(request)
-    return HttpResponse("out")
-
-
-async def async_sign_in(request: HttpRequest, name: str) -> HttpResponse:
-    await alogin(request, await User.objects.aget(username=name))
-    return HttpResponse("in")
-
-
-async def async_sign_out(request: HttpRequest) -> HttpResponse:
-    await alogout(request)
-    return HttpResponse("out")
+# Requests. The views below end sessions on their way, each for one or two tests; the others are those of the site.
 
 
 def create_three(request: HttpRequest) -> HttpResponse:
@@ -479,14 +450,8 @@ class Fails(NoAnswer):
 
 
 urlpatterns = [
-    path("answer/", answer),
     path("task/", leave_a_task),
     path("wait/", end_and_wait),
-    path("who/", who),
-    path("in/<name>/", sign_in),
-    path("out/", sign_out),
-    path("async/in/<name>/", async_sign_in),
-    path("async/out/", async_sign_out),
     path("create/", create_three),
     path("async/create/", async_create_three),
     path("stream/", create_and_stream),
@@ -494,12 +459,13 @@ urlpatterns = [
     path("fail/<sid>/", end_and_fail),
     path("lose/<sid>/", end_and_lose),
     path("end-in-the-stream/<sid>/", end_in_the_stream),
+    path("", include("tests.site.urls")),
 ]
 
 
 @pytest.fixture
 def site(settings) -> None:
-    """This module's views, in place of the shop's."""
+    """The views above, and the site of tests/site."""
     settings.ROOT_URLCONF = __name__
 
 
@@ -518,7 +484,7 @@ def alice(db) -> User:
 def test_signing_out_is_a_logout(browser, alice, told) -> None:
     browser.sign_in(alice)
     sid = browser.sid
-    assert browser.get(f"{browser.views}/out/").content == b"out"
+    assert browser.get(f"{browser.views}/sign-out/").content == b"out"
     assert ends(told) == [(sid, str(alice.pk), "logout")]
 
 
@@ -528,7 +494,7 @@ def test_signing_in_tells_nothing(browser, alice, told) -> None:
     guest["colour"] = "blue"
     guest.save()
     browser.cookie = guest.session_key
-    assert browser.get(f"{browser.views}/in/alice/").content == b"in"
+    assert browser.get(f"{browser.views}/sign-in/alice/").content == b"in"
     assert browser.get("/who/").content == b"alice"
     assert told == []
 
@@ -538,7 +504,7 @@ def test_another_user_who_signs_in_invalidates_the_session(browser, alice, told)
     User.objects.create_user("bob")
     browser.sign_in(alice)
     sid = browser.sid
-    browser.get(f"{browser.views}/in/bob/")
+    browser.get(f"{browser.views}/sign-in/bob/")
     assert browser.get("/who/").content == b"bob"
     assert ends(told) == [(sid, str(alice.pk), "invalidated")]
 
@@ -644,7 +610,7 @@ def test_a_request_that_loses_its_session_has_its_ends_told(browser, new_session
 def test_the_next_request_tells_nothing_of_the_one_before(browser, new_session, told) -> None:
     browser.get(f"/fail/{new_session('7').sid}/")
     told.clear()
-    browser.get("/answer/")
+    browser.get("/read/colour/")
     assert told == []
 
 
@@ -851,7 +817,7 @@ def test_a_receiver_that_raises_does_not_stop_a_request(
     make_due(redis, *(new_session("8").sid for _ in range(5)))
     told.clear(), told_last.clear(), caplog.clear()
     assert browser.get(f"{browser.views}/create/").status_code == 200
-    assert browser.get(f"{browser.views}/out/").status_code == 200
+    assert browser.get(f"{browser.views}/sign-out/").status_code == 200
     assert [each.reason for each in told_last] == [each.reason for each in told]
     assert told[-1].reason == "logout"
     assert failures(caplog) == 2 * len(told)
@@ -885,7 +851,7 @@ def test_a_receiver_may_end_other_sessions_after_a_request(browser, alice, told,
         online.end(*(each.sid for each in online.sessions(user_ids=[user_id])))
 
     connect(end_all)
-    browser.get(f"{browser.views}/out/")
+    browser.get(f"{browser.views}/sign-out/")
     assert ends(told)[0] == (own, str(alice.pk), "logout")
     assert sorted(ends(told)[1:]) == sorted((sid, str(alice.pk), "kicked") for sid in others)
 

@@ -9,6 +9,8 @@ import pytest
 
 from testproject import servers
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

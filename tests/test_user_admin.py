@@ -45,6 +45,7 @@ for kind, site in SITES.items():
     site.register(User, kind)
     site.register(OnlineSession, OnlineSessionAdmin)
 
+# Each test fills them with the pages of one of these admins.
 urlpatterns: list[Any] = []
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 
 ROOT = Path(__file__).parent.parent
 
 # Each begins a process and a database anew.
-pytestmark = [pytest.mark.slow, one_kind_of_server]
+pytestmark = pytest.mark.slow
 
 
 def drive(part: str, kind: str, partitions: int, server: servers.Server, folder: Path) -> subprocess.CompletedProcess:

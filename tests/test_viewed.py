@@ -11,7 +11,7 @@ from django_redsess.keys import keyspace
 from testproject.servers import free_port
 from tests.support.behind import have_views, make_due, names_of_sessions
 
-pytestmark = pytest.mark.usefixtures("partitions")
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
 def items_of(session: SessionStore) -> list[str]:

@@ -18,6 +18,8 @@ from testproject import servers
 from tests.support.outages import caches, frozen
 from tests.support.running import asleep, wait_until
 
+pytestmark = pytest.mark.both_servers
+
 LONG = 60
 """Seconds to wait for what ends a wait early."""
 
@@ -242,8 +244,9 @@ def test_closing_closes_the_connection_of_each_partition(redis, partitions) -> N
     wait_until(lambda: {each["id"] for each in redis.client_list()} <= before)
 
 
-def test_closing_before_any_wait_is_no_error() -> None:
+def test_closing_before_any_wait_is_no_error_and_has_asked_nobody(commands) -> None:
     Sleeper().close()
+    assert commands() == {"config|resetstat": 1}
 
 
 def test_a_frozen_server_does_not_prolong_a_wait(server, settings, sleeper) -> None:

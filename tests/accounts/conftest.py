@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,27 +10,19 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.signals import Ended, session_ended
-from testproject import servers
-from tests import accounts_site
 from tests.support.accounts import (
     PASSWORD,
     sign_in,
 )
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[servers.Server]:
-    """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
-    yield from servers.serving(next(iter(servers.available().values())))
-
-
 @pytest.fixture(autouse=True)
 def site(request: pytest.FixtureRequest, settings: Any) -> Any:
-    """The site of accounts_site.py, in place of the shop; the settings, to change more of them."""
+    """The site of tests/site, in place of the shop; the settings, to change more of them."""
     if "partitions" in request.fixturenames:
         # Before anybody signs in: afterwards their number is fixed.
         request.getfixturevalue("partitions")
-    settings.ROOT_URLCONF = "tests.accounts_site"
+    settings.ROOT_URLCONF = "tests.site.urls"
     return settings
 
 
@@ -63,10 +55,3 @@ def told() -> Iterator[list[Ended]]:
     session_ended.connect(receive)
     yield heard
     session_ended.disconnect(receive)
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Give a function that says what happens, once, while a view is under way."""
-    yield accounts_site.meanwhile.does
-    accounts_site.meanwhile.does(None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
@@ -33,7 +36,7 @@ def test_a_user_who_was_deactivated_reads_so_in_a_message(alice) -> None:
     browser = sign_in(alice)
     alice.is_active = False
     alice.save()
-    assert browser.get("/who/").content.decode() == f"nobody|Your session was ended. {DEACTIVATED}"
+    assert browser.get("/who-and-messages/").content.decode() == f"nobody|Your session was ended. {DEACTIVATED}"
 
 
 def test_saving_a_user_who_is_inactive_already_ends_nothing(alice) -> None:
@@ -61,20 +64,28 @@ def test_saving_other_fields_ends_nothing(alice, fields: list[str] | None) -> No
     assert name_in(browser) == "alice"
 
 
-@pytest.mark.parametrize("field", ["first_name", "last_login"])
-def test_saving_other_fields_by_name_takes_one_query(alice, django_assert_num_queries, field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("first_name", "Alice"), ("last_login", datetime(2026, 1, 5, tzinfo=UTC))]
+)
+def test_saving_other_fields_by_name_takes_one_query(alice, django_assert_num_queries, field: str, value: Any) -> None:
+    setattr(alice, field, value)
     with django_assert_num_queries(1):
         alice.save(update_fields=[field])
+    alice.refresh_from_db()
+    assert getattr(alice, field) == value
 
 
 def test_saving_a_new_user_takes_one_query(django_assert_num_queries) -> None:
     with django_assert_num_queries(1):
         User(username="carol").save()
+    assert User.objects.filter(username="carol").exists()
 
 
 def test_saving_fields_by_name_that_are_watched_takes_one_more_query(alice, django_assert_num_queries) -> None:
+    alice.set_password("another")
     with django_assert_num_queries(2):
         alice.save(update_fields=["is_active", "password"])
+    assert User.objects.get(pk=alice.pk).check_password("another")
 
 
 # Deleting.

@@ -73,14 +73,14 @@ def test_the_reason_of_logout_everywhere_is_read_by_the_user(alice, partitions) 
     browser, other = sign_in(alice), sign_in(alice)
     accounts.logout_everywhere(alice, reason="You moved. Grüße")
     assert told_to(other) == ("invalidated", "You moved. Grüße")
-    assert browser.get("/who/").content.decode() == "nobody|Your session was ended. You moved. Grüße"
+    assert browser.get("/who-and-messages/").content.decode() == "nobody|Your session was ended. You moved. Grüße"
 
 
 def test_without_a_reason_logout_everywhere_tells_the_user_nothing(alice, redis, partitions) -> None:
     browser = sign_in(alice)
     accounts.logout_everywhere(alice)
     assert [note for note in notes(redis) if note.startswith(b"invalidated")] == []
-    response = browser.get("/who/")
+    response = browser.get("/who-and-messages/")
     assert (response.content, "X-Session-Ended" in response) == (b"nobody", False)
 
 

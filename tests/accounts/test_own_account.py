@@ -31,7 +31,7 @@ def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
     assert count(user_id) == 0
     assert [(each.user_id, each.reason in ("invalidated", "logout")) for each in told] == [(str(user_id), True)] * 2
     assert told_to(elsewhere) == ("invalidated", DEACTIVATED if closing == "deactivate" else DELETED)
-    assert browser.get("/who/").content.decode() == "nobody" + "|Good bye." * (then == "leaves_a_message")
+    assert browser.get("/who-and-messages/").content.decode() == "nobody" + "|Good bye." * (then == "leaves_a_message")
 
 
 @pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
@@ -56,7 +56,7 @@ def test_who_closes_the_own_account_in_a_transaction_is_signed_out_everywhere(al
     response = browser.get(f"/close/{closing}/leaves_a_message/?cycle")
     assert (response.status_code, count(user_id)) == (200, 0)
     assert is_gone(response)
-    assert browser.get("/who/").content == b"nobody|Good bye."
+    assert browser.get("/who-and-messages/").content == b"nobody|Good bye."
 
 
 def test_a_message_that_is_kept_in_the_session_is_read_after_the_account_was_closed(alice, site) -> None:
@@ -64,7 +64,7 @@ def test_a_message_that_is_kept_in_the_session_is_read_after_the_account_was_clo
     browser = sign_in(alice)
     assert browser.get("/close/deactivate/leaves_a_message/").status_code == 200
     assert count(alice) == 0
-    assert browser.get("/who/").content == b"nobody|Good bye."
+    assert browser.get("/who-and-messages/").content == b"nobody|Good bye."
 
 
 def test_a_view_may_use_the_session_after_it_closed_the_account(alice) -> None:
@@ -96,6 +96,6 @@ def test_an_administrator_who_closes_the_own_account_is_signed_out_everywhere(
     way(boss, browser)
     assert count(user_id) == 0
     assert told_to(elsewhere)[0] == "invalidated"
-    content = browser.get("/who/").content.decode()
+    content = browser.get("/who-and-messages/").content.decode()
     assert content.startswith("nobody|")
     assert "successfully" in content.lower()

@@ -14,8 +14,7 @@ from django.utils.http import urlsafe_base64_encode
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Reason
-from tests import accounts_site
-from tests.accounts_site import NEW_PASSWORD
+from tests.site.accounts import NEW_PASSWORD, WAYS
 from tests.support.account_changes import NEW_PASSWORDS
 from tests.support.accounts import PASSWORD, PASSWORD_CHANGED, count, name_in, sid_of, sign_in, told_to
 
@@ -96,7 +95,7 @@ def test_who_resets_the_password_of_the_user_who_is_signed_in_there_is_not_inter
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
-@pytest.mark.parametrize("way", accounts_site.WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_the_own_session_stays_whatever_key_it_gets(
     alice, bob, monkeypatch, partitions, told, way: str, atomic: bool
 ) -> None:
@@ -115,7 +114,7 @@ def test_the_own_session_stays_where_a_view_is_asynchronous(alice, partitions) -
     browser, elsewhere = AsyncClient(), sign_in(alice)
     browser.force_login(alice)
     assert async_to_sync(browser.get)("/async/password/").content == b"done"
-    assert async_to_sync(browser.get)("/who/").content == b"alice"
+    assert async_to_sync(browser.get)("/who-and-messages/").content == b"alice"
     assert count(alice) == 1
     assert told_to(elsewhere) == ("invalidated", PASSWORD_CHANGED)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from tests.accounts_site import NEW_PASSWORD
+from tests.site.accounts import NEW_PASSWORD
 from tests.support.account_changes import delete, save, set_password
 from tests.support.accounts import PASSWORD, count, sign_in
 
@@ -52,5 +52,9 @@ def test_a_field_whose_switch_is_off_is_saved_with_one_query(
     alice, site, django_assert_num_queries, switch: str, field: str
 ) -> None:
     site.REDSESS = {**site.REDSESS, switch: False}
+    alice.is_active = False
+    alice.set_password("another")
     with django_assert_num_queries(1):
         alice.save(update_fields=[field])
+    saved = User.objects.get(pk=alice.pk)
+    assert (saved.is_active, saved.check_password("another")) == (field != "is_active", field == "password")

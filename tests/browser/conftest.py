@@ -10,7 +10,6 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from testproject import servers
 from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
 from tests.support.browsing import visiting
@@ -18,12 +17,6 @@ from tests.support.demo import running
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
-
-
-@pytest.fixture(scope="package")
-def server() -> Iterator[servers.Server]:
-    """One kind of server is enough to see the pages."""
-    yield from servers.serving(servers.available()["valkey"])
 
 
 @pytest.fixture(scope="package")

@@ -8,6 +8,8 @@ from testproject import people
 from testproject.people import PASSWORD
 from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def admin(visitor: Visitor) -> Page:

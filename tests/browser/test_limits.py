@@ -10,6 +10,8 @@ from testproject.people import PASSWORD
 from tests.support.browsing import LIST, KeepPicture, Visitor, go_to, sign_in
 from tests.support.shop import AskedNobody
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = "Your session was ended, because you signed in elsewhere."
 REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."
 

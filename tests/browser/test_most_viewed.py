@@ -9,6 +9,8 @@ from testproject.servers import Server
 from tests.support.behind import have_views
 from tests.support.browsing import KeepPicture, Visitor, sign_in
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/django_redsess/popularitem/"
 
 

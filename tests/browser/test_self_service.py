@@ -12,6 +12,8 @@ from testproject.people import PASSWORD
 from tests.support.browsing import KeepPicture, Visitor, sign_in
 from tests.support.shop import use_our_templates
 
+pytestmark = pytest.mark.slow
+
 LIST = "/account/sessions/"
 
 

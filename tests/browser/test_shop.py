@@ -10,6 +10,8 @@ from testproject.people import PASSWORD
 from testproject.shop.models import Product
 from tests.support.browsing import KeepPicture, Visitor, go_to, sign_in
 
+pytestmark = pytest.mark.slow
+
 
 def test_products_viewed_are_shown_newest_first(visitor: Visitor, keep_picture: KeepPicture) -> None:
     page = visitor()

@@ -45,7 +45,7 @@ def fetched(version: str) -> Path:
 
 def main() -> int:
     sys.path.insert(0, str(fetched(django.get_version())))
-    # Without the fixtures of our own tests: they run a test once for each server, which no unittest.TestCase can.
+    # Without the fixtures of our own tests, which come for each test: here a class may have a server for itself.
     options = ["--ds=tests.django_sessions.settings", f"--confcutdir={HERE}"]
     return pytest.main([*options, *sys.argv[1:], str(HERE / "suite.py")])
 

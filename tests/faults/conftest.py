@@ -1,9 +1,9 @@
 """
 What the tests of faults share.
 
-``site``: the small site of site.py, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it,
-over WSGI and over ASGI. ``alice``: a user. ``meanwhile``: say what happens between a view's reading and changing.
-``each_loss``: go through the replies that can be lost. ``sign_ins_site``: the site of site_sign_ins.py instead.
+``site``: the site of tests/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it, over
+WSGI and over ASGI. ``alice``: a user. ``each_loss``: go through the replies that can be lost. ``sign_ins_site``: the
+same site for users who are in no table, without a proxy.
 ``own_server``: a server that the test may stop, freeze (``frozen``) and start again; ``durable_server``: one that has
 its data then. ``use_server``: have the site on it.
 """
@@ -21,22 +21,10 @@ from django.test import AsyncClient, Client
 
 from django_redsess import scripts
 from testproject import servers
-from tests.faults import site as site_module
-from tests.faults import site_concurrency
+from tests.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
 from tests.support.outages import OURS, caches, close_connections, end_outage
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser
-
-one_kind_of_server = pytest.mark.parametrize("server", [*servers.available()][:1], indirect=True)
-"""For a test in which the server has no part, or that takes its time."""
-
-MIDDLEWARE = [
-    "django_redsess.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django_redsess.middleware.ViewedItemsMiddleware",
-]
 
 
 @pytest.fixture
@@ -49,27 +37,15 @@ def proxy(server: servers.Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterator[None]:
-    """The site of site.py in place of the shop, its sessions behind the proxy."""
+    """The site of tests/site in place of the shop, its sessions behind the proxy."""
     if "partitions" in request.fixturenames:
         # Before the store is used for the first time: afterwards their number is fixed.
         request.getfixturevalue("partitions")
-    settings.ROOT_URLCONF = "tests.faults.site"
-    settings.MIDDLEWARE = MIDDLEWARE
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE_WITH_CSRF
     settings.LOGIN_URL = "/sign-in/nobody/"
-    settings.TEMPLATES = [
-        {
-            "BACKEND": "django.template.backends.django.DjangoTemplates",
-            "APP_DIRS": True,
-            "OPTIONS": {
-                "context_processors": [
-                    "django.template.context_processors.request",
-                    "django.contrib.auth.context_processors.auth",
-                ]
-            },
-        }
-    ]
-    views = ("item", "item-for-somebody", "item-and-write", "item-and-cycle")
-    settings.REDSESS = {"VIEWED_VIEWS": dict.fromkeys(views, "slug")}
+    settings.TEMPLATES = TEMPLATES
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
     settings.CACHES = caches(proxy.url)
     end_outage()
     yield
@@ -93,18 +69,11 @@ def alice(db: None) -> User:
 
 
 @pytest.fixture
-def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Give a function that says what happens, once, between a view's reading the session and changing it."""
-    yield site_module.meanwhile.does
-    site_module.meanwhile.does(None)
-
-
-@pytest.fixture
 def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> None:
-    """The site of site_sign_ins.py in place of the shop, without a proxy."""
-    settings.ROOT_URLCONF = "tests.faults.site_sign_ins"
-    settings.MIDDLEWARE = site_concurrency.MIDDLEWARE
-    site_concurrency.passwords.clear()
+    """The site of tests/site in place of the shop, for users who are in no table, without a proxy."""
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    people.passwords.clear()
 
 
 @pytest.fixture

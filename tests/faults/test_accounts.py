@@ -14,20 +14,13 @@ from django.test import Client
 from django_redsess import accounts, online, scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.signals import session_ended
-from tests.accounts_site import NEW_PASSWORD
-from tests.faults.conftest import one_kind_of_server
+from tests.site.accounts import NEW_PASSWORD
 from tests.support.outages import end_outage, lines_of
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser, assert_unavailable
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
-pytestmark = [pytest.mark.django_db(transaction=True), one_kind_of_server]
-
-
-@pytest.fixture(autouse=True)
-def accounts_site(site: None, settings: Any) -> None:
-    """The site of accounts_site.py, behind the proxy."""
-    settings.ROOT_URLCONF = "tests.accounts_site"
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)

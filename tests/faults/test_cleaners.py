@@ -26,6 +26,8 @@ from tests.support.behind import faults, make_due, stored
 from tests.support.child import MOMENTS, Child, Moment
 from tests.support.running import Running, asleep, wait_until
 
+pytestmark = pytest.mark.both_servers
+
 
 @pytest.fixture(scope="module")
 def child(server: servers.Server) -> Iterator[Child]:
@@ -84,6 +86,7 @@ def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
             return
 
 
+@pytest.mark.slow
 def test_what_a_killed_command_has_left_the_next_one_takes(
     redis: redis_py.Redis, start: Callable[..., Running], new_session: Callable[..., SessionStore]
 ) -> None:

@@ -16,6 +16,8 @@ from tests.support import operations
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.child import Child
 
+pytestmark = pytest.mark.both_servers
+
 HOUR = 3600
 MEMBER = {"_auth_user_id": "7", "colour": "blue"}
 

@@ -19,20 +19,23 @@ from django.test import Client
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
-from tests.faults import site_concurrency
-from tests.faults.site_concurrency import Answer, Site, person, serving
+from tests.site import MIDDLEWARE, VIEWED_VIEWS
+from tests.site.people import person
 from tests.support.behind import names_of_sessions, stored, traces
+from tests.support.serving import Answer, Site, serving
+
+pytestmark = pytest.mark.both_servers
 
 WRITERS = 50
 
 
 @pytest.fixture
 def site(settings: Any) -> Iterator[Site]:
-    """The site of site_concurrency.py, served by real threads."""
-    settings.ROOT_URLCONF = "tests.faults.site_concurrency"
-    settings.MIDDLEWARE = site_concurrency.MIDDLEWARE
-    settings.AUTHENTICATION_BACKENDS = ["tests.faults.site_concurrency.InMemory"]
-    settings.REDSESS = {**settings.REDSESS, "VIEWED_VIEWS": {"item": "slug"}}
+    """The site of tests/site, served by real threads."""
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    settings.AUTHENTICATION_BACKENDS = ["tests.site.people.InMemory"]
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_VIEWS": VIEWED_VIEWS}
     # Its users are in no table.
     user_logged_in.disconnect(dispatch_uid="update_last_login")
     with serving() as site:
@@ -43,13 +46,13 @@ def site(settings: Any) -> Iterator[Site]:
 @pytest.fixture
 def guest(site: Site, partitions: int) -> str:
     """The cookie of a guest whose session holds a colour."""
-    return site.ask("/write/colour/blue/").cookie
+    return site.ask("/held/write/colour/blue/").cookie
 
 
 @pytest.fixture
 def member(site: Site, guest: str) -> str:
     """The cookie of user 1, whose session holds a colour."""
-    return site.ask("/sign-in/1/", guest).cookie
+    return site.ask("/held/sign-in/1/", guest).cookie
 
 
 def users_online() -> list[str]:
@@ -85,7 +88,7 @@ def run_together(*actions: Callable[[], object]) -> None:
 
 
 def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site: Site, guest: str) -> None:
-    answers = site.ask_together(*[(f"/write/key-{number}/{number}/", guest) for number in range(WRITERS)])
+    answers = site.ask_together(*[(f"/held/write/key-{number}/{number}/", guest) for number in range(WRITERS)])
     assert statuses(answers) == [200] * WRITERS
     assert dict(SessionStore(guest).items()) == {
         "colour": "blue",
@@ -109,14 +112,14 @@ def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(s
 
 @pytest.mark.slow
 def test_fifty_writers_for_ten_seconds_lose_nothing_and_none_waits_five_seconds(site: Site) -> None:
-    cookie = site.ask("/write/colour/blue/").cookie
+    cookie = site.ask("/held/write/colour/blue/").cookie
     until = time.monotonic() + 10
     rounds = [0] * WRITERS
     slowest = [0.0] * WRITERS
 
     def write(writer: int) -> None:
         while (started := time.monotonic()) < until:
-            answer = site.ask(f"/count/key-{writer}/", cookie)
+            answer = site.ask(f"/held/count/key-{writer}/", cookie)
             slowest[writer] = max(slowest[writer], time.monotonic() - started)
             # Each round finds what the one before wrote.
             assert (answer.status, answer.text) == (200, str(rounds[writer]))
@@ -163,7 +166,9 @@ def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions
     assert names_of_sessions(redis) == []
 
 
-@pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/", "/cycle/", "/sign-in/1/"])
+@pytest.mark.parametrize(
+    "path", ["/held/write/colour/red/", "/held/write-and-save/colour/red/", "/held/cycle/", "/held/sign-in/1/"]
+)
 @pytest.mark.parametrize("end", ["sign-out", "kick"])
 def test_a_request_whose_session_ends_meanwhile_is_answered_400(
     site: Site, redis, member: str, path: str, end: str
@@ -172,19 +177,19 @@ def test_a_request_whose_session_ends_meanwhile_is_answered_400(
     if end == "kick":
         assert [ended.user_id for ended in online.end(sid_of(member))] == ["1"]
     else:
-        assert site.ask("/sign-out/", member) == Answer(200, "done", "")
+        assert site.ask("/held/sign-out/", member) == Answer(200, "done", "")
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
     assert traces(redis, member) == []
     assert stored(redis) == 0
 
 
-@pytest.mark.parametrize("path", ["/who/", "/read/colour/"])
+@pytest.mark.parametrize("path", ["/held/who/", "/held/read/colour/"])
 def test_a_request_that_only_reads_is_finished_though_its_session_ends_meanwhile(
     site: Site, redis, member: str, path: str
 ) -> None:
     let_on = site.ask_held(path, member)
-    site.ask("/sign-out/", member)
+    site.ask("/held/sign-out/", member)
     assert (let_on().status, stored(redis)) == (200, 0)
 
 
@@ -192,19 +197,19 @@ def test_a_request_that_only_reads_is_finished_though_its_session_ends_meanwhile
 def test_viewing_an_item_does_not_bring_a_session_back_that_ends_meanwhile(
     site: Site, redis, member: str, end: str
 ) -> None:
-    site.ask("/item/lamp/", member)
-    let_on = site.ask_held("/item/vase/", member)
+    site.ask("/held/item/lamp/", member)
+    let_on = site.ask_held("/held/item/vase/", member)
     if end == "kick":
         online.end(sid_of(member))
     else:
-        site.ask("/sign-out/", member)
+        site.ask("/held/sign-out/", member)
     assert let_on().status == 200
     assert traces(redis, member) == []
     assert viewed.popular() == [("lamp", 1)]
 
 
 def test_two_sign_outs_at_once_are_both_well(site: Site, redis, member: str) -> None:
-    answers = site.ask_together(*[("/sign-out/", member)] * 2)
+    answers = site.ask_together(*[("/held/sign-out/", member)] * 2)
     assert statuses(answers) == [200, 200]
     assert (stored(redis), traces(redis, member)) == (0, [])
 
@@ -246,21 +251,21 @@ def test_a_kick_in_the_middle_of_writes_and_views_leaves_nothing(redis, partitio
 
 
 def test_two_sign_ins_of_one_guest_are_both_signed_in(site: Site, redis, guest: str) -> None:
-    answers = site.ask_together(*[("/sign-in/1/", guest)] * 2)
+    answers = site.ask_together(*[("/held/sign-in/1/", guest)] * 2)
     assert statuses(answers) == [200, 200]
     cookies = {answer.cookie for answer in answers}
     assert len(cookies | {guest}) == 3
-    assert [site.ask("/who/", cookie).text for cookie in cookies] == ["1", "1"]
-    assert "blue" in [site.ask("/read/colour/", cookie).text for cookie in cookies]
+    assert [site.ask("/held/who/", cookie).text for cookie in cookies] == ["1", "1"]
+    assert "blue" in [site.ask("/held/read/colour/", cookie).text for cookie in cookies]
     assert (users_online(), stored(redis)) == (["1", "1"], 2)
     assert traces(redis, guest) == []
 
 
 def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site: Site, redis, guest: str) -> None:
-    site.ask("/item/lamp/", guest)
-    answers = site.ask_together(*[(f"/sign-in/{user_id}/", guest) for user_id in range(1, 6)])
+    site.ask("/held/item/lamp/", guest)
+    answers = site.ask_together(*[(f"/held/sign-in/{user_id}/", guest) for user_id in range(1, 6)])
     assert statuses(answers) == [200] * 5
-    assert [site.ask("/who/", answer.cookie).text for answer in answers] == ["1", "2", "3", "4", "5"]
+    assert [site.ask("/held/who/", answer.cookie).text for answer in answers] == ["1", "2", "3", "4", "5"]
     assert (users_online(), stored(redis)) == (["1", "2", "3", "4", "5"], 5)
     # What the guest viewed goes to one of them.
     assert [[item.item for item in viewed.recent(session.sid)] for session in online.sessions()].count(["lamp"]) == 1
@@ -269,18 +274,18 @@ def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site: S
 
 def test_one_of_two_rotations_of_a_member_wins(site: Site, redis, member: str) -> None:
     login_at = online.get(sid_of(member)).login_at
-    winner, loser = sorted(site.ask_together(*[("/cycle/", member)] * 2))
+    winner, loser = sorted(site.ask_together(*[("/held/cycle/", member)] * 2))
     assert (winner.status, loser.status, loser.cookie) == (200, 400, None)
-    assert site.ask("/who/", winner.cookie).text == "1"
+    assert site.ask("/held/who/", winner.cookie).text == "1"
     assert [(session.sid, session.login_at) for session in online.sessions()] == [(sid_of(winner.cookie), login_at)]
     assert stored(redis) == 1
     assert traces(redis, member) == []
 
 
 def test_one_of_two_rotations_of_a_guest_wins(site: Site, redis, guest: str) -> None:
-    winner, loser = sorted(site.ask_together(*[("/cycle/", guest)] * 2))
+    winner, loser = sorted(site.ask_together(*[("/held/cycle/", guest)] * 2))
     assert (winner.status, loser.status, loser.cookie) == (200, 400, None)
-    assert site.ask("/read/colour/", winner.cookie).text == "blue"
+    assert site.ask("/held/read/colour/", winner.cookie).text == "blue"
     assert stored(redis) == 1
 
 
@@ -307,30 +312,31 @@ def test_one_of_many_rotations_of_a_member_wins(partitions, redis, new_session) 
 
 
 def test_a_sign_in_keeps_what_another_request_wrote_meanwhile(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/sign-in/1/", guest)
-    assert site.ask("/write/size/large/", guest).status == 200
+    let_on = site.ask_held("/held/sign-in/1/", guest)
+    assert site.ask("/held/write/size/large/", guest).status == 200
     cookie = let_on().cookie
-    assert [site.ask(path, cookie).text for path in ("/who/", "/read/colour/", "/read/size/")] == ["1", "blue", "large"]
+    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
+    assert [site.ask(path, cookie).text for path in paths] == ["1", "blue", "large"]
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_write_that_finds_the_guest_signed_in_meanwhile_is_answered_400(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/write/colour/red/", guest)
-    cookie = site.ask("/sign-in/1/", guest).cookie
+    let_on = site.ask_held("/held/write/colour/red/", guest)
+    cookie = site.ask("/held/sign-in/1/", guest).cookie
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
-    assert site.ask("/read/colour/", cookie).text == "blue"
+    assert site.ask("/held/read/colour/", cookie).text == "blue"
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_sign_in_finds_the_guests_session_ended_meanwhile(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/sign-in/1/", guest)
+    let_on = site.ask_held("/held/sign-in/1/", guest)
     online.end(sid_of(guest))
     answer = let_on()
     assert (answer.status, answer.cookie, stored(redis)) == (400, None, 0)
 
 
-@pytest.mark.parametrize("path", ["/who/", "/write/size/large/"])
+@pytest.mark.parametrize("path", ["/held/who/", "/held/write/size/large/"])
 def test_of_parallel_requests_after_a_new_secret_key_one_wins(
     site: Site, settings: Any, redis, member: str, path: str
 ) -> None:
@@ -338,108 +344,109 @@ def test_of_parallel_requests_after_a_new_secret_key_one_wins(
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "the shop's second key"
     # Each asks for the user first, which rotates the key; a write alone does not.
-    paths = [(path, member), *[("/who/", member)] * 4]
+    paths = [(path, member), *[("/held/who/", member)] * 4]
     answers = site.ask_together(*paths)
     assert set(statuses(answers)) <= {200, 400}
     [cookie] = {answer.cookie for answer in answers} - {None, member}
     settings.SECRET_KEY_FALLBACKS = []
-    assert [site.ask(asked, cookie).text for asked in ("/who/", "/read/colour/")] == ["1", "blue"]
+    assert [site.ask(asked, cookie).text for asked in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
     assert [(session.sid, session.login_at) for session in online.sessions()] == [(sid_of(cookie), login_at)]
     assert stored(redis) == 1
 
 
 def test_a_request_during_a_change_of_password_is_answered_400(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/write/size/large/", member)
-    cookie = site.ask("/change-password/second/", member).cookie
+    let_on = site.ask_held("/held/write/size/large/", member)
+    cookie = site.ask("/held/change-password/second/", member).cookie
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
-    assert site.ask("/who/", cookie).text == "1"
+    assert site.ask("/held/who/", cookie).text == "1"
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_change_of_password_keeps_what_another_request_wrote_meanwhile(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/change-password/second/", member)
-    site.ask("/write/size/large/", member)
+    let_on = site.ask_held("/held/change-password/second/", member)
+    site.ask("/held/write/size/large/", member)
     cookie = let_on().cookie
-    assert [site.ask(path, cookie).text for path in ("/who/", "/read/size/")] == ["1", "large"]
+    assert [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/size/")] == ["1", "large"]
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_change_of_password_signs_the_users_other_sessions_out(site: Site, redis, member: str) -> None:
-    other = site.ask("/sign-in/1/").cookie
-    cookie = site.ask("/change-password/second/", member).cookie
-    assert (site.ask("/who/", other).text, site.ask("/who/", cookie).text) == ("nobody", "1")
+    other = site.ask("/held/sign-in/1/").cookie
+    cookie = site.ask("/held/change-password/second/", member).cookie
+    assert (site.ask("/held/who/", other).text, site.ask("/held/who/", cookie).text) == ("nobody", "1")
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_request_during_a_switch_of_users_is_answered_400(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/write/size/large/", member)
-    cookie = site.ask("/sign-in/2/", member).cookie
+    let_on = site.ask_held("/held/write/size/large/", member)
+    cookie = site.ask("/held/sign-in/2/", member).cookie
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
-    assert [site.ask(path, cookie).text for path in ("/who/", "/read/colour/", "/read/size/")] == ["2", "None", "None"]
+    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
+    assert [site.ask(path, cookie).text for path in paths] == ["2", "None", "None"]
     assert (users_online(), stored(redis)) == (["2"], 1)
     assert traces(redis, member) == []
 
 
 def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site: Site, redis, member: str) -> None:
-    answers = site.ask_together(("/sign-in/2/", member), ("/sign-in/3/", member))
+    answers = site.ask_together(("/held/sign-in/2/", member), ("/held/sign-in/3/", member))
     assert set(statuses(answers)) <= {200, 400}
     signed_in = [answer.cookie for answer in answers if answer.status == 200]
-    assert sorted(site.ask("/who/", cookie).text for cookie in signed_in) == users_online()
+    assert sorted(site.ask("/held/who/", cookie).text for cookie in signed_in) == users_online()
     assert (stored(redis), traces(redis, member)) == (len(signed_in), [])
     assert "1" not in users_online()
 
 
 def test_a_request_during_a_forced_sign_in_is_answered_400(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/write/size/large/", guest)
+    let_on = site.ask_held("/held/write/size/large/", guest)
     client = Client()
     client.cookies["sessionid"] = guest
     client.force_login(person(1))
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
     cookie = client.cookies["sessionid"].value
-    assert [site.ask(path, cookie).text for path in ("/who/", "/read/colour/")] == ["1", "blue"]
+    assert [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_signing_in_again_as_the_same_user_sets_a_new_login_time_in_every_key(site: Site, redis, member: str) -> None:
     [before] = online.sessions()
     time.sleep(0.01)
-    answer = site.ask("/sign-in/1/", member)
+    answer = site.ask("/held/sign-in/1/", member)
     assert answer.status == 200
     [after] = online.sessions(user_ids=["1"])
     assert after.login_at > before.login_at
     assert (online.sessions(), stored(redis)) == ([after], 1)
-    assert site.ask("/who/", answer.cookie).text == "1"
+    assert site.ask("/held/who/", answer.cookie).text == "1"
 
 
 def test_two_at_once_sign_in_again_as_the_same_user(site: Site, redis, member: str) -> None:
-    answers = site.ask_together(*[("/sign-in/1/", member)] * 2)
+    answers = site.ask_together(*[("/held/sign-in/1/", member)] * 2)
     assert set(statuses(answers)) <= {200, 400}
     assert [answer.status for answer in answers if answer.cookie] == [200] * statuses(answers).count(200) != []
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
 def test_a_sign_out_while_a_rotation_is_under_way_leaves_nobody_signed_in(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/cycle/", member)
-    site.ask("/sign-out/", member)
+    let_on = site.ask_held("/held/cycle/", member)
+    site.ask("/held/sign-out/", member)
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
     assert (stored(redis), traces(redis, member)) == (0, [])
 
 
 def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/sign-out/", member)
-    rotated = site.ask("/cycle/", member).cookie
+    let_on = site.ask_held("/held/sign-out/", member)
+    rotated = site.ask("/held/cycle/", member).cookie
     answer = let_on()
     # What must not be: the page says "signed out", and somebody is signed in still.
     if answer.status == 200:
-        assert site.ask("/who/", rotated).text == "nobody"
+        assert site.ask("/held/who/", rotated).text == "nobody"
         assert (users_online(), stored(redis)) == ([], 0)
     else:
         assert (answer.status, answer.cookie) == (400, None)
-        assert site.ask("/who/", rotated).text == "1"
+        assert site.ask("/held/who/", rotated).text == "1"
 
 
 # A late request: it still brings the cookie of before
@@ -448,16 +455,18 @@ def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site
 @pytest.fixture(params=["guest signs in", "member rotates"])
 def late(request: pytest.FixtureRequest, site: Site, guest: str) -> Iterator[str]:
     """A cookie whose session has another key by now; afterwards that session must be as it was."""
-    cookie, path = guest, "/sign-in/1/"
+    cookie, path = guest, "/held/sign-in/1/"
     if request.param == "member rotates":
-        cookie, path = site.ask("/sign-in/1/", guest).cookie, "/cycle/"
+        cookie, path = site.ask("/held/sign-in/1/", guest).cookie, "/held/cycle/"
     rotated = site.ask(path, cookie).cookie
     yield cookie
-    assert [site.ask(asked, rotated).text for asked in ("/who/", "/read/colour/")] == ["1", "blue"]
+    assert [site.ask(asked, rotated).text for asked in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
 
 
 @pytest.mark.parametrize("every_request", [False, True], ids=["", "saved every request"])
-@pytest.mark.parametrize(("path", "text"), [("/who/", "nobody"), ("/read/colour/", "None"), ("/item/lamp/", "done")])
+@pytest.mark.parametrize(
+    ("path", "text"), [("/held/who/", "nobody"), ("/held/read/colour/", "None"), ("/held/item/lamp/", "done")]
+)
 def test_a_late_request_is_signed_out_and_leaves_the_cookie_alone(
     site: Site, settings: Any, redis, late: str, path: str, text: str, every_request: bool
 ) -> None:
@@ -467,14 +476,14 @@ def test_a_late_request_is_signed_out_and_leaves_the_cookie_alone(
     assert viewed.popular() == []
 
 
-@pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/"])
+@pytest.mark.parametrize("path", ["/held/write/colour/red/", "/held/write-and-save/colour/red/"])
 def test_a_late_request_that_writes_is_answered_400(site: Site, redis, late: str, path: str) -> None:
     answer = site.ask(path, late)
     assert (answer.status, answer.cookie) == (400, None)
     assert stored(redis) == 1
 
 
-@pytest.mark.parametrize("path", ["/sign-out/", "/cycle/"])
+@pytest.mark.parametrize("path", ["/held/sign-out/", "/held/cycle/"])
 def test_a_late_request_can_neither_end_nor_rotate_anything(site: Site, redis, late: str, path: str) -> None:
     answer = site.ask(path, late)
     assert (answer.status in (200, 400), answer.cookie) == (True, None)
@@ -483,20 +492,20 @@ def test_a_late_request_can_neither_end_nor_rotate_anything(site: Site, redis, l
 
 @pytest.mark.parametrize("user", ["1", "2"])
 def test_a_late_request_that_signs_in_gets_a_fresh_session(site: Site, redis, late: str, user: str) -> None:
-    answer = site.ask(f"/sign-in/{user}/", late)
+    answer = site.ask(f"/held/sign-in/{user}/", late)
     assert answer.status == 200
-    assert [site.ask(path, answer.cookie).text for path in ("/who/", "/read/colour/")] == [user, "None"]
+    assert [site.ask(path, answer.cookie).text for path in ("/held/who/", "/held/read/colour/")] == [user, "None"]
     assert (users_online(), stored(redis)) == (["1", user], 2)
 
 
 def test_a_slow_answer_does_not_refresh_the_cookie_to_an_older_key(site: Site, settings: Any, member: str) -> None:
     settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "TOUCH_INTERVAL": 0}
     settings.SESSION_COOKIE_AGE = 4
-    cookie = site.ask("/write/colour/red/", member).cookie
+    cookie = site.ask("/held/write/colour/red/", member).cookie
     # More than a tenth of its age: now an answer refreshes the cookie.
     time.sleep(0.5)
-    let_on = site.ask_held("/read/colour/", cookie)
-    rotated = site.ask("/cycle/", cookie).cookie
+    let_on = site.ask_held("/held/read/colour/", cookie)
+    rotated = site.ask("/held/cycle/", cookie).cookie
     assert rotated != cookie
     assert let_on() == Answer(200, "red", None)
 
@@ -505,8 +514,8 @@ def test_a_slow_answer_that_saves_every_request_does_not_set_an_older_key(
     site: Site, settings: Any, redis, member: str
 ) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
-    let_on = site.ask_held("/read/colour/", member)
-    site.ask("/cycle/", member)
+    let_on = site.ask_held("/held/read/colour/", member)
+    site.ask("/held/cycle/", member)
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
     assert stored(redis) == 1

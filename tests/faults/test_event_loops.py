@@ -15,7 +15,6 @@ from django.test import AsyncClient
 
 from django_redsess import scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import stored
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser
@@ -90,7 +89,6 @@ def test_a_loop_for_each_of_many_calls(redis: Any, baseline: int) -> None:
     assert_back_to(baseline, redis)
 
 
-@one_kind_of_server
 @pytest.mark.slow
 def test_a_loop_for_each_of_1000_calls_in_three_threads(redis: Any, baseline: int) -> None:
     def many() -> None:

@@ -20,6 +20,8 @@ from tests.support.agreement import disagreements
 from tests.support.behind import faults, have_partitions
 from tests.support.child import MOMENTS, Child, Moment
 
+pytestmark = pytest.mark.both_servers
+
 
 class Story(NamedTuple):
     """A stored session, as far as one can tell it again: without keys, sids and times."""

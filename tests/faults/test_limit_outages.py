@@ -14,9 +14,6 @@ from django.test import Client
 from django_redsess import scripts, store
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace
-from tests.faults.conftest import one_kind_of_server
-from tests.faults.site import urlpatterns as site_urls
-from tests.faults.site_sign_ins import handler403
 from tests.support.behind import make_older, stored, text_of
 from tests.support.proxy import Proxy
 from tests.support.sign_ins import ENDING, SetLimit, sids_of
@@ -24,22 +21,10 @@ from tests.support.visitors import Browser, assert_unavailable
 
 EachLoss = Callable[..., Iterator[Any]]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "behind")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site", "known_scripts")]
 
 # Above a limit of two, one script does not end as many, as large as these.
 MANY, LARGE = range(1000, 400, -100), text_of(400_000)
-
-
-class BehindTheProxy:
-    """URLs of site.py, with a page of its own for what is not allowed."""
-
-    urlpatterns = site_urls
-    handler403 = staticmethod(handler403)
-
-
-@pytest.fixture
-def behind(site: None, settings: Any, known_scripts: None) -> None:
-    settings.ROOT_URLCONF = BehindTheProxy
 
 
 def begin(
@@ -93,7 +78,6 @@ def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
         assert (stored(redis), replaced(redis)) == (3, 1)
 
 
-@one_kind_of_server
 def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_not_enough(
     browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss
 ) -> None:
@@ -152,7 +136,6 @@ def test_a_sign_in_with_room_whose_reply_was_lost_is_not_refused(
         assert stored(redis) == 2
 
 
-@one_kind_of_server
 @pytest.mark.parametrize("full", [True, False], ids=["full", "with room"])
 def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visitor_a_guest(
     browser: Browser,
@@ -176,7 +159,6 @@ def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visit
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code == (403 if full else 200)
 
 
-@one_kind_of_server
 def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
     browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
 ) -> None:
@@ -189,7 +171,6 @@ def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
     assert_session_is_kept(browser)
 
 
-@one_kind_of_server
 def test_an_outage_after_a_sign_in_that_was_saved_at_once_does_not_sign_the_visitor_out(
     browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
 ) -> None:

@@ -10,9 +10,12 @@ import redis as redis_py
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
-from tests.faults.site_concurrency import Answer, Site, person, serving
+from tests.site.people import person
 from tests.support.behind import stored
+from tests.support.serving import Answer, Site, serving
 from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, sids_of, sign_in_before
+
+pytestmark = pytest.mark.both_servers
 
 CROWD = 100
 LIMIT = 3
@@ -20,24 +23,24 @@ LIMIT = 3
 
 @pytest.fixture
 def served(sign_ins_site: None) -> Iterator[Site]:
-    """The site of site_sign_ins.py, served by real threads."""
+    """The site of tests/site, served by real threads."""
     with serving(CROWD) as site:
         yield site
 
 
 def who(site: Site, cookies: list[str]) -> list[Answer]:
-    return [site.ask("/who/", cookie) for cookie in cookies]
+    return [site.ask("/held/who/", cookie) for cookie in cookies]
 
 
 def guests_of(site: Site, count: int) -> Iterator[str]:
     """Have so many guests come, one after the other, in whatever partition."""
     for _ in range(count):
-        yield str(site.ask("/write/colour/blue/").cookie)
+        yield str(site.ask("/held/write/colour/blue/").cookie)
 
 
 def asked_by(site: Site, guests: int) -> list[tuple[str, str | None]]:
     """Prepare so many guests with a session, and visitors without up to a hundred, who all sign in as user 1."""
-    return [("/sign-in/1/", cookie) for cookie in [*guests_of(site, guests), *[None] * (CROWD - guests)]]
+    return [("/held/sign-in/1/", cookie) for cookie in [*guests_of(site, guests), *[None] * (CROWD - guests)]]
 
 
 @pytest.mark.parametrize("guests", [0, CROWD // 2], ids=["visitors", "guests and visitors"])
@@ -46,7 +49,7 @@ def test_of_a_hundred_sign_ins_at_once_as_many_are_left_as_the_limit_allows(
     served: Site, redis: redis_py.Redis, set_limit: SetLimit, policy: str, guests: int
 ) -> None:
     set_limit(LIMIT, policy)
-    bystander = served.ask("/sign-in/2/").cookie
+    bystander = served.ask("/held/sign-in/2/").cookie
     answers = served.ask_together(*asked_by(served, guests))
     assert {answer.status for answer in answers} == {200}
     assert len(sids_of("1")) == LIMIT
@@ -55,7 +58,7 @@ def test_of_a_hundred_sign_ins_at_once_as_many_are_left_as_the_limit_allows(
     assert sorted(answer.text for answer in seen) == ["1"] * LIMIT + ["nobody"] * (CROWD - LIMIT)
     assert {answer.ended for answer in seen if answer.text == "nobody"} == {"replaced"}
     assert {answer.ended for answer in seen if answer.text == "1"} == {""}
-    assert served.ask("/who/", bystander).text == "2"
+    assert served.ask("/held/who/", bystander).text == "2"
 
 
 @pytest.mark.parametrize("guests", [0, CROWD // 2], ids=["visitors", "guests and visitors"])
@@ -63,7 +66,7 @@ def test_of_a_hundred_sign_ins_at_once_all_above_the_limit_are_refused(
     served: Site, redis: redis_py.Redis, set_limit: SetLimit, guests: int
 ) -> None:
     set_limit(LIMIT, "refuse")
-    bystander = served.ask("/sign-in/2/").cookie
+    bystander = served.ask("/held/sign-in/2/").cookie
     asked = asked_by(served, guests)
     answers = served.ask_together(*asked)
     assert sorted(answer.status for answer in answers) == [200] * LIMIT + [403] * (CROWD - LIMIT)
@@ -75,7 +78,7 @@ def test_of_a_hundred_sign_ins_at_once_all_above_the_limit_are_refused(
     old = [str(cookie) for _, cookie in asked if cookie]
     assert {answer.text for answer in who(served, old)} <= {"nobody"}
     assert stored(redis) == LIMIT + 1
-    assert served.ask("/who/", bystander).text == "2"
+    assert served.ask("/held/who/", bystander).text == "2"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -84,7 +87,7 @@ def test_sign_ins_while_others_of_the_user_sign_out_never_leave_too_many(
 ) -> None:
     set_limit(LIMIT, policy)
     members = [str(each.session_key) for each in sign_in_before(redis, "1", *range(300, 300 - LIMIT, -1))]
-    sign_outs = [("/sign-out/", member) for member in members]
+    sign_outs = [("/held/sign-out/", member) for member in members]
     answers = served.ask_together(*sign_outs, *asked_by(served, 10)[: CROWD - LIMIT])
     signed_in = [answer for answer in answers[LIMIT:] if answer.status == 200]
     assert {answer.status for answer in answers[LIMIT:]} <= {200, 403}
@@ -100,7 +103,7 @@ def test_sign_ins_while_others_of_the_user_sign_out_never_leave_too_many(
     assert [answer.text for answer in who(served, members)] == ["nobody"] * LIMIT
     if policy == "refuse":
         # There is room up to the limit, and no more.
-        later = [served.ask("/sign-in/1/").status for _ in range(LIMIT + 1)]
+        later = [served.ask("/held/sign-in/1/").status for _ in range(LIMIT + 1)]
         assert later == [200] * (LIMIT - len(left)) + [403] * (len(left) + 1)
 
 
@@ -128,7 +131,7 @@ def test_a_double_click_with_room_for_one_never_leaves_two_and_who_is_let_in_sta
 ) -> None:
     set_limit(1, policy)
     for guest in guests_of(served, 8):
-        answers = served.ask_together(*[("/sign-in/1/", guest)] * 2)
+        answers = served.ask_together(*[("/held/sign-in/1/", guest)] * 2)
         good = [answer for answer in answers if answer.status == 200]
         assert {answer.status for answer in answers} <= {200, 400, 403}
         signed_in = [answer for answer in who(served, [str(answer.cookie) for answer in good]) if answer.text == "1"]
@@ -145,11 +148,11 @@ def test_the_second_of_a_double_click_is_refused_and_the_first_stays_signed_in(
 ) -> None:
     set_limit(1, "refuse")
     for guest in guests_of(served, 8):
-        let_on = None if late else served.ask_held("/sign-in/1/", guest)
-        winner = served.ask("/sign-in/1/", guest)
-        loser = let_on() if let_on else served.ask("/sign-in/1/", guest)
+        let_on = None if late else served.ask_held("/held/sign-in/1/", guest)
+        winner = served.ask("/held/sign-in/1/", guest)
+        loser = let_on() if let_on else served.ask("/held/sign-in/1/", guest)
         assert (winner.status, loser.status) == (200, 403)
-        assert served.ask("/who/", winner.cookie).text == "1"
+        assert served.ask("/held/who/", winner.cookie).text == "1"
         assert (sids_of("1"), stored(redis)) == ({sid_of(str(winner.cookie))}, 1)
         # The browser has the winner's cookie by now, or will have it.
         assert loser.cookie is None
@@ -163,7 +166,7 @@ def test_a_sign_in_whose_guest_was_ended_meanwhile_is_answered_400_or_403(
     set_limit(1, "refuse")
     there = sign_in_before(redis, "1", 100) if full else []
     for guest in guests_of(served, 8):
-        let_on = served.ask_held("/sign-in/1/", guest)
+        let_on = served.ask_held("/held/sign-in/1/", guest)
         online.end(sid_of(guest))
         answer = let_on()
         assert answer.status in (400, 403)

@@ -11,13 +11,12 @@ from django.contrib.auth.models import User
 from django_redsess import online, scripts, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import stored
 from tests.support.outages import OURS
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), pytest.mark.both_servers]
 
 
 @pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/"])
@@ -29,7 +28,6 @@ def test_a_save_is_done_once(browser: Browser, alice: User, redis: Any, each_los
         assert (stored(redis), online.count()) == (1, 1)
 
 
-@one_kind_of_server
 def test_a_save_whose_reply_never_comes_is_done_once(browser: Browser, alice: User, redis: Any, each_loss: Any) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice, colour="blue"), hang=True):
         assert browser.post("/write/colour/red/").status_code == 200
@@ -60,7 +58,7 @@ def test_a_guest_signs_in_once(
                 break
             online.end(browser.sid)
             browser.client.cookies.clear()
-        browser.get("/item/lamp/")
+        browser.get("/items/plain/lamp")
 
     for _ in each_loss(guest):
         old_sid = browser.sid
@@ -85,7 +83,7 @@ def test_a_visitor_without_a_session_signs_in_once(
 def test_a_key_is_changed_once(browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any) -> None:
     def signed_in() -> None:
         browser.sign_in(alice, colour="blue")
-        browser.get("/item/lamp/")
+        browser.get("/items/plain/lamp")
 
     for _ in each_loss(signed_in):
         old_sid, login_at = browser.sid, online.get(browser.sid).login_at
@@ -107,22 +105,22 @@ def test_a_session_is_ended_once(browser: Browser, alice: User, partitions: int,
         assert (stored(redis), online.count()) == (0, 0)
 
 
-@pytest.mark.parametrize("path", ["/item/lamp/", "/item-by-view/lamp/"])
+@pytest.mark.parametrize("path", ["/items/plain/lamp", "/items/records/lamp"])
 def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any, each_loss: Any, path: str) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice)):
         # Only whoever asked for it hears that the reply was lost.
-        assert browser.get(path).status_code in ((200,) if path == "/item/lamp/" else (200, 503))
+        assert browser.get(path).status_code in ((200,) if path == "/items/plain/lamp" else (200, 503))
         assert viewed.views("lamp") == 1
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
         assert browser.get("/who/").content == b"alice"
 
 
-@pytest.mark.parametrize("view", ["/item-and-write", "/item-and-cycle"])
+@pytest.mark.parametrize("view", ["/items/writes", "/items/writes-and-cycles"])
 def test_a_view_that_rides_on_a_save_is_never_counted_twice(
     browser: Browser, alice: User, redis: Any, each_loss: Any, view: str
 ) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice)):
-        assert browser.get(f"{view}/lamp/").status_code == 200
+        assert browser.get(f"{view}/lamp").status_code == 200
         assert browser.get("/read/last/").content == b"lamp"
         assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == 1
 
@@ -132,7 +130,7 @@ def test_a_view_with_which_a_session_begins_is_never_counted_twice(
 ) -> None:
     settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True}
     for _ in each_loss(lambda: None):
-        assert browser.get("/item/lamp/").status_code == 200
+        assert browser.get("/items/plain/lamp").status_code == 200
         assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == stored(redis) == 1
 
 
@@ -155,7 +153,7 @@ def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between
         proxy.before(scripts.SAVE.digest, lambda: proxy.before(scripts.SAVE.digest, write_meanwhile))
     else:
         proxy.before(scripts.SAVE.digest, write_meanwhile)
-    assert browser.get("/item-and-write/lamp/").status_code == 200
+    assert browser.get("/items/writes/lamp").status_code == 200
     proxy.restore()
     assert browser.get("/read/last/").content == b"lamp"
     assert browser.get("/read/size/").content == b"5"
@@ -169,20 +167,22 @@ def test_a_view_counted_in_another_partition_is_never_counted_twice(
     space = keyspace()
     item = next(name for name in map(str, itertools.count()) if space.of_item(name) != space.of_user(str(alice.pk)))
     for _ in each_loss(lambda: browser.sign_in(alice)):
-        browser.get(f"/item/{item}/")
+        browser.get(f"/items/plain/{item}")
         # Noted in the session first: whether it comes to counting is open, when the reply to that is lost.
         assert viewed.views(item) <= 1
         assert [found.item for found in viewed.recent(browser.sid)] == [item]
 
 
-@pytest.mark.parametrize("path", ["/write/colour/red/", "/cycle/", "/sign-in/alice/", "/sign-out/", "/item/lamp/"])
+@pytest.mark.parametrize(
+    "path", ["/write/colour/red/", "/cycle/", "/sign-in/alice/", "/sign-out/", "/items/plain/lamp"]
+)
 def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
     browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, path: str
 ) -> None:
     for number in range(3):
         browser.sign_in(alice, colour="blue")
         proxy.lose_reply(OURS, skip=number, times=2)
-        ask = browser.get if path.startswith("/item/") else browser.post
+        ask = browser.get if path.startswith("/items/") else browser.post
         prefix = "" if ask == browser.get else browser.views
         assert ask(prefix + path).status_code in (200, 503)
         proxy.restore()

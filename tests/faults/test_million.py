@@ -13,10 +13,11 @@ from django.test import Client
 from benchmarks.fill import fill
 from django_redsess import online
 from testproject import servers
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import stored
 from tests.support.outages import caches
 from tests.support.running import Running
+
+pytestmark = pytest.mark.slow
 
 LIST = "/admin/django_redsess/onlinesession/"
 
@@ -27,7 +28,6 @@ def cpu_seconds(server: redis.Redis) -> float:
     return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
 
 
-@one_kind_of_server
 @pytest.mark.slow
 @pytest.mark.django_db
 def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(

@@ -24,6 +24,8 @@ from tests.support.outages import full, replica
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser, assert_unavailable
 
+pytestmark = pytest.mark.both_servers
+
 HEADER = "X-Session-Ended"
 
 

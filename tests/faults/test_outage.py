@@ -16,13 +16,12 @@ from django.test import Client
 from django_redsess import online, scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.keys import keyspace
-from tests.faults.conftest import one_kind_of_server
 from tests.support.behind import stored
 from tests.support.outages import BUDGET, caches, frozen, lines_of
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser, assert_unavailable
 
-pytestmark = [pytest.mark.django_db, one_kind_of_server]
+pytestmark = pytest.mark.django_db
 
 SESSION = "django_redsess.middleware.SessionMiddleware"
 AUTH = "django.contrib.auth.middleware.AuthenticationMiddleware"
@@ -34,8 +33,8 @@ PLACES = {
     "a deferred template": ("/deferred/", None),
     "a condition in a template": ("/condition/", None),
     "LoginRequiredMiddleware": ("/plain/", (AUTH, "django.contrib.auth.middleware.LoginRequiredMiddleware")),
-    "a middleware before the view": ("/plain/", (SESSION, "tests.faults.site.ReadsOnTheWayIn")),
-    "a middleware after the view": ("/plain/", (SESSION, "tests.faults.site.ReadsOnTheWayOut")),
+    "a middleware before the view": ("/plain/", (SESSION, "tests.site.middleware.ReadsOnTheWayIn")),
+    "a middleware after the view": ("/plain/", (SESSION, "tests.site.middleware.ReadsOnTheWayOut")),
 }
 
 
@@ -102,7 +101,7 @@ def test_a_streaming_answer_already_begun_breaks_off(site: None, alice: User, pr
     browser = Browser(Client())
     browser.sign_in(alice)
     proxy.refuse()
-    response: Any = browser.get("/stream/")
+    response: Any = browser.get("/stream/_auth_user_id/")
     assert next(iter(response.streaming_content)) == b"begun, "
     with pytest.raises(SessionStoreUnavailable):
         list(response.streaming_content)
@@ -327,7 +326,7 @@ def test_a_request_waits_for_the_server_once(browser: Browser, alice: User, prox
     proxy.silence()
     assert_unavailable(browser.get("/who/"))
     before = proxy.accepted
-    assert_unavailable(browser.get("/item-for-somebody/lamp/"))
+    assert_unavailable(browser.get("/items/for-somebody/lamp"))
     assert proxy.accepted == before + 1
 
 

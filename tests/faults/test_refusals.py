@@ -17,6 +17,8 @@ from tests.support.behind import stored, traces
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
 from tests.support.visitors import Browser
 
+pytestmark = pytest.mark.both_servers
+
 FUNCTION = f"{__name__}.as_the_test_says"
 
 answer: Any = None
@@ -33,7 +35,7 @@ def as_the_test_says(user: User) -> Any:
 def visitor(request: pytest.FixtureRequest, sign_ins_site: None) -> Browser:
     """A guest whose session holds a colour, over WSGI and over ASGI."""
     browser = Browser(request.param())
-    browser.get("/write/colour/blue/")
+    browser.get("/held/write/colour/blue/")
     return browser
 
 
@@ -51,21 +53,21 @@ def test_a_refused_sign_in_is_a_403_that_ends_the_visitors_session(
     visitor: Browser, redis: redis_py.Redis, there: SessionStore
 ) -> None:
     guest = str(visitor.cookie)
-    response = visitor.get(f"{visitor.views}/sign-in/1/")
+    response = visitor.get(f"{visitor.views}/held/sign-in/1/")
     assert response.status_code == 403
     assert response.content.decode().startswith("You are signed in with 1 session already")
     assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
     assert traces(redis, guest) == []
     assert SessionStore(guest).load() == {}
     assert (sids_of("1"), stored(redis)) == (named(there), 1)
-    assert visitor.get("/who/").content == b"nobody"
+    assert visitor.get("/held/who/").content == b"nobody"
 
 
 def test_after_a_refusal_the_view_finds_nobody_signed_in(
     visitor: Browser, redis: redis_py.Redis, there: SessionStore
 ) -> None:
     guest = str(visitor.cookie)
-    response = visitor.get(f"{visitor.views}/sign-in-and-look/1/")
+    response = visitor.get(f"{visitor.views}/held/sign-in-and-look/1/")
     assert response.content == b"SessionLimitReached: nobody, True, nobody"
     assert response.cookies["sessionid"].value == ""
     assert traces(redis, guest) == []
@@ -76,10 +78,10 @@ def test_after_a_refusal_a_view_can_go_on_with_a_new_guest(
     visitor: Browser, redis: redis_py.Redis, there: SessionStore
 ) -> None:
     guest = visitor.cookie
-    assert visitor.get("/sign-in-and-go-on/1/").status_code == 200
+    assert visitor.get("/held/sign-in-and-go-on/1/").status_code == 200
     assert visitor.cookie not in ("", guest)
     assert dict(SessionStore(visitor.cookie).items()) == {"colour": "red"}
-    assert visitor.get("/who/").content == b"nobody"
+    assert visitor.get("/held/who/").content == b"nobody"
     assert (online.count(), stored(redis)) == (1, 2)
 
 
@@ -88,21 +90,21 @@ def test_after_a_sign_out_elsewhere_a_refused_visitor_can_sign_in(
 ) -> None:
     set_limit(2, "refuse")
     first, second = sign_in_before(redis, "1", 200, 100)
-    assert visitor.get(f"{visitor.views}/sign-in/1/").status_code == 403
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 403
     SessionStore(first.session_key).flush()
-    assert visitor.get(f"{visitor.views}/sign-in/1/").status_code == 200
-    assert visitor.get("/who/").content == b"1"
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 200
+    assert visitor.get("/held/who/").content == b"1"
     assert sids_of("1") == {second.sid, visitor.sid}
 
 
 def test_another_user_who_is_refused_leaves_nothing_of_either(
     visitor: Browser, redis: redis_py.Redis, there: SessionStore
 ) -> None:
-    assert visitor.get(f"{visitor.views}/sign-in/2/").status_code == 200
+    assert visitor.get(f"{visitor.views}/held/sign-in/2/").status_code == 200
     before = str(visitor.cookie)
-    assert visitor.get(f"{visitor.views}/sign-in/1/").status_code == 403
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 403
     assert traces(redis, before) == []
-    assert visitor.get("/who/").content == b"nobody"
+    assert visitor.get("/held/who/").content == b"nobody"
     assert (sids_of("1"), sids_of("2"), stored(redis)) == (named(there), set(), 1)
 
 
@@ -111,11 +113,11 @@ def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(
 ) -> None:
     set_limit(2, "refuse")
     guest = str(visitor.cookie)
-    response = visitor.get("/sign-in-and-fail/1/")
+    response = visitor.get("/held/sign-in-and-fail/1/")
     assert response.status_code == 500
     assert response.cookies["sessionid"].value == visitor.cookie
-    assert visitor.get("/who/").content == b"1"
-    assert visitor.get("/read/colour/").content == b"blue"
+    assert visitor.get("/held/who/").content == b"1"
+    assert visitor.get("/held/read/colour/").content == b"blue"
     assert (sids_of("1"), stored(redis)) == ({visitor.sid}, 1)
     assert traces(redis, guest) == []
 
@@ -127,9 +129,9 @@ def test_a_view_that_fails_after_a_sign_in_that_would_end_others_leaves_all_as_i
     set_limit(1, policy)
     [there] = sign_in_before(redis, "1", 100)
     cookie = visitor.cookie
-    assert visitor.get("/sign-in-and-fail/1/").status_code == 500
+    assert visitor.get("/held/sign-in-and-fail/1/").status_code == 500
     assert visitor.cookie == cookie
-    assert visitor.get("/read/colour/").content == b"blue"
+    assert visitor.get("/held/read/colour/").content == b"blue"
     assert (sids_of("1"), stored(redis)) == (named(there), 2)
 
 
@@ -148,7 +150,7 @@ def everything(redis: redis_py.Redis) -> dict[str, Any]:
 
 def assert_misconfigured(visitor: Browser, caught: bool) -> None:
     """A sign-in is an error: a view that catches it finds nobody signed in, any other fails."""
-    response = visitor.get(f"{visitor.views}/sign-in{'-and-look' if caught else ''}/1/")
+    response = visitor.get(f"{visitor.views}/held/sign-in{'-and-look' if caught else ''}/1/")
     assert response.status_code == (200 if caught else 500)
     if caught:
         assert response.content == b"ImproperlyConfigured: nobody, True, nobody"
@@ -157,8 +159,8 @@ def assert_misconfigured(visitor: Browser, caught: bool) -> None:
 def assert_guest(visitor: Browser, redis: redis_py.Redis, before: dict[str, Any]) -> None:
     """The visitor is the guest of before, and nothing has changed."""
     assert everything(redis) == before
-    assert visitor.get("/read/colour/").content == b"blue"
-    assert visitor.get("/who/").content == b"nobody"
+    assert visitor.get("/held/read/colour/").content == b"blue"
+    assert visitor.get("/held/who/").content == b"nobody"
     assert SessionStore(visitor.cookie).get(SESSION_KEY) is None
     assert (online.count(), stored(redis)) == (0, 1)
 
@@ -196,13 +198,13 @@ def test_a_wrong_setting_signs_nobody_in_and_leaves_the_guest(
 def test_a_wrong_setting_leaves_who_is_signed_in_already(
     visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
 ) -> None:
-    visitor.get(f"{visitor.views}/sign-in/1/")
+    visitor.get(f"{visitor.views}/held/sign-in/1/")
     before = everything(redis)
     set_limit("no.such.function")
     assert_misconfigured(visitor, caught=True)
     assert everything(redis) == before
-    assert visitor.get("/who/").content == b"1"
-    assert visitor.get("/read/colour/").content == b"blue"
+    assert visitor.get("/held/who/").content == b"1"
+    assert visitor.get("/held/read/colour/").content == b"blue"
 
 
 def test_a_wrong_setting_gives_a_visitor_without_a_session_none(
@@ -211,6 +213,6 @@ def test_a_wrong_setting_gives_a_visitor_without_a_session_none(
     visitor.client.cookies.clear()
     before = everything(redis)
     set_limit("no.such.function")
-    response = visitor.get(f"{visitor.views}/sign-in-and-look/1/")
+    response = visitor.get(f"{visitor.views}/held/sign-in-and-look/1/")
     assert (response.status_code, "sessionid" in response.cookies) == (200, False)
     assert everything(redis) == before

@@ -23,7 +23,7 @@ from tests.support.outages import full, replica
 from tests.support.running import wait_until
 from tests.support.visitors import Browser, assert_unavailable
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 
 class Answer(NamedTuple):
@@ -133,7 +133,7 @@ def test_a_full_server_refuses_saves_and_serves_reads(browser: Browser, alice: U
             assert_unavailable(browser.post(browser.views + path))
             assert browser.get(f"{browser.views}/who/").content == b"alice"
             assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
-        assert browser.get("/item/lamp/").status_code == 200
+        assert browser.get("/items/plain/lamp").status_code == 200
         assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
     assert browser.cookie == cookie
     assert browser.post("/write/colour/red/").status_code == 200
@@ -142,7 +142,7 @@ def test_a_full_server_refuses_saves_and_serves_reads(browser: Browser, alice: U
 
 def test_a_full_server_lets_visitors_sign_out(browser: Browser, alice: User, redis: Any) -> None:
     browser.sign_in(alice)
-    browser.get("/item/lamp/")
+    browser.get("/items/plain/lamp")
     with full(redis):
         response = browser.post(f"{browser.views}/sign-out/")
         assert (response.status_code, response.cookies["sessionid"].value) == (200, "")
@@ -269,7 +269,7 @@ def test_a_key_that_the_server_threw_away_is_no_error(
     browser: Browser, alice: User, redis: Any, spoilt: None, key: str
 ) -> None:
     browser.sign_in(alice, colour="blue")
-    browser.get("/item/lamp/")
+    browser.get("/items/plain/lamp")
     assert redis.delete(WIPED[key](keyspace().of_sid(browser.sid), browser.sid, str(alice.pk))) == 1
     lists = [online.count(), online.sessions(), online.of_user(alice), online.get(browser.sid)]
     assert len(lists) == 4

@@ -22,9 +22,10 @@ from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.middleware import SessionMiddleware
 from django_redsess.record import unpack
-from tests.faults import site_concurrency
-from tests.faults.conftest import one_kind_of_server
+from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, stored
+
+pytestmark = pytest.mark.both_servers
 
 LONG = "x" * 1_000_000
 
@@ -56,10 +57,10 @@ hostile = pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
 
 @pytest.fixture
 def visitor(settings: Any, db: None) -> Client:
-    """A browser at the site of site_concurrency.py, signed in as nobody; errors are answered, as everywhere."""
-    settings.ROOT_URLCONF = "tests.faults.site_concurrency"
-    settings.MIDDLEWARE = site_concurrency.MIDDLEWARE
-    settings.REDSESS = {"VIEWED_VIEWS": {"item": "slug"}}
+    """A browser at the site of tests/site, signed in as nobody; errors are answered, as everywhere."""
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
     return Client(raise_request_exception=False)
 
 
@@ -164,7 +165,6 @@ def test_two_thousand_unknown_cookies_leave_no_record(settings: Any, redis, comm
     assert_unknown_cookies_leave_nothing(2_000, reads_it, redis, commands)
 
 
-@one_kind_of_server
 @pytest.mark.slow
 @every_request
 def test_a_hundred_thousand_unknown_cookies_leave_no_record(
@@ -208,7 +208,7 @@ def test_the_cookie_of_an_ended_session_leaves_no_record(
 def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, settings: Any, redis) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
     for key in unknown_keys(30):
-        for path in ("/who/", "/read/colour/", "/item/lamp/", "/sign-out/", "/cycle/"):
+        for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/", "/held/sign-out/", "/held/cycle/"):
             visitor.cookies["sessionid"] = key
             assert visitor.get(path).status_code == 200
     assert records(redis) == []
@@ -221,12 +221,12 @@ def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, se
 def test_a_hostile_cookie_is_refused(visitor: Client, redis, log, value: str) -> None:
     # A header is bytes, and WSGI reads them as Latin-1.
     cookie = value.encode(errors="surrogateescape").decode("latin-1")
-    for path in ("/who/", "/read/colour/", "/item/lamp/"):
+    for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/"):
         visitor.cookies["sessionid"] = cookie
         assert visitor.get(path).status_code == 200
     assert records(redis) == []
     visitor.cookies["sessionid"] = cookie
-    assert visitor.get("/write/colour/blue/").status_code == 200
+    assert visitor.get("/held/write/colour/blue/").status_code == 200
     assert re.fullmatch("[0-9a-z]{32}", visitor.cookies["sessionid"].value)
     assert stored(redis) == 1
     log()
@@ -241,7 +241,7 @@ def test_a_hostile_header_is_cut_or_refused(
     headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "192.0.2.2, 192.0.2.3", header: value}
     for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_FOR"]):
         settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": proxies}
-        assert visitor.get(f"/write/colour/{proxies}/", **headers).status_code == 200
+        assert visitor.get(f"/held/write/colour/{proxies}/", **headers).status_code == 200
         [session] = online.sessions()
         if header == header_of_address:
             assert session.address == ""
@@ -249,7 +249,7 @@ def test_a_hostile_header_is_cut_or_refused(
             assert session.address == ["192.0.2.1", "192.0.2.3", "192.0.2.2"][proxies]
         assert len(session.user_agent.encode()) <= 256
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", session.user_agent)
-        assert visitor.get("/read/colour/", **headers).content == str(proxies).encode()
+        assert visitor.get("/held/read/colour/", **headers).content == str(proxies).encode()
     log()
 
 
@@ -259,7 +259,7 @@ def test_a_hostile_forwarded_address_does_not_hide_the_one_that_a_proxy_added(
     settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": 1}
     visitor.force_login(alice)
     for value in HOSTILE.values():
-        visitor.get("/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
+        visitor.get("/held/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
         assert [session.address for session in online.sessions()] == ["192.0.2.9"]
 
 
@@ -270,7 +270,7 @@ def test_a_hostile_item_is_noted_as_it_is_or_refused(
     visitor.force_login(alice)
     before = set(redis.keys())
     sent = value.encode(errors="surrogateescape")
-    assert visitor.get(f"/item/{quote(sent)}/").status_code == 200
+    assert visitor.get(f"/held/item/{quote(sent)}/").status_code == 200
     [session] = online.sessions()
     # Django leaves bytes that are no UTF-8 as they were quoted.
     item = value if sent == value.encode(errors="ignore") else quote(sent)
@@ -376,21 +376,21 @@ def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
 
     for ending in ("", "sign out", "kick", "expire", "rotate"):
         visitor.cookies.clear()
-        visitor.get("/write/colour/blue/", HTTP_USER_AGENT="Mozilla/5.0")
-        visitor.get("/item/lamp/")
+        visitor.get("/held/write/colour/blue/", HTTP_USER_AGENT="Mozilla/5.0")
+        visitor.get("/held/item/lamp/")
         note()
         visitor.force_login(alice)
-        visitor.get("/write/size/large/", HTTP_USER_AGENT="Mozilla/5.0")
-        visitor.get("/item/vase/")
+        visitor.get("/held/write/size/large/", HTTP_USER_AGENT="Mozilla/5.0")
+        visitor.get("/held/item/vase/")
         note()
         if ending == "sign out":
-            visitor.get("/sign-out/")
+            visitor.get("/held/sign-out/")
         elif ending == "kick":
             online.end(sid_of(keys[-1]))
         elif ending == "expire":
             make_due(redis, sid_of(keys[-1]))
         elif ending == "rotate":
-            visitor.get("/cycle/")
+            visitor.get("/held/cycle/")
             note()
     return set(keys)
 
@@ -422,7 +422,7 @@ def test_no_sid_and_no_note_signs_anybody_in(secrets: set[str], visitor: Client,
     for token in tokens:
         for cookie in (token, token.lower()):
             visitor.cookies["sessionid"] = cookie
-            assert visitor.get("/who/").content == b"nobody"
+            assert visitor.get("/held/who/").content == b"nobody"
 
 
 def test_a_record_that_is_stored_under_a_sid_of_ones_own_opens_nothing(
@@ -436,8 +436,8 @@ def test_a_record_that_is_stored_under_a_sid_of_ones_own_opens_nothing(
     redis.hset(partition.login, sid, stolen)
     redis.zadd(partition.expire, {sid: 10**14})
     visitor.cookies["sessionid"] = key
-    assert visitor.get("/who/").content == b"nobody"
-    assert visitor.get("/read/colour/").content == b"None"
+    assert visitor.get("/held/who/").content == b"nobody"
+    assert visitor.get("/held/read/colour/").content == b"None"
     assert any(sid in message for message in log())
     redis.hdel(partition.login, sid)
     redis.zrem(partition.expire, sid)

@@ -18,7 +18,7 @@ from django_redsess.keys import keyspace
 from tests.support.outages import lines_of
 from tests.support.visitors import Browser
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 SECRET = "the data of alice"
 
@@ -178,7 +178,7 @@ def test_nothing_that_meets_a_foreign_record_fails(browser: Browser, alice: User
         browser.cookie = cookie
         assert browser.post(browser.views + path).status_code == 200
     browser.cookie = cookie
-    assert browser.get("/item/lamp/").status_code == 200
+    assert browser.get("/items/plain/lamp").status_code == 200
     call_command("clearsessions")
     assert [ended.sid for ended in online.end(sid)] == [sid]
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from testproject import servers
-from tests.same_session import site as site_module
 from tests.support.behind import faults
 from tests.support.visitors import Browser
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[servers.Server]:
-    """One kind of server is enough: what is asked here is what is done with it, and not how it does that."""
-    yield from servers.serving(next(iter(servers.available().values())))
-
-
 @pytest.fixture(autouse=True)
 def site(partitions: int, settings: Any) -> Any:
-    """The views of site.py, in place of the shop's."""
-    settings.ROOT_URLCONF = "tests.same_session.site"
+    """The site of tests/site, in place of the shop."""
+    settings.ROOT_URLCONF = "tests.site.urls"
     return settings
 
 
@@ -51,10 +43,3 @@ def users(db: None) -> dict[str, User]:
 def browser(request: pytest.FixtureRequest, site: Any) -> Browser:
     """A visitor, over WSGI and over ASGI."""
     return Browser(request.param())
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Give a function that says what happens, once, between a view's reading the session and changing it."""
-    yield site_module.meanwhile.does
-    site_module.meanwhile.does(None)

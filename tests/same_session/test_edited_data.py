@@ -13,7 +13,8 @@ from django.test import Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.same_session.site import EDITS, MODEL_BACKEND, deleted
+from tests.site.edits import EDITS, deleted
+from tests.site.views import MODEL_BACKEND
 from tests.support.behind import stored
 from tests.support.same_session import items_of, name_in
 from tests.support.visitors import Browser

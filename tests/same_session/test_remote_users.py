@@ -9,7 +9,7 @@ from django.test import Client
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from tests.same_session.site import MODEL_BACKEND
+from tests.site.views import MODEL_BACKEND
 from tests.support.same_session import items_of, listed, sign_in
 from tests.support.visitors import Browser
 

@@ -20,14 +20,14 @@ def test_a_guest_who_signs_in_takes_what_was_viewed_along(browser, redis, limit)
     guest["colour"] = "blue"
     guest.save()
     browser.cookie = guest.session_key
-    browser.get("/view/lamp/")
+    browser.get("/items/records/lamp")
     assert sign_in(browser, "alice") == 200
     assert (name_in(browser), listed(redis), items_of(browser)) == ("alice", ["alice"], ["lamp"])
 
 
 def test_another_user_who_signs_in_takes_the_place_and_nothing_that_was_viewed(browser, redis, limit) -> None:
     sign_in(browser, "alice")
-    browser.get("/view/lamp/")
+    browser.get("/items/records/lamp")
     old_sid, old_cookie = browser.sid, browser.cookie
     assert sign_in(browser, "bob") == 200
     assert (name_in(browser), listed(redis), items_of(browser)) == ("bob", ["bob"], [])
@@ -47,7 +47,7 @@ def test_another_user_who_signs_in_where_that_user_is_signed_in_elsewhere(browse
 
 def test_the_same_user_who_signs_in_again_has_one_session_and_all_that_was_viewed(browser, users, redis, limit) -> None:
     sign_in(browser, "alice")
-    browser.get("/view/lamp/")
+    browser.get("/items/records/lamp")
     make_older(redis, browser.sid, 60)
     before = online.get(browser.sid).login_at
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_of_several_users_who_sign_in_in_one_request_the_last_one_is_signed_in(
 ) -> None:
     if first:
         sign_in(browser, first)
-        browser.get("/view/lamp/")
+        browser.get("/items/records/lamp")
     assert sign_in(browser, names) == 200
     assert (name_in(browser), listed(redis), items_of(browser)) == ("bob", ["bob"], [])
 
@@ -98,7 +98,7 @@ def test_a_sign_in_that_another_follows_in_the_request_ends_nobodys_session(brow
 
 def test_who_signs_in_again_with_another_password_gets_a_new_session(browser, users, redis, limit) -> None:
     sign_in(browser, "alice")
-    browser.get("/view/lamp/")
+    browser.get("/items/records/lamp")
     User.objects.filter(username="alice").update(password="another")
     assert sign_in(browser, "alice") == 200
     assert (name_in(browser), listed(redis), items_of(browser)) == ("alice", ["alice"], [])

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.accounts_site import NEW_PASSWORD
+from tests.site.accounts import NEW_PASSWORD
 
 
 def save(user: User, admin: Client) -> None:

@@ -35,12 +35,12 @@ def sid_of(browser: Client) -> str:
 
 def name_in(browser: Client) -> str:
     """Who is signed in here."""
-    return browser.get("/who/").content.decode().split("|")[0]
+    return browser.get("/who-and-messages/").content.decode().split("|")[0]
 
 
 def told_to(browser: Client) -> tuple[str, str]:
     """What the header of the next answer says: the reason, and the text."""
-    reason, _, text = browser.get("/who/").headers.get("X-Session-Ended", "").partition("; text*=UTF-8''")
+    reason, _, text = browser.get("/who-and-messages/").headers.get("X-Session-Ended", "").partition("; text*=UTF-8''")
     return reason, unquote(text)
 
 

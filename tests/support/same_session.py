@@ -11,7 +11,7 @@ from tests.support.visitors import Browser
 
 
 def sign_in(browser: Browser, names: str) -> int:
-    return browser.get(f"{browser.views}/in/{names}/").status_code
+    return browser.get(f"{browser.views}/sign-in/{names}/").status_code
 
 
 def name_in(browser: Browser) -> str:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.faults.site_concurrency import person
+from tests.site.people import person
 from tests.support.behind import make_older
 
 ENDING = ["end_oldest", "end_least_recent"]

@@ -1,5 +1,4 @@
-"""A small site whose views change accounts: their own user's, and others'. What a test has ``meanwhile`` do happens
-while a view is under way."""
+"""Views that change accounts: their own user's, and others'."""
 
 from __future__ import annotations
 
@@ -13,28 +12,13 @@ from django.contrib.auth.models import User
 from django.contrib.auth.views import PasswordChangeView, PasswordResetConfirmView
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.template import engines
-from django.urls import include, path
+from django.urls import path
 
 from django_redsess import accounts
-from tests.support.meanwhile import Meanwhile
+from tests.site.meanwhile import meanwhile
+from tests.site.messages import who_and_messages
 
 NEW_PASSWORD = "a new password of some length"
-
-
-meanwhile = Meanwhile()
-
-
-def who(request: HttpRequest) -> HttpResponse:
-    """Who is signed in, and all messages."""
-    source = "{{ user.username|default:'nobody' }}{% for message in messages %}|{{ message }}{% endfor %}"
-    return HttpResponse(engines["django"].from_string(source).render({}, request))
-
-
-def plain(request: HttpRequest) -> HttpResponse:
-    """An answer that has nothing to do with the session."""
-    return HttpResponse("plain")
-
 
 # Ways to change the own password that keep the own session, as Django sees it.
 
@@ -129,7 +113,7 @@ def changes_password(request: HttpRequest, way: str) -> HttpResponse:
     user: Any = request.user
     user.set_password(NEW_PASSWORD)
     WAYS[way](request, user)
-    meanwhile()
+    meanwhile(request)
     return HttpResponse("done")
 
 
@@ -217,20 +201,14 @@ def changes_another(request: HttpRequest, name: str, change: str) -> HttpRespons
         user.save()
     else:
         CLOSINGS[change](user)
-    meanwhile()
+    meanwhile(request)
     return HttpResponse("done")
 
 
 def reads_and_changes_another(request: HttpRequest, name: str, change: str) -> HttpResponse:
     """Change somebody else's account, and read the own session afterwards."""
     changes_another(request, name, change)
-    return who(request)
-
-
-def waits(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    meanwhile()
-    return HttpResponse("done")
+    return who_and_messages(request)
 
 
 def ends_all_but_this(request: HttpRequest) -> HttpResponse:
@@ -248,8 +226,6 @@ async def aends_all(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("who/", who),
-    path("plain/", plain),
     path("password/<way>/", changes_password),
     path("async/password/", achanges_password),
     path("password-only/", changes_password_only),
@@ -257,7 +233,6 @@ urlpatterns = [
     path("async/close/<closing>/<then>/", acloses_account),
     path("another/<name>/<change>/", changes_another),
     path("read-and-another/<name>/<change>/", reads_and_changes_another),
-    path("waits/", waits),
     path("ends-all-but-this/", ends_all_but_this),
     path("ends-all/", ends_all),
     path("async/ends-all/", aends_all),
@@ -267,5 +242,4 @@ urlpatterns = [
         "reset-and-sign-in/<uidb64>/<token>/",
         PasswordResetConfirmView.as_view(success_url="/who/", post_reset_login=True),
     ),
-    path("", include("testproject.urls")),
 ]

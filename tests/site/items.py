@@ -1,4 +1,4 @@
-"""A small site with views of items, each of its own kind."""
+"""Views of items, each of its own kind. The middleware records those that ``VIEWED_VIEWS`` names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_redsess import viewed
 from django_redsess.middleware import passive
 from django_redsess.viewed import records_view
-
-NAMED = ("plain", "reads", "areads", "writes", "cycles", "signs-in", "polls", "answers", "ends")
-
-VIEWED_VIEWS = dict.fromkeys(NAMED, "item")
+from tests.site.views import condition
 
 
 @csrf_exempt
@@ -44,6 +41,18 @@ def writes(request: HttpRequest, item: str) -> HttpResponse:
 def cycles(request: HttpRequest, item: str) -> HttpResponse:
     request.session.cycle_key()
     return HttpResponse(item)
+
+
+def writes_and_cycles(request: HttpRequest, item: str) -> HttpResponse:
+    """Change the session and give it another key."""
+    request.session["last"] = item
+    request.session.cycle_key()
+    return HttpResponse(item)
+
+
+def for_somebody(request: HttpRequest, item: str) -> HttpResponse:
+    """A page that takes an error for nobody being signed in."""
+    return condition(request)
 
 
 def signs_in(request: HttpRequest, item: str) -> HttpResponse:
@@ -106,6 +115,8 @@ urlpatterns = [
     path("areads/<path:item>", areads, name="areads"),
     path("writes/<path:item>", writes, name="writes"),
     path("cycles/<path:item>", cycles, name="cycles"),
+    path("writes-and-cycles/<path:item>", writes_and_cycles, name="writes-and-cycles"),
+    path("for-somebody/<path:item>", for_somebody, name="for-somebody"),
     path("signs-in/<path:item>", signs_in, name="signs-in"),
     path("ends/<path:item>", ends, name="ends"),
     path("polls/<path:item>", polls, name="polls"),

@@ -1,8 +1,7 @@
 """
-A site whose requests are held half-way, served by real threads: ``serving`` starts it and ``Site`` asks it.
+A site that real threads serve: ``serving`` starts it and ``Site`` asks it.
 
-Each view reads the session first, waits at the gate that the request's ``X-Gate`` header names, and then does what its
-URL says. Its users live in memory: threads that share a test's database would wait for each other there.
+A request that names a gate in its ``X-Gate`` header is held there, half-way through its view, until the gate opens.
 """
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from http.client import HTTPConnection
 from http.cookies import SimpleCookie
 from typing import Any, NamedTuple
 
-from django.contrib.auth import login, logout, update_session_auth_hash
-from django.contrib.auth.backends import BaseBackend
-from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
-from django.http import HttpRequest, HttpResponse
-from django.urls import path, re_path
+
+from tests.site.people import passwords
 
 SECONDS = 20
 """How long anything may take before a test takes it for stuck."""
@@ -48,103 +44,6 @@ class Gate:
 
 
 gates: dict[str, Gate] = {}
-passwords: dict[int, str] = {}
-
-
-def person(user_id: int | str) -> User:
-    return User(pk=int(user_id), username=f"user {user_id}", password=passwords.get(int(user_id), "first"))
-
-
-class InMemory(BaseBackend):
-    """Everybody who has a number."""
-
-    def get_user(self, user_id: int) -> User:
-        return person(user_id)
-
-
-def held(view: Callable[..., str | None]) -> Callable[..., HttpResponse]:
-    """Make a view of ``view``: it is held once it has read the session."""
-
-    def wrapper(request: HttpRequest, **named: Any) -> HttpResponse:
-        request.session.get("colour")
-        gate = gates.get(request.headers.get("X-Gate", ""))
-        if gate is not None:
-            gate.wait()
-        return HttpResponse(view(request, **named) or "done")
-
-    return wrapper
-
-
-def who(request: HttpRequest) -> str:
-    return str(request.user.pk or "nobody")
-
-
-def read(request: HttpRequest, key: str) -> str:
-    return str(request.session.get(key))
-
-
-def write(request: HttpRequest, key: str, value: str) -> None:
-    request.session[key] = value
-
-
-def count(request: HttpRequest, key: str) -> str:
-    """Add one; return what was there."""
-    found: int = request.session.get(key, 0)
-    request.session[key] = found + 1
-    return str(found)
-
-
-def write_and_save(request: HttpRequest, key: str, value: str) -> None:
-    request.session[key] = value
-    request.session.save()
-
-
-def sign_in(request: HttpRequest, user_id: int) -> None:
-    login(request, person(user_id))
-
-
-def sign_out(request: HttpRequest) -> None:
-    logout(request)
-
-
-def cycle(request: HttpRequest) -> None:
-    request.session.cycle_key()
-
-
-def change_password(request: HttpRequest, password: str) -> None:
-    passwords[request.user.pk] = password
-    update_session_auth_hash(request, person(request.user.pk))
-
-
-def item(request: HttpRequest, slug: str) -> None:
-    """View an item: the middleware records it."""
-
-
-urlpatterns = [
-    path("who/", held(who)),
-    path("read/<key>/", held(read)),
-    path("write/<key>/<value>/", held(write)),
-    path("count/<key>/", held(count)),
-    path("write-and-save/<key>/<value>/", held(write_and_save)),
-    path("sign-in/<int:user_id>/", held(sign_in)),
-    path("sign-out/", held(sign_out)),
-    path("cycle/", held(cycle)),
-    path("change-password/<password>/", held(change_password)),
-    # Whatever stands there, line ends too.
-    re_path(r"^item/(?P<slug>(?s:.*))/$", held(item), name="item"),
-]
-
-
-def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Do without the shop's page, which names URLs of the shop."""
-    return HttpResponse(status=404)
-
-
-MIDDLEWARE = [
-    "django_redsess.middleware.SessionMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django_redsess.middleware.ViewedItemsMiddleware",
-]
 
 
 class Answer(NamedTuple):
