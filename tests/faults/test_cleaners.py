@@ -225,7 +225,8 @@ def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_
     wait_until(lambda: totals(client).get("expired", 0) > 0)
     durable_server.stop()
     durable_server.start()
-    time.sleep(0.3)
+    before = [writer.acknowledged for writer in writers]
+    wait_until(lambda: all(writer.acknowledged > number for writer, number in zip(writers, before, strict=True)))
     for writer in writers:
         writer.stop.set()
     for writer in writers:

@@ -104,7 +104,7 @@ def test_a_restart_costs_nobody_anything_but_waiting(
     """Requests while it is away are told so; nobody is signed out, and nothing that was acknowledged is missing."""
     use_server(durable_server)
     with visitors(alice) as threads:
-        time.sleep(0.3)
+        wait_until(lambda: all(thread.answers for thread in threads))
         down_at = time.monotonic()
         if kill:
             durable_server.stop()
@@ -115,7 +115,7 @@ def test_a_restart_costs_nobody_anything_but_waiting(
         wait_until(lambda: any(answer.status == 503 for thread in threads for answer in list(thread.answers)))
         durable_server.start()
         up_at = time.monotonic()
-        time.sleep(0.3)
+        wait_until(lambda: all(thread.answers[-1].asked_at > up_at for thread in threads))
     answers = [answer for thread in threads for answer in thread.answers]
     assert {(answer.status, answer.right) for answer in answers} == {(200, True), (503, True)}
     # One that was under way when the server went was asked a little before.
