@@ -13,8 +13,6 @@ from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
 from tests.support.behind import names_of_sessions, stored
 
-pytestmark = pytest.mark.both_servers
-
 AT_ONCE = 500
 
 
@@ -35,12 +33,12 @@ def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterato
         yield stored(client)
 
 
-@pytest.mark.slow
-def test_after_a_hundred_thousand_sessions_there_are_as_many_as_the_maximum(
-    redis: redis_py.Redis, settings, partitions: int
+@pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_after_many_sessions_there_are_as_many_as_the_maximum(
+    redis: redis_py.Redis, settings, partitions: int, count: int
 ) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 1000}
-    most = max(create(redis, 100_000, age_seconds=3600))
+    most = max(create(redis, count, age_seconds=3600))
     # Each partition has its share of the maximum.
     assert 900 < most <= 1000
     space = store.keyspace()
@@ -50,7 +48,7 @@ def test_after_a_hundred_thousand_sessions_there_are_as_many_as_the_maximum(
     assert len(names_of_sessions(redis)) < 1000 + 10 * partitions
 
 
-@pytest.mark.slow
-def test_after_many_short_sessions_there_are_the_latest(redis: redis_py.Redis, partitions: int) -> None:
+@pytest.mark.parametrize("count", [3000, pytest.param(30_000, marks=pytest.mark.slow)])
+def test_after_many_short_sessions_there_are_the_latest(redis: redis_py.Redis, partitions: int, count: int) -> None:
     # In a millisecond, and while others are sent, not many come.
-    assert max(create(redis, 30_000, age_seconds=0.001)) < 1000
+    assert max(create(redis, count, age_seconds=0.001)) < 1000

@@ -22,6 +22,7 @@ from django.test import AsyncClient, Client
 from django_redsess import scripts
 from testproject import servers
 from tests.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
+from tests.support.child import Child
 from tests.support.outages import OURS, caches, close_connections, end_outage
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser
@@ -112,6 +113,14 @@ def each_loss(
                 return
 
     return rounds
+
+
+@pytest.fixture(scope="session")
+def child(server: servers.Server) -> Iterator[Child]:
+    """A process of its own, whose sessions are on ``server``, and which may be killed between two commands."""
+    started = Child(server)
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -27,13 +27,6 @@ from tests.support.child import MOMENTS, Child, Moment
 from tests.support.running import Running, asleep, wait_until
 
 pytestmark = pytest.mark.both_servers
-
-
-@pytest.fixture(scope="module")
-def child(server: servers.Server) -> Iterator[Child]:
-    started = Child(server)
-    yield started
-    started.close()
 
 
 def totals(client: redis_py.Redis) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ import redis as redis_py
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.record import unpack
-from testproject import servers
 from tests.support import operations
 from tests.support.agreement import disagreements
 from tests.support.behind import faults, have_partitions
@@ -105,13 +104,6 @@ class Store:
 
     def _items(self) -> list[str]:
         return [f"item {number}" for number in range(100)]
-
-
-@pytest.fixture(scope="module")
-def child(server: servers.Server) -> Iterator[Child]:
-    started = Child(server)
-    yield started
-    started.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from django.core.management import call_command
 from django_redsess import call, cleaner, online, scripts, store
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Reason
-from testproject import servers
 from testproject.servers import Server
 from tests.support import operations
 from tests.support.agreement import disagreements
@@ -137,13 +136,6 @@ def test_an_end_between_reading_and_writing_is_told_to_the_next_request(
         response = browser.post(f"{browser.views}/{path}")
         assert (response.status_code, HEADER in response, browser.cookie) == (400, False, cookie)
         assert browser.get(f"{browser.views}/who/")[HEADER] == "kicked"
-
-
-@pytest.fixture(scope="module")
-def child(server: servers.Server) -> Iterator[Child]:
-    started = Child(server)
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -25,8 +25,6 @@ from django_redsess.record import unpack
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, stored
 
-pytestmark = pytest.mark.both_servers
-
 LONG = "x" * 1_000_000
 
 HOSTILE = {
