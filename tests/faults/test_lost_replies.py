@@ -20,9 +20,13 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), p
 
 
 @pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/"])
-def test_a_save_is_done_once(browser: Browser, alice: User, redis: Any, each_loss: Any, path: str) -> None:
+def test_a_save_is_done_once(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, commands: Any, path: str
+) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice, colour="blue")):
+        commands()
         assert browser.post(browser.views + path).status_code == 200
+        assert commands()["hset"] == 1
         assert browser.get("/read/colour/").content == b"red"
         assert browser.get("/who/").content == b"alice"
         assert (stored(redis), online.count()) == (1, 1)
