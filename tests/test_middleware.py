@@ -48,6 +48,17 @@ def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""
 
 
+def test_a_cookie_that_can_be_no_key_is_taken_away_though_nobody_looks_at_the_session(
+    client, settings, commands
+) -> None:
+    settings.ROOT_URLCONF = "tests.site.urls"
+    client.cookies["sessionid"] = "too short"
+    response = client.get("/plain/")
+    assert response.status_code == 200
+    assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
+    assert set(commands()) <= {"config|resetstat", "info"}
+
+
 @pytest.mark.parametrize("cookie", ["x" * 1_000_000, "\0" * 32, "a\r\nb" * 9, "ä" * 32, "NaN:" * 8, "'; DROP TABLE --"])
 def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: str) -> None:
     client.cookies["sessionid"] = cookie
