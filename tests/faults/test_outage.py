@@ -30,6 +30,7 @@ PLACES = {
     "a view": ("/who/", None),
     "an asynchronous view": ("/async/who/", None),
     "a view that takes errors for a no": ("/swallowed/", None),
+    "a view that makes another error of it": ("/fails-by-it/", None),
     "a deferred template": ("/deferred/", None),
     "a condition in a template": ("/condition/", None),
     "LoginRequiredMiddleware": ("/plain/", (AUTH, "django.contrib.auth.middleware.LoginRequiredMiddleware")),

@@ -16,6 +16,7 @@ urlpatterns = [
     path("deferred/", views.deferred),
     path("condition/", views.condition),
     path("swallowed/", views.swallowed),
+    path("fails-by-it/", views.fails_by_it),
     path("passive/", views.passive_who),
     path("stream/<key>/", views.stream),
     path("read/<key>/", views.read),

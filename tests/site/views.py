@@ -77,6 +77,14 @@ def swallowed(request: HttpRequest) -> HttpResponse:
         return HttpResponse("nobody")
 
 
+def fails_by_it(request: HttpRequest) -> HttpResponse:
+    """A view that makes an error of its own of any error."""
+    try:
+        return HttpResponse(request.user.get_username() or "nobody")
+    except Exception as error:
+        raise RuntimeError from error
+
+
 def stream(request: HttpRequest, key: str) -> StreamingHttpResponse:
     """Read the session after the answer has begun."""
 
