@@ -65,3 +65,12 @@ def test_twice_as_many_partitions_split_each_in_two() -> None:
         sid = sid_of(str(number))
         in_two, in_four = (space.partitions.index(space.of_sid(sid)) for space in (Keyspace("x", 2), Keyspace("x", 4)))
         assert in_four // 2 == in_two
+
+
+def test_where_a_user_an_item_and_a_session_are_never_changes() -> None:
+    """In another place nothing that is stored would be found."""
+    space = Keyspace("redsess", 4)
+    partitions = space.partitions
+    assert [partitions.index(space.of_user(str(number))) for number in range(8)] == [1, 1, 3, 1, 1, 3, 3, 1]
+    assert [partitions.index(space.of_item(f"item-{number}")) for number in range(8)] == [1, 1, 1, 1, 3, 3, 0, 3]
+    assert [partitions.index(space.of_sid(sid_of(f"key{number}"))) for number in range(8)] == [2, 2, 2, 3, 2, 0, 2, 0]
