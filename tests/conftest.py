@@ -23,7 +23,7 @@ from tests.support.behind import have_partitions
 from tests.support.running import Running
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
-for name, count in {"short": 5, "full": 50}.items():
+for name, count in {"short": 10, "full": 100}.items():
     hypothesis.register_profile(
         name,
         max_examples=count,

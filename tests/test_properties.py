@@ -20,7 +20,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -399,6 +399,7 @@ some_data = st.dictionaries(st.sampled_from(["a", "b", *sorted(SIGN_IN)]), value
 
 
 @pytest.mark.no_server
+@settings(max_examples=200)
 @given(base=some_data, mine=some_data, theirs=some_data)
 def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
     assert exactly(merge.merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
