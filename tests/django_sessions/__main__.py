@@ -45,7 +45,7 @@ def fetched(version: str) -> Path:
 
 def main() -> int:
     sys.path.insert(0, str(fetched(django.get_version())))
-    # Without the fixtures of our own tests, which come for each test: here a class may have a server for itself.
+    # Without the fixtures of our own tests, which are for the shop: its settings are not those of these tests.
     options = ["--ds=tests.django_sessions.settings", f"--confcutdir={HERE}"]
     return pytest.main([*options, *sys.argv[1:], str(HERE / "suite.py")])
 
