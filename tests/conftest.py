@@ -117,6 +117,12 @@ def server(request: pytest.FixtureRequest, kept_servers: dict[str, servers.Serve
 
 
 @pytest.fixture
+def own_server(server: servers.Server) -> Iterator[servers.Server]:
+    """A server of the same kind that this test alone uses, and may stop and start."""
+    yield from servers.serving(server.binary)
+
+
+@pytest.fixture
 def redis(server: servers.Server) -> redis_py.Redis:
     """A plain client, to look at what is stored."""
     return server.client

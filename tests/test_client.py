@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from testproject.servers import Server, free_port
+from tests.support.running import wait_until
 
 pytestmark = pytest.mark.both_servers
 
@@ -122,8 +122,7 @@ def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path)
         }
     }
     try:
-        while not answers(sentinel):
-            time.sleep(0.05)
+        wait_until(lambda: answers(sentinel))
         session = SessionStore()
         session["colour"] = "blue"
         session.save()

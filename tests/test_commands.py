@@ -74,15 +74,16 @@ def removed_by(said: str) -> int:
     return int(summary["expired"] + summary["evicted"])
 
 
-@pytest.fixture
-def own_server(server: servers.Server, settings: Any) -> Iterator[servers.Server]:
-    """A server of the same kind that this test alone uses, with the site's sessions on it."""
-    started = servers.Server(server.binary)
+@pytest.fixture(autouse=True)
+def site_on_own_server(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]:
+    """Where a test has a server of its own, the site's sessions are on that."""
+    if "own_server" not in request.fixturenames:
+        yield
+        return
     before = settings.CACHES
-    settings.CACHES = caches(started.url)
-    yield started
+    settings.CACHES = caches(request.getfixturevalue("own_server").url)
+    yield
     close_connections()
-    started.close()
     settings.CACHES = before
 
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ import requests
 from testproject.people import PASSWORD, SHOPPERS
 from testproject.servers import free_port
 from tests.support.demo import ROOT, Demo, environment, running
+from tests.support.running import wait_until
 
 pytestmark = pytest.mark.no_server
 
@@ -79,10 +79,8 @@ def test_demo_has_shoppers_online(demo: Demo) -> None:
 @pytest.mark.slow
 def test_demo_runs_a_cleaner(demo: Demo) -> None:
     with redis.Redis.from_url(demo.redis_url) as client:
-        deadline = time.monotonic() + 10
-        while not client.zcard("{redsess}:samples"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: client.zcard("{redsess}:samples"))
+        assert client.zcard("{redsess}:samples") == 1
 
 
 @pytest.mark.slow

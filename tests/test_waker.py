@@ -14,7 +14,6 @@ import redis as redis_py
 
 from django_redsess.keys import keyspace
 from django_redsess.waker import Waker
-from testproject import servers
 from tests.support.outages import caches, frozen
 from tests.support.running import asleep, wait_until
 
@@ -193,20 +192,16 @@ def test_a_connection_that_is_killed_between_two_waits_is_no_error(redis, sleepe
     assert_hears(sleeper, redis)
 
 
-def test_a_server_that_goes_is_no_error_and_is_heard_again(server, settings, sleeper, caplog) -> None:
-    own = servers.Server(server.binary)
-    try:
-        settings.CACHES = caches(own.url)
-        with once_asleep(own.client, own.stop):
-            assert sleeper.sleep(1) >= 1
-        # While it is away too.
-        assert sleeper.sleep(0.3) >= 0.3
-        own.start()
-        assert_hears(sleeper, own.client)
-        # Whoever waits finds out by asking for the sessions, and tells that.
-        assert caplog.records == []
-    finally:
-        own.close()
+def test_a_server_that_goes_is_no_error_and_is_heard_again(own_server, settings, sleeper, caplog) -> None:
+    settings.CACHES = caches(own_server.url)
+    with once_asleep(own_server.client, own_server.stop):
+        assert sleeper.sleep(1) >= 1
+    # While it is away too.
+    assert sleeper.sleep(0.3) >= 0.3
+    own_server.start()
+    assert_hears(sleeper, own_server.client)
+    # Whoever waits finds out by asking for the sessions, and tells that.
+    assert caplog.records == []
 
 
 def test_a_wait_may_be_longer_than_the_time_out_of_other_commands(redis, settings, sleeper) -> None:
@@ -249,11 +244,7 @@ def test_closing_before_any_wait_is_no_error_and_has_asked_nobody(commands) -> N
     assert commands() == {"config|resetstat": 1}
 
 
-def test_a_frozen_server_does_not_prolong_a_wait(server, settings, sleeper) -> None:
-    alone = servers.Server(server.binary)
-    settings.CACHES = caches(alone.url)
-    try:
-        with frozen(alone):
-            assert 0.3 <= sleeper.sleep(0.3) < 5
-    finally:
-        alone.close()
+def test_a_frozen_server_does_not_prolong_a_wait(own_server, settings, sleeper) -> None:
+    settings.CACHES = caches(own_server.url)
+    with frozen(own_server):
+        assert 0.3 <= sleeper.sleep(0.3) < 5

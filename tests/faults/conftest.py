@@ -4,8 +4,7 @@ What the tests of faults share.
 ``site``: the site of tests/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it, over
 WSGI and over ASGI. ``alice``: a user. ``each_loss``: go through the replies that can be lost. ``sign_ins_site``: the
 same site for users who are in no table, without a proxy.
-``own_server``: a server that the test may stop, freeze (``frozen``) and start again; ``durable_server``: one that has
-its data then. ``use_server``: have the site on it.
+``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
 """
 
 from __future__ import annotations
@@ -127,12 +126,6 @@ def child(server: servers.Server) -> Iterator[Child]:
 def durable_server(server: servers.Server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
     yield from servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always")
-
-
-@pytest.fixture
-def own_server(server: servers.Server) -> Iterator[servers.Server]:
-    """A server of the same kind that this test alone uses, and may stop and start."""
-    yield from servers.serving(server.binary)
 
 
 @pytest.fixture

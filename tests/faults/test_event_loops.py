@@ -17,6 +17,7 @@ from django_redsess import scripts
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from tests.support.behind import stored
 from tests.support.proxy import Proxy
+from tests.support.running import wait_until
 from tests.support.visitors import Browser
 
 
@@ -33,10 +34,7 @@ def baseline(redis: Any, site: None) -> int:
 
 def assert_back_to(baseline: int, redis: Any) -> None:
     # The server notices a moment later that a connection was closed.
-    end = time.monotonic() + 2
-    while connections(redis) > baseline and time.monotonic() < end:
-        time.sleep(0.01)
-    assert connections(redis) <= baseline
+    wait_until(lambda: connections(redis) <= baseline)
     # What was not closed would warn now, and a warning is an error.
     gc.collect()
 

@@ -195,8 +195,7 @@ def without_disk(server: Server) -> Iterator[None]:
     shutil.rmtree(server.folder)
     server.client.config_set("save", "3600 1")
     server.client.bgsave()
-    while server.client.info("persistence")["rdb_last_bgsave_status"] != "err":
-        time.sleep(0.01)
+    wait_until(lambda: server.client.info("persistence")["rdb_last_bgsave_status"] == "err")
     yield
     server.client.config_set("save", "")
 
