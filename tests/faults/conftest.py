@@ -22,7 +22,7 @@ from django_redsess import scripts
 from testproject import servers
 from tests.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
 from tests.support.child import Child
-from tests.support.outages import OURS, caches, close_connections, end_outage
+from tests.support.outages import OURS, TIMEOUT, caches, close_connections, end_outage
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser
 
@@ -133,7 +133,8 @@ def use_server(site: None, settings: Any) -> Callable[[servers.Server], None]:
     """Return a function that moves the site's sessions to another server, without a proxy."""
 
     def use(server: servers.Server) -> None:
-        settings.CACHES = caches(server.url)
+        # One that is durable waits for the disk, which other tests may keep busy.
+        settings.CACHES = caches(server.url, timeout=5 if "--appendonly" in server.options else TIMEOUT)
         end_outage()
 
     return use

@@ -27,13 +27,13 @@ OURS = "EVALSHA"
 """What every command of ours contains, once the server knows the scripts."""
 
 
-def caches(url: str) -> dict[str, Any]:
-    """Settings that keep the sessions on the server at ``url``."""
+def caches(url: str, *, timeout: float = TIMEOUT) -> dict[str, Any]:
+    """Settings that keep the sessions on the server at ``url``, and wait ``timeout`` seconds for it."""
     return {
         "sessions": {
             "BACKEND": "django_redis.cache.RedisCache",
             "LOCATION": url,
-            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": TIMEOUT, "SOCKET_TIMEOUT": TIMEOUT},
+            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": timeout, "SOCKET_TIMEOUT": timeout},
         }
     }
 
