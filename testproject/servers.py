@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+# Linux gives ports from 32 768 on to those who connect, macOS from 49 152 on.
+FIRST_PORT, PORTS = 20_000, 12_000
 
 
 def available() -> dict[str, Path]:
@@ -29,10 +34,16 @@ def available() -> dict[str, Path]:
 
 
 def free_port() -> int:
-    """Return a TCP port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    Return a TCP port that nothing listens on, and that stays free while its server is down.
+
+    One that the system names (port 0) is of those that it also gives to whoever connects to something.
+    """
+    while True:
+        port = FIRST_PORT + secrets.randbelow(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:
