@@ -1,4 +1,4 @@
-"""Real servers, each with a port and a folder of its own: for the demo, the tests and the benchmarks."""
+"""Real servers for tests and benchmarks, each with a folder of its own; and a free port, for the demo too."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from testproject import servers
 from tests.site.meanwhile import meanwhile as in_the_middle
 from tests.support.agreement import disagreements
 from tests.support.behind import have_partitions
+from tests.support.outages import caches
 from tests.support.running import Running
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
@@ -136,19 +137,11 @@ def empty_store(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]
     What is marked ``no_server`` has none, and fails where it needs one.
     """
     if request.node.get_closest_marker("no_server"):
-        settings.CACHES = {
-            "sessions": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
-        }
+        settings.CACHES = caches("redis://127.0.0.1:1/0")
         yield
         return
     server: servers.Server = request.getfixturevalue("server")
-    settings.CACHES = {
-        "sessions": {
-            "BACKEND": "django_redis.cache.RedisCache",
-            "LOCATION": server.url,
-            "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 2, "SOCKET_TIMEOUT": 5},
-        }
-    }
+    settings.CACHES = caches(server.url, timeout=5)
     # Of a demo that runs meanwhile, the settings would take the number of partitions. The shop's limit is the shop's.
     settings.REDSESS = {**settings.REDSESS, "PARTITIONS": 1, "MAX_SESSIONS_PER_USER": None}
     yield

@@ -10,10 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.signals import Ended, session_ended
-from tests.support.accounts import (
-    PASSWORD,
-    sign_in,
-)
+from tests.support.accounts import PASSWORD, sign_in
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ from django_redis import get_redis_connection
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from testproject import servers
 from testproject.servers import Server
 
 TIMEOUT = 0.5
@@ -44,7 +43,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[
 
 
 @contextmanager
-def frozen(server: servers.Server) -> Iterator[None]:
+def frozen(server: Server) -> Iterator[None]:
     """Let ``server`` do nothing: the system still accepts connections for it, and nobody answers."""
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
