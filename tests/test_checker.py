@@ -806,16 +806,17 @@ def test_no_step_of_a_check_holds_the_server_up(redis, new_session, commands, re
     redis.config_set("slowlog-log-slower-than", 10_000)
     commands()
     try:
-        passes = []
-        for mend in (False, True, False):
-            redis.slowlog_reset()
-            assert faults(mend=mend) == []
-            passes.append([entry["command"][:80] for entry in redis.slowlog_get()])
+        for mend in (False, True):
+            passes = []
+            for _ in range(3):
+                redis.slowlog_reset()
+                assert faults(mend=mend) == []
+                passes.append({entry["command"] for entry in redis.slowlog_get(128)})
+            # A machine that is busy stalls now and then, at any step; what takes too long does so each time.
+            assert set.intersection(*passes) == set()
     finally:
         redis.config_set("slowlog-log-slower-than", slower_than)
         redis.slowlog_reset()
-    # A machine that has stalled does so once; what takes too long does so each time.
-    assert min(passes, key=len) == []
     assert not {"hgetall", "keys", "smembers", "hkeys", "hvals"} & set(commands())
     assert max(checked.entries for checked in replies) <= 2 * checker.ENTRIES_MAX
 
