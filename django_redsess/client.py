@@ -169,13 +169,7 @@ def run(
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            # Not by execute_command(), which repeats as it is told to, and looks after what we don't use.
-            connection = connections.get_connection()
-            try:
-                connection.send_packed_command(attempt.packed)
-                reply = connection.read_response()
-            finally:
-                connections.release(connection)
+            reply = _exchange(connections, attempt.packed)
         except RedisError as error:
             attempt.failed(error)
         else:
@@ -195,17 +189,78 @@ async def arun(
     attempt = _Attempt(script, keys, args, once)
     while True:
         try:
-            connection = await connections.get_connection()
-            try:
-                await connection.send_packed_command(attempt.packed)
-                reply = await connection.read_response()
-            finally:
-                await connections.release(connection)
+            reply = await _aexchange(connections, attempt.packed)
         except RedisError as error:
             attempt.failed(error)
         else:
             attempt.succeeded()
             return reply
+
+
+def ask(*command: Part | int) -> Any:
+    """Send a command that is no script, once, and return its reply. Raises redis-py's RedisError."""
+    return _exchange(pool(), [b"*%d\r\n%b" % (len(command), _packed(*command))])
+
+
+# A reply belongs to its request. So what is between sending and the end of the reply when anything comes in between (a
+# time-out, the exception of a signal or a greenlet, the end of a task) closes the connection: its reply would be taken
+# for that of the next request. Not all connections of redis-py see to that themselves, those behind Sentinel for one.
+# Not by execute_command(), which repeats as it is told to, and looks after what we don't use.
+
+
+def _exchange(connections: Any, packed: list[bytes]) -> Any:
+    connection = connections.get_connection()
+    answered = False
+    try:
+        connection.send_packed_command(packed)
+        try:
+            reply = connection.read_response()
+        except ResponseError:
+            answered = True
+            raise
+        answered = True
+    finally:
+        if not answered:
+            connection.disconnect()
+        connections.release(connection)
+    return reply
+
+
+async def _aexchange(connections: Any, packed: list[bytes]) -> Any:
+    connection = await connections.get_connection()
+    answered = False
+    try:
+        await connection.send_packed_command(packed)
+        try:
+            reply = await connection.read_response()
+        except ResponseError:
+            answered = True
+            raise
+        answered = True
+    finally:
+        if not answered:
+            await connection.disconnect(nowait=True)
+        await connections.release(connection)
+    return reply
+
+
+# The same holds for what redis-py sends first on a new connection, and where nothing but its own errors closes one.
+
+
+def _greet(connection: Any) -> None:
+    try:
+        connection.on_connect()
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+async def _agreet(connection: Any) -> None:
+    try:
+        await connection.on_connect()
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
 
 
 _pool: Any = None
@@ -216,6 +271,7 @@ def pool() -> Any:
     global _pool
     if _pool is None:
         _pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+        _pool.connection_kwargs.setdefault("redis_connect_func", _greet)
     return _pool
 
 
@@ -292,17 +348,29 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
             await each.connection_pool.disconnect()
 
 
+class _WaitingSentinelPool(redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool):
+    """Asks the sentinels for the address, and lets tasks wait for a connection."""
+
+
 def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
     options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
+    options["redis_connect_func"] = _agreet
+    # A loop may have any number of requests under way, where a process has so many threads: who finds no connection
+    # free waits for one, as long as the pool says, or as for an answer.
+    waiting = {
+        "max_connections": pool.max_connections,
+        "timeout": getattr(pool, "timeout", options.get("socket_timeout")),
+    }
     if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The address is what the sentinels say.
         sentinels = [_asyncio_twin(sentinel.connection_pool) for sentinel in pool.sentinel_manager.sentinels]
         ssl = issubclass(pool.connection_class, redis.sentinel.SentinelManagedSSLConnection)
         manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]
         manager.sentinels = sentinels
-        master: redis.asyncio.Redis = manager.master_for(pool.service_name)
+        master: redis.asyncio.Redis = manager.master_for(
+            pool.service_name, connection_pool_class=_WaitingSentinelPool, **waiting
+        )
         return master
     connection_class = getattr(redis.asyncio.connection, pool.connection_class.__name__)
-    asyncio_pool = redis.asyncio.ConnectionPool(
-        connection_class=connection_class, max_connections=pool.max_connections, **options
+    return redis.asyncio.Redis(
+        connection_pool=redis.asyncio.BlockingConnectionPool(connection_class=connection_class, **waiting, **options)
     )
-    return redis.asyncio.Redis(connection_pool=asyncio_pool)

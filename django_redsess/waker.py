@@ -75,6 +75,9 @@ class _Bell:
             selector.register(self._connection._sock, selectors.EVENT_READ, self)
         except RedisError as error:
             self._failed(error)
+        except BaseException:
+            self.close()
+            raise
 
     def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
         """Read the answer; tell whether there was a bell in it. If not, listen on."""
@@ -88,6 +91,10 @@ class _Bell:
             selector.unregister(sock)
             self._failed(error)
             return False
+        except BaseException:
+            # What is left of the answer must not be taken for the next.
+            self.close()
+            raise
         return rang
 
     def close(self) -> None:

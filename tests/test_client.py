@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from testproject.servers import Server, free_port
-from tests.support.running import wait_until
+from tests.support.sentinels import behind_sentinel
 
 pytestmark = pytest.mark.both_servers
 
@@ -102,27 +101,7 @@ def test_a_session_that_met_an_outage_asks_no_more(redis, new_session, commands)
 
 
 def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path) -> None:
-    port = free_port()
-    config = tmp_path / "sentinel.conf"
-    # django-redis finds a pool by its URL: another name for each server.
-    config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor shop-{port} 127.0.0.1 {server.port} 1\n")
-    process = subprocess.Popen([server.binary, config, "--sentinel"], stdout=subprocess.DEVNULL)
-    sentinel = redis_py.Redis(port=port, socket_timeout=5)
-    settings.CACHES = {
-        "sessions": {
-            "BACKEND": "django_redis.cache.RedisCache",
-            "LOCATION": f"redis://shop-{port}/0",
-            "OPTIONS": {
-                "CLIENT_CLASS": "django_redis.client.SentinelClient",
-                "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
-                "SENTINELS": [("127.0.0.1", port)],
-                "SOCKET_CONNECT_TIMEOUT": 2,
-                "SOCKET_TIMEOUT": 2,
-            },
-        }
-    }
-    try:
-        wait_until(lambda: answers(sentinel))
+    with behind_sentinel(server, tmp_path, timeout=2) as settings.CACHES:
         session = SessionStore()
         session["colour"] = "blue"
         session.save()
@@ -136,13 +115,3 @@ def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path)
         asyncio.run(change())
         assert SessionStore(session.session_key)["colour"] == "red"
         assert server.client.keys()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def answers(sentinel: redis_py.Redis) -> bool:
-    try:
-        return bool(sentinel.ping())
-    except redis_py.ConnectionError:
-        return False
