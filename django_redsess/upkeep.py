@@ -55,8 +55,8 @@ class Fault(NamedTuple):
     """
     An entry of ``key`` that does not fit the other keys.
 
-    ``kind`` is ``missing``, ``stray`` (there, and should not be) or ``differs`` (in its login time), which can be
-    mended; or ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key that is none of ours).
+    ``kind`` is ``missing``, ``stray`` (there, and should not be), ``differs`` (in its login time) or ``ahead`` (of the
+    server's clock), which can be mended; or ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key that is none of ours).
     """
 
     kind: str
@@ -69,13 +69,14 @@ class Fault(NamedTuple):
             "missing": f"{key}: session {sid} is missing",
             "stray": f"{key}: {sid} does not belong there",
             "differs": f"{key}: session {sid} has another login time than elsewhere",
+            "ahead": f"{key}: session {sid} has a time that is still to come",
             "unreadable": f"{key}: the record of {sid} is in no known format",
             "unknown": f"{key}: no key of this app",
         }[self.kind]
 
     @property
     def can_be_mended(self) -> bool:
-        return self.kind in ("missing", "stray", "differs")
+        return self.kind in ("missing", "stray", "differs", "ahead")
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,16 +47,28 @@ def free_port() -> int:
 
 
 class Server:
-    """A server process of its own, without persistence, on a free port; ``options`` go on its command line."""
+    """
+    A server process of its own, without persistence, on a free port.
 
-    def __init__(self, binary: Path, *options: str) -> None:
+    ``options`` go on its command line, ``environment`` on top of that of this process.
+    """
+
+    def __init__(self, binary: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.binary = binary
         self.options = options
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.environment = {**os.environ, **(environment or {})}
         self.folder = tempfile.mkdtemp(prefix="redsess-test-")
-        self.client = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
-        self.start()
+        for tries_left in (1, 0):
+            self.port = free_port()
+            self.url = f"redis://127.0.0.1:{self.port}/0"
+            self.client = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
+            try:
+                return self.start()
+            except RuntimeError:
+                # Another may have taken the port at the same moment.
+                self.stop()
+                if not tries_left:
+                    raise
 
     def start(self) -> None:
         command = [
@@ -71,11 +83,14 @@ class Server:
             self.folder,
             *self.options,
         ]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment
+        )
         for _ in range(200):
             try:
-                self.client.ping()
-                return
+                if self.client.info("server")["process_id"] == self.process.pid:
+                    return
+                break
             except redis.ConnectionError:
                 if self.process.poll() is not None:
                     break

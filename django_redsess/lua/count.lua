@@ -8,7 +8,7 @@
 local since = since_from(ARGV[2])
 
 remove(due(200), "expired")
-local count = 0
+local count, at = 0, now
 if since == "" and ARGV[1] ~= "listed" then
   for index = 11, #KEYS do count = count + redis.call("ZCARD", KEYS[index]) end
 elseif ARGV[1] ~= "" then
@@ -16,4 +16,8 @@ elseif ARGV[1] ~= "" then
 else
   count = redis.call("ZCOUNT", KEYS[11], since, "+inf")
 end
-return with_ended({ count, text(now) })
+-- By a clock that was stepped back, those that are there came later than now.
+for index = 11, #KEYS do
+  at = math.max(at, tonumber(redis.call("ZRANGE", KEYS[index], -1, -1, "WITHSCORES")[2] or 0))
+end
+return with_ended({ count, text(at) })

@@ -6,9 +6,11 @@ local function prolong(sid, record, before, since_seen, policy, sliding)
   -- Apart from the note that it was seen: else a passive request just before would keep this one from prolonging.
   local django_deadline, age = django_times(record)
   sliding = sliding and age > 0
-  local later = sliding and now + age + policy.interval or django_deadline
+  -- By a clock that was stepped back it was last seen ahead of now, and then no deadline moves earlier.
+  local seen = now - math.min(0, since_seen)
+  local later = sliding and seen + age + policy.interval or django_deadline
   local login_time = policy.absolute > 0 and redis.call("ZSCORE", online_user, sid)
-  local due = due_at(later, login_time, policy)
+  local due = due_at(later, login_time, policy, seen)
   local moved = due - before
   if moved ~= 0 and math.abs(moved) >= policy.interval then
     redis.pcall("ZADD", expire, "XX", text(due), sid)

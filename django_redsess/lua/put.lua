@@ -16,18 +16,26 @@ local function write(sid, record, django_deadline, due, before, first)
   end
 end
 
--- Write a session with the deadlines of its record. date: milliseconds since 1970, or "" where the record's age counts.
-local function write_anew(sid, record, login_time, date, policy, before, first)
+-- Write a session with the deadlines of its record, seen then. date: milliseconds since 1970, or "" where the record's
+-- age counts.
+local function write_anew(sid, record, login_time, date, policy, seen, before, first)
   local _, age = django_times(record)
-  local django_deadline = date == "" and now + age or tonumber(date)
-  write(sid, record, django_deadline, due_at(django_deadline, login_time, policy), before, first)
+  local django_deadline = date == "" and seen + age or tonumber(date)
+  write(sid, record, django_deadline, due_at(django_deadline, login_time, policy, seen), before, first)
+end
+
+-- When a session counts as seen that comes now: by a clock that was stepped back, with the newest. Else it would be the
+-- first to go, and over when the clock is right again. A day ahead at most: so far a clock that was fast is believed.
+local function seen_first()
+  local newest = tonumber(redis.call("ZRANGE", recent, -1, -1, "WITHSCORES")[2] or 0)
+  return math.max(now, math.min(newest, now + 86400000))
 end
 
 -- Put a session's user into the lists of who is online.
-local function sign_in(sid, user_id, login_time)
+local function sign_in(sid, user_id, login_time, seen)
   redis.call("ZADD", online_user, text(login_time), sid)
   redis.call("ZADD", online_user_of .. user_id, text(login_time), sid)
-  redis.call("ZADD", online_seen, "GT", text(now), sid)
+  redis.call("ZADD", online_seen, "GT", text(seen), sid)
 end
 
 -- Take a session's user out of these.
@@ -39,8 +47,9 @@ end
 
 -- Add a session to every key. No login time (nil) stands for now; first as above.
 local function put(sid, record, user_id, login_time, date, policy, first)
-  login_time = user_id ~= "" and (login_time or now) or nil
-  write_anew(sid, record, login_time, date, policy, nil, first)
-  redis.call("ZADD", recent, "GT", text(now), sid)
-  if login_time then sign_in(sid, user_id, login_time) end
+  local seen = seen_first()
+  login_time = user_id ~= "" and (login_time or seen) or nil
+  write_anew(sid, record, login_time, date, policy, seen, nil, first)
+  redis.call("ZADD", recent, "GT", text(seen), sid)
+  if login_time then sign_in(sid, user_id, login_time, seen) end
 end

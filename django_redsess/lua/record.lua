@@ -43,10 +43,10 @@ local function policy_from(interval, idle, absolute)
   return { interval = tonumber(interval), idle = tonumber(idle), absolute = tonumber(absolute) }
 end
 
--- When a session that is seen now will be due: the earliest of its deadlines. No login time (nil) for a guest's.
-local function due_at(django_deadline, login_time, policy)
+-- When a session that was seen then will be due: the earliest of its deadlines. No login time (nil) for a guest's.
+local function due_at(django_deadline, login_time, policy, seen)
   local at = django_deadline
-  if policy.idle > 0 then at = math.min(at, now + policy.idle + policy.interval) end
+  if policy.idle > 0 then at = math.min(at, seen + policy.idle + policy.interval) end
   if policy.absolute > 0 and login_time then at = math.min(at, login_time + policy.absolute) end
   return at
 end

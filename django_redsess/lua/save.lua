@@ -20,7 +20,7 @@ if not found then return { "gone", note_of(sid), item } end
 if revision_of(found) == revision_of(record) then return { "saved" } end
 if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found, item } end
 
-local user_before = user_of(found)
+local user_before, seen = user_of(found), now - math.min(0, since_seen_of(sid))
 local comes = user_id ~= "" and (user_before ~= user_id or signs_in)
 if user_before ~= "" and user_before ~= user_id then sign_out(sid, user_before) end
 local deadline_before, age_before = django_times(found)
@@ -29,11 +29,11 @@ if passive and age == age_before and age > 0 then
   write(sid, record, deadline_before, before, before)
 else
   local limited = user_id ~= "" and policy.absolute > 0
-  local login_time = comes and now or limited and (redis.call("ZSCORE", online_user, sid) or now)
-  write_anew(sid, record, login_time, date, policy, before)
+  local login_time = comes and seen or limited and (redis.call("ZSCORE", online_user, sid) or seen)
+  write_anew(sid, record, login_time, date, policy, seen, before)
 end
 note_seen(sid, record, comes and 0 or policy.interval)
-if comes then sign_in(sid, user_id, now) end
+if comes then sign_in(sid, user_id, seen, seen) end
 -- pcall: the session is written, whatever becomes of that.
 if item then pcall(note_view, sid, item, keep, KEYS[11]) end
 return { "saved" }

@@ -1,9 +1,14 @@
 -- Stands behind user.lua: that a session is seen.
 
+-- How long ago a session was seen: less than nothing by a clock that was stepped back.
+local function since_seen_of(sid)
+  return now - (redis.call("ZSCORE", recent, sid) or 0)
+end
+
 -- Note that a session was seen now, unless it was less than an interval ago. Returns how long ago it was.
 -- pcall: a server that is full, or a replica, refuses these writes, and still serves the read.
 local function note_seen(sid, record, interval)
-  local since_seen = now - (redis.call("ZSCORE", recent, sid) or 0)
+  local since_seen = since_seen_of(sid)
   if since_seen >= interval then
     redis.pcall("ZADD", recent, "XX", "GT", text(now), sid)
     if user_of(record) ~= "" then redis.pcall("ZADD", online_seen, "XX", "GT", text(now), sid) end

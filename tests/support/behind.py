@@ -55,9 +55,9 @@ def names_of_sessions(client: redis.Redis) -> list[bytes]:
     return [name for name in client.keys() if b":ended:" not in name and not name.endswith(ends)]
 
 
-def faults() -> list[str]:
-    """Return what ``cleansessions --check`` finds."""
-    return [str(fault) for step in checker.check() for fault in step.faults]
+def faults(*, mend: bool = False) -> list[str]:
+    """Return what ``cleansessions --check`` finds, or ``--repair`` mends."""
+    return [str(fault) for step in checker.check(mend=mend) for fault in step.faults]
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
