@@ -123,7 +123,7 @@ class Conf:
 
     @cached_property
     def VIEWED_LIMIT(self) -> int:
-        """How many items ``cleanviewed`` keeps the views of: the most viewed."""
+        """How many items the views are kept of: the most viewed."""
         return self._read("VIEWED_LIMIT", 100_000)
 
     def _read(self, name: str, default: T) -> T:

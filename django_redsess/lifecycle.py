@@ -57,8 +57,10 @@ class SessionLifecycle(SessionBase):
     """What a save has noted as viewed, whose views are counted in another partition."""
     notice: Notice | None = None
     """What loading has found of why the cookie's session is gone; ``ended`` looks for it too."""
+    begins_by_view = True
+    """Whether a guest who views an item may get a session for it, where ``VIEWED_GUESTS`` says so."""
 
-    _on_notice: Callable[[Notice], None] | None = None
+    _on_notice: Callable[[Notice | None], None] | None = None
     _client: Callable[[], Client] | None = None
     _base: Record | None = None  # What is stored, as far as this object knows: loaded, or saved by it.
     _rotates_from: str | None = None
@@ -83,13 +85,13 @@ class SessionLifecycle(SessionBase):
         """Return the session key under which this object has found or left it; None where it is not stored so far."""
         return self.session_key if self._base is not None and self._rotates_from is None else None
 
-    def opened_by(self, client: Callable[[], Client], on_notice: Callable[[Notice], None] | None = None) -> None:
+    def opened_by(self, client: Callable[[], Client], on_notice: Callable[[Notice | None], None] | None = None) -> None:
         """
         Tell that a request of ``client()`` opened this session.
 
         Only such a session notes, when it is loaded, that it was seen; and if somebody is signed in, its next save
         asks for the client and keeps its address and user agent. ``on_notice`` is called when loading finds why it is
-        gone.
+        gone, and with None where that is nothing for who signs in.
         """
         self._client = client
         self._on_notice = on_notice
@@ -114,6 +116,10 @@ class SessionLifecycle(SessionBase):
         """
         self._signs_in = True
         self._limit = limit
+        # It is about the session that the cookie named, which need not have been of the same user.
+        if self.notice and self._on_notice:
+            self._on_notice(None)
+        self.notice = None
 
     def signed_out(self) -> None:
         """Tell that somebody signs out: the end that comes next is a sign-out."""

@@ -117,7 +117,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if getattr(view, "session_passive", False):
             request.session.passive = True  # type: ignore[attr-defined]
         if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
-            messages.warning(request, untold.message)
+            _tell(request, untold)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         session = session_of(request)
@@ -147,22 +147,32 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if every and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
+        # Shared caches keep it, and may hand it to others with all that it has.
+        shared = _is_shared(response)
+        session.begins_by_view = not shared
         begun = False
         if session.views_item and (session.is_empty() or not (session.modified or every)):
             # No save will take the view along. It may find that a guest gets a session for it.
             modified, session.modified = session.modified, False
             yield from recording.send_view(session)
             begun, session.modified = session.modified, modified
-        response = yield from self._saved(request, session, response, every=every, begun=begun)
+        response = yield from self._saved(request, session, response, every=every, begun=begun, shared=shared)
         if response.status_code < 500 and (session.views_item or session.uncounted_item):
             # A save has left this where it moved the session to another partition, or the item is counted in one.
             yield from recording.send_view(session)
         return response
 
     def _saved(
-        self, request: HttpRequest, session: SessionStore, response: HttpResponseBase, *, every: bool, begun: bool
+        self,
+        request: HttpRequest,
+        session: SessionStore,
+        response: HttpResponseBase,
+        *,
+        every: bool,
+        begun: bool,
+        shared: bool,
     ) -> Steps[HttpResponseBase]:
-        if session.notice:
+        if session.notice and not shared:
             response.headers[notice.HEADER] = session.notice.header
             _tell_late(request, response)
         empty = session.is_empty()
@@ -173,7 +183,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             if empty or not session.modified or response.status_code >= 500:
                 return response
         elif empty:
-            if settings.SESSION_COOKIE_NAME in request.COOKIES:
+            if settings.SESSION_COOKIE_NAME in request.COOKIES and not shared:
                 self._delete_cookie(response)
             return response
         if response.status_code >= 500:
@@ -185,14 +195,22 @@ class SessionMiddleware(DjangoSessionMiddleware):
             except UpdateError:
                 raise _interrupted() from None
         elif not begun:
-            if not session.refresh_cookie:
+            if not session.refresh_cookie or shared:
                 return response
             # A view may have been noted in a session that nobody has read, and its data tell how long the cookie lasts.
             yield from session.opening()
             # It may have got another key while this answer was made: an older cookie must not follow the newer.
             if session.get_expire_at_browser_close() or not (yield from session.still_there()):
                 return response
-        _set_cookie(session, response)
+        if not shared:
+            _set_cookie(session, response)
+        elif session.session_key != request.COOKIES.get(settings.SESSION_COOKIE_NAME):
+            if (yield from session.opening()):
+                # What is in it is the site's own doing.
+                _set_cookie(session, response)
+            else:
+                # Begun for a view, before anybody knew of the answer.
+                yield from session.flushing()
         return response
 
     def _delete_cookie(self, response: HttpResponseBase) -> None:
@@ -203,6 +221,14 @@ class SessionMiddleware(DjangoSessionMiddleware):
             samesite=settings.SESSION_COOKIE_SAMESITE,
         )
         patch_vary_headers(response, ("Cookie",))
+
+
+def _is_shared(response: HttpResponseBase) -> bool:
+    """Tell whether shared caches keep this answer, or what it says of one that they have."""
+    directives = {
+        part.partition("=")[0].strip().lower() for part in response.headers.get("Cache-Control", "").split(",")
+    }
+    return response.status_code == 304 or not directives.isdisjoint({"public", "s-maxage"})
 
 
 def _set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
@@ -230,12 +256,24 @@ def _send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
         _set_cookie(session, response)
 
 
-def _tell(request: HttpRequest, notice: Notice) -> None:
+def _tell(request: HttpRequest, notice: Notice | None) -> None:
+    if notice is None:
+        _tell_nothing(request)
+        return
     # Middleware between ours and that of messages may read the session before there is a place for them.
     if hasattr(request, "_messages"):
         messages.warning(request, notice.message)
+        request._redsess_told = notice  # type: ignore[attr-defined]
     else:
         request._redsess_untold = notice  # type: ignore[attr-defined]
+
+
+def _tell_nothing(request: HttpRequest) -> None:
+    request.__dict__.pop("_redsess_untold", None)
+    if told := request.__dict__.pop("_redsess_told", None):
+        storage = request._messages  # type: ignore[attr-defined]
+        # Django has no way to take back a message that nobody has read.
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != told.message]
 
 
 def _tell_late(request: HttpRequest, response: HttpResponseBase) -> None:

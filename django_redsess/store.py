@@ -233,7 +233,7 @@ def counted_elsewhere(sid: str, item: str) -> bool:
 def count_view(item: str) -> Call[bool]:
     """Count a view of ``item``, which a session of another partition has noted."""
     partition = keyspace().of_item(item)
-    return Call(partition, scripts.COUNT_VIEW, (partition.viewed, partition.totals), (item,), bool)
+    return Call(partition, scripts.COUNT_VIEW, (partition.viewed, partition.totals), (item, _items_max()), bool)
 
 
 def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
@@ -269,7 +269,12 @@ def _view(partition: Partition, item: str) -> tuple[tuple[bytes, ...], tuple[byt
         return session_keys(partition), ()
     space = keyspace()
     counts = space.count == 1 or space.of_item(item) == partition
-    return _counting_keys(partition) if counts else session_keys(partition), (item.encode(), conf.VIEWED_PER_SESSION)
+    keys = _counting_keys(partition) if counts else session_keys(partition)
+    return keys, (item.encode(), conf.VIEWED_PER_SESSION, _items_max())
+
+
+def _items_max() -> int:
+    return share_of(conf.VIEWED_LIMIT, keyspace().count)
 
 
 def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:

@@ -192,7 +192,7 @@ def viewing(session: SessionStore, item: str) -> Steps[bool]:
             if store.counted_elsewhere(sid, item):
                 yield store.count_view(item)
             return True
-    if not (conf.VIEWED_GUESTS and session.opened):
+    if not (conf.VIEWED_GUESTS and session.opened and session.begins_by_view):
         return False
     yield from session.opening()
     if session.session_key is not None or session.late:

@@ -994,6 +994,18 @@ def test_who_signs_in_with_the_cookie_of_an_ended_session_gets_a_new_one(visitor
     assert online.count() == 1
 
 
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
+def test_another_user_who_signs_in_over_the_old_cookie_is_not_told_why(visitor, site, alice, storage: str) -> None:
+    site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    User.objects.create_user("bob", password="secret")
+    online.end(visitor.sid, reason="Alice, call me.")
+    response = visitor.post("/login/", {"username": "bob", "password": "secret"})
+    assert (response.status_code, HEADER in response) == (302, False)
+    response = visitor.get("/asks/")
+    assert (response.content, HEADER in response) == (b"nothing", False)
+    assert shown(visitor) == []
+
+
 def test_a_guest_who_writes_after_being_told_gets_a_session_of_a_guest(browser) -> None:
     online.end(browser.sid)
     response = browser.get(view(browser, "write/colour/red"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from asgiref.sync import async_to_sync
 
-from django_redsess import online, popularity, store, viewed
+from django_redsess import call, online, popularity, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import keyspace
@@ -239,6 +239,47 @@ def test_views_of_all_items_are_reset(redis, new_session) -> None:
     assert viewed.total() == (0, 0)
     assert viewed.reset_all() == 0
     assert items_of(session) == ["lamp"]
+
+
+@pytest.mark.parametrize("number", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_views_of_any_number_of_items_stay_bounded(redis, new_session, settings, number: int) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_LIMIT": 100}
+    session = new_session()
+    have_views(redis, {f"well known {item}": 5 for item in range(20)})
+    for item in range(number):
+        viewed.record(session, f"random {item}")
+        if item > number - 200:
+            # One that comes last, in a full store, and beside all those.
+            viewed.record(session, "~new")
+    # Each partition has its share.
+    assert viewed.total().items <= 100 + keyspace().count
+    assert {entry.item for entry in viewed.popular(limit=21)} >= {f"well known {item}" for item in range(20)}
+    assert viewed.views("~new") > 20
+    found = viewed.popular(limit=200)
+    assert viewed.total() == (len(found), sum(entry.views for entry in found))
+
+
+@pytest.mark.parametrize("how", ["view", "save", "rotate", "create"])
+def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, settings, how: str) -> None:
+    session = new_session(colour="blue")
+    have_views(redis, {f"item {number}": 1 for number in range(100)})
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_LIMIT": 1}
+    before = viewed.total().items
+    if how == "create":
+        session = SessionStore()
+    if how == "view":
+        viewed.record(session, "new")
+    else:
+        session.views_item = "new"
+        session["colour"] = "red"
+        if how == "rotate":
+            session.cycle_key()
+        session.save()
+        call.run(viewed.counting(session))
+    assert viewed.total().items == before + 1 - 2
+    viewed.record(session, "new")
+    assert viewed.total().items == before + 1 - 2
+    assert viewed.views("new") == 2
 
 
 def test_ranks_are_shared_by_items_with_as_many_views(redis) -> None:

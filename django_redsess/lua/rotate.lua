@@ -7,13 +7,14 @@
 -- include partition.lua
 -- include user.lua
 -- include record.lua
+-- include popular.lua
 -- include viewed.lua
 -- include put.lua
 -- include remove.lua
 -- include room.lua
 local old_sid, sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[9]
 local policy, signs_in = policy_from(ARGV[6], ARGV[7], ARGV[8]), ARGV[10] == "1"
-local limit, above, item, keep = tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[14]
+local limit, above, item, keep, items_max = tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[14], ARGV[15]
 local note = "rotated " .. sid
 
 -- A client repeats a command whose reply it lost: then it has happened.
@@ -32,7 +33,7 @@ if record ~= "" then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end
   -- pcall: the session is written, whatever becomes of that.
-  if item then pcall(note_view, sid, item, keep, KEYS[11]) end
+  if item then pcall(note_view, sid, item, keep, items_max, KEYS[11]) end
 end
 remove({ old_sid })
 redis.call("SET", ended_of .. old_sid, note, "PX", 300000)

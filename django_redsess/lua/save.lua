@@ -1,6 +1,7 @@
 -- Replace the record of a session that is still there, and still as it was loaded.
 -- ARGV: sid, record, user id or "", date or "", interval, idle, absolute, revision that it was loaded with ("": replace
--- any), "1" for a new login time, "1" not to prolong it; item that it views, how many of these to keep, or neither.
+-- any), "1" for a new login time, "1" not to prolong it; item that it views, how many of these to keep, and of all
+-- items; or none of the three.
 -- KEYS: those of partition.lua, then the popularity to count the view in, if it is in this partition.
 -- Reply: "saved"; or "gone", why; or "changed", the record that is there; and to these two the item, whose view has not
 -- been noted. Only the first has written anything.
@@ -8,11 +9,12 @@
 -- include user.lua
 -- include record.lua
 -- include seen.lua
+-- include popular.lua
 -- include viewed.lua
 -- include put.lua
 local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
 local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"
-local item, keep = ARGV[11], ARGV[12]
+local item, keep, items_max = ARGV[11], ARGV[12], ARGV[13]
 
 local found, before = live_record(sid)
 if not found then return { "gone", note_of(sid), item } end
@@ -35,5 +37,5 @@ end
 note_seen(sid, record, comes and 0 or policy.interval)
 if comes then sign_in(sid, user_id, seen, seen) end
 -- pcall: the session is written, whatever becomes of that.
-if item then pcall(note_view, sid, item, keep, KEYS[11]) end
+if item then pcall(note_view, sid, item, keep, items_max, KEYS[11]) end
 return { "saved" }

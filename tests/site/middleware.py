@@ -20,3 +20,12 @@ class ReadsOnTheWayOut(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         request.session.get("colour")
         return response
+
+
+class Says(MiddlewareMixin):
+    """A middleware that says of an answer who may keep it, as the request's header wants."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if said := request.headers.get("X-Says"):
+            response.headers["Cache-Control"] = said
+        return response
