@@ -58,9 +58,9 @@ class SessionStore(SessionLifecycle):
             raise
 
     def fail_at_once(self) -> None:
-        """Raise SessionStoreUnavailable where an operation has met an outage before: a request waits for it once."""
+        """Raise SessionStoreUnavailable where an operation of this request has before: it waits for that once."""
         if self.unavailable:
-            raise SessionStoreUnavailable("The server that holds the sessions could not be reached a moment ago.")
+            raise SessionStoreUnavailable("The session could not be read or saved a moment ago.")
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""

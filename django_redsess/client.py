@@ -49,7 +49,8 @@ logger = logging.getLogger("django_redsess")
 
 class SessionStoreUnavailable(Exception):  # noqa: N818
     """
-    The server that holds the sessions can't be reached in time, or can't do now what it was asked to.
+    The server that holds the sessions can't be reached in time, or can't do now what it was asked to; or too many
+    requests change one session at once.
 
     This is neither a missing key nor a missing session: nobody is signed out by it, and the same cookie works
     afterwards. The middleware answers 503.

@@ -164,8 +164,10 @@ class SessionLifecycle(SessionBase):
                 # Shorter and shorter: else those that have just come would always win against those that wait.
                 yield Pause(random.uniform(0, max(0.0, 0.1 - waited / 3)))  # noqa: S311
             if waited > SAVE_SECONDS_MAX:
-                logger.error("Other requests kept changing session %s for %s s.", self.stored_sid, SAVE_SECONDS_MAX)
-                raise SessionStoreUnavailable("Other requests kept changing the session.")
+                logger.warning(
+                    "Too many requests change session %s at once: one gave up after %.1f s.", self.stored_sid, waited
+                )
+                raise SessionStoreUnavailable("Too many requests change the session at once.")
 
     def flushing(self) -> Steps[None]:
         """Do as Django's ``flush()`` does."""

@@ -56,8 +56,8 @@ class Fault(NamedTuple):
     An entry of ``key`` that does not fit the other keys.
 
     ``kind`` is ``missing``, ``stray`` (there, and should not be), ``differs`` (in its login time) or ``ahead`` (of the
-    server's clock), which can be mended; or
-    ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key that is none of ours).
+    server's clock), which can be mended; or ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key
+    that is none of ours).
     """
 
     kind: str

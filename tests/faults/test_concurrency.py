@@ -16,7 +16,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 
-from django_redsess import online, viewed
+from django_redsess import lifecycle, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
@@ -142,6 +142,25 @@ LATE: dict[str, Callable[[SessionStore], object]] = {
     "sign in again": lambda session: session.update({"_auth_user_id": "7"}),
     "switch user": lambda session: (session.cycle_key(), session.update({"_auth_user_id": "8"})),
 }
+
+
+def test_too_many_writers_of_one_session_are_told_from_an_outage(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lifecycle, "SAVE_SECONDS_MAX", 0.05)
+    cookie = site.ask(f"/held/write/text/{'x' * 20_000}/").cookie
+    answers: list[Answer] = []
+
+    def write(number: int) -> None:
+        answers.extend(site.ask(f"/held/write/{number}-{turn}/x/", cookie) for turn in range(10))
+
+    run_together(*(partial(write, number) for number in range(30)))
+    assert set(statuses(answers)) == {200, 503}
+    given_up = [record for record in caplog.records if "Too many requests change session" in record.getMessage()]
+    assert len(given_up) == statuses(answers).count(503)
+    assert {record.levelname for record in given_up} == {"WARNING"}
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
+    assert len(SessionStore(cookie).keys()) == 1 + statuses(answers).count(200)
 
 
 @pytest.mark.parametrize("user", ["", "7"], ids=["guest", "member"])
