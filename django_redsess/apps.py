@@ -10,7 +10,7 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import accounts, checks  # noqa: F401
+        from django_redsess import accounts, checks, server_checks  # noqa: F401
         from django_redsess.middleware import not_about_an_outage
 
         accounts.receive_signals()

@@ -1,0 +1,177 @@
+"""System checks of the entry of CACHES that sessions use, and of the server behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.core.cache import InvalidCacheBackendError, caches
+from django.utils.module_loading import import_string
+from django_redis import get_redis_connection
+from django_redis.cache import RedisCache
+from redis.connection import parse_url
+from redis.sentinel import SentinelConnectionPool
+
+from django_redsess.backend import is_in_use
+from django_redsess.checks import error, warning
+
+SERVER, SENTINELS = "the server of the sessions", "its sentinels"
+ADD = {
+    SERVER: "Add to OPTIONS: 'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5.",
+    SENTINELS: "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
+    "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff).",
+}
+STOP = {
+    SERVER: "Take retry, retry_on_timeout and retry_on_error out of LOCATION and CONNECTION_POOL_KWARGS: they multiply "
+    "the wait in an outage, and can count a view twice. A command is repeated once without, where that is harmless.",
+    SENTINELS: f"{ADD[SENTINELS]} Else redis-py retries up to ten times, and a sentinel that is down costs seconds.",
+}
+
+
+@checks.register(checks.Tags.caches)
+def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Refuse a ``SESSION_CACHE_ALIAS`` whose cache is not one of django-redis: sessions live on its connection."""
+    if not is_in_use():
+        return []
+    alias = settings.SESSION_CACHE_ALIAS
+    wrong, hint = "is no cache of django-redis", "Set its BACKEND to 'django_redis.cache.RedisCache'."
+    try:
+        if isinstance(caches[alias], RedisCache):
+            get_redis_connection(alias)
+            return []
+    except InvalidCacheBackendError:
+        pass
+    except Exception as reason:  # Its text is left out: it may show a part of the URL, with the password.
+        wrong = f"can't be used ({type(reason).__name__})"
+        hint = "Compare its LOCATION and OPTIONS with what django-redis takes. ShardClient can't keep sessions."
+    return [error("E004", f"SESSION_CACHE_ALIAS names CACHES[{alias!r}], which {wrong}.", hint)]
+
+
+@checks.register(checks.Tags.caches)
+def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Refuse a connection that turns answers into text: a record is bytes."""
+    pool = _pools().get(SERVER)
+    # redis-py takes it from a URL as text, and any text is true, "false" as well.
+    if pool is None or not pool.connection_kwargs.get("decode_responses"):
+        return []
+    message = f"{_cache()} sets decode_responses: no session can be read."
+    hint = "Take it out of LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
+    return [error("E007", message, hint)]
+
+
+@checks.register(checks.Tags.caches)
+def check_eviction(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of a server that drops keys without a TTL, as all those of sessions are, when its memory is full."""
+    pools = _pools()
+    # Asking must not hold up a command of the site for longer than the time-outs say.
+    if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
+        return []
+    try:
+        policy = str(get_redis_connection(settings.SESSION_CACHE_ALIAS).info("memory")["maxmemory_policy"])
+    except Exception:  # Out of reach, or not allowed to us: the checks must not depend on a server that runs.
+        return []
+    if not policy.startswith("allkeys-"):
+        return []
+    message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it drops sessions."
+    hint = (
+        "All of a partition are in one key, and go at once. Set noeviction (or a volatile policy: their keys have no "
+        "TTL), and keep caches that need eviction on another server."
+    )
+    return [warning("W008", message, hint)]
+
+
+@checks.register(checks.Tags.caches)
+def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn where clearing a cache ends all sessions: it empties the Redis database, not only what the cache wrote."""
+    if not _pools():
+        return []
+    alias = settings.SESSION_CACHE_ALIAS
+    ours = _databases(settings.CACHES[alias])
+    shared = [name for name, entry in settings.CACHES.items() if name != alias and ours & _databases(entry)]
+    messages = [
+        f"CACHES[{name!r}] is in the Redis database of the sessions: its clear() ends them all." for name in shared
+    ]
+    if alias == "default":
+        messages.append("Sessions are in the default cache: cache.clear() ends them all.")
+    hint = (
+        "clear() sends FLUSHDB, which empties the whole Redis database, whatever KEY_PREFIX is. Give sessions an alias "
+        "and a database of their own: SESSION_CACHE_ALIAS = 'sessions', and CACHES['sessions'] at LOCATION 'redis://…/1'."
+    )
+    return [warning("W009", message, hint) for message in messages]
+
+
+@checks.register(checks.Tags.caches)
+def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn where a server that does not answer would hold up requests for long."""
+    without = (
+        "Without, redis-py 8 waits 5 seconds for a server that does not answer, and older versions without end; most "
+        "commands are sent twice before the visitor gets a 503."
+    )
+    return [
+        warning("W010", f"{_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {without}")
+        for whose, pool in _pools().items()
+        if (missing := _missing_timeouts(pool))
+    ]
+
+
+@checks.register(checks.Tags.caches)
+def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of redis-py's own retries below ours."""
+    return [
+        warning("W011", f"{_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
+        for whose, pool in _pools().items()
+        if _repeats(pool)
+    ]
+
+
+def _cache() -> str:
+    return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
+
+
+def _pools() -> dict[str, Any]:
+    # The connections that sessions use, none of them opened; nothing where they can't be made, which is E004.
+    # All sentinels are described by the same options, so one stands for them.
+    if not is_in_use():
+        return {}
+    try:
+        pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+        if isinstance(pool, SentinelConnectionPool):
+            return {SERVER: pool, SENTINELS: pool.sentinel_manager.sentinels[0].connection_pool}
+        return {SERVER: pool}
+    except Exception:
+        return {}
+
+
+def _missing_timeouts(pool: Any) -> list[str]:
+    names = ("socket_connect_timeout", "socket_timeout")
+    return [name for name in names if pool.connection_kwargs.get(name) is None]
+
+
+def _repeats(pool: Any) -> bool:
+    given = pool.connection_kwargs
+    if given.get("retry") is not None:
+        # No public name for it in redis-py 5. With a retry that repeats nothing, the other two have no effect.
+        return bool(getattr(given["retry"], "_retries", 1))
+    return bool(given.get("retry_on_timeout") or given.get("retry_on_error"))
+
+
+def _databases(entry: Mapping[str, Any]) -> set[object]:
+    # Which Redis databases an entry of CACHES uses, as its settings say; nothing for other kinds of caches.
+    try:
+        location, options = entry["LOCATION"], entry.get("OPTIONS", {})
+        of_django_redis = issubclass(import_string(entry["BACKEND"]), RedisCache)
+        given = options.get("CONNECTION_POOL_KWARGS", {}) if of_django_redis else options
+        urls = re.split("," if of_django_redis else "[;,]", location) if isinstance(location, str) else location
+        # Behind sentinels, the host is the name of a service, and they tell which.
+        sentinels = frozenset(map(tuple, options.get("SENTINELS", ())))
+        found = set[object]()
+        for url in urls:
+            at = {"host": "localhost", "port": 6379, "db": 0, **given, **parse_url(url)}  # type: ignore[no-untyped-call]
+            host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
+            found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))
+        return found
+    except Exception:  # No URL of Redis.
+        return set()
