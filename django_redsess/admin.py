@@ -14,6 +14,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import browsers, chart, limits, naming, online, sections
+from django_redsess.backend import is_in_use
 from django_redsess.ending import EndingMixin, own_sid_of
 from django_redsess.filters import USER, ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
 from django_redsess.keys import is_sid
@@ -76,6 +77,10 @@ class OnlineSessionAdmin(EndingMixin):
         return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "GET" and not is_in_use():
+            messages.warning(
+                request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
+            )
         context = {
             "title": capfirst(self.opts.verbose_name_plural),
             # Whoever searches wants to see what is found.

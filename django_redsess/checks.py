@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.messages.storage.cookie import CookieStorage
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core import checks
+from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 
 from django_redsess import limits
@@ -120,15 +123,37 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 @checks.register(checks.Tags.security)
+def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn where this app is installed and another engine keeps the sessions: its pages would list nobody."""
+    if is_in_use():
+        return []
+    message = f"SESSION_ENGINE is {settings.SESSION_ENGINE!r}: sessions are kept elsewhere, and nobody is listed."
+    hint = (
+        "Set SESSION_ENGINE = 'django_redsess.backend'. If you mean another engine, add 'django_redsess.W018' to "
+        "SILENCED_SYSTEM_CHECKS."
+    )
+    return [warning("W018", message, hint)]
+
+
+@checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask for our session middleware, and for no other beside it."""
+    """Ask for our session middleware, above what needs it, and for no other beside it."""
     found = [settings.MIDDLEWARE[at] for at in places_of(DjangoSessionMiddleware)]
     ours = [settings.MIDDLEWARE[at] for at in places_of(SessionMiddleware)]
     if ours and len(found) > 1:
         message = f"MIDDLEWARE has more than one session middleware: {', '.join(found)}."
-        hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only."
+        place = "" if found[0] == ours[0] else f", in the place of {found[0]!r}"
+        hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only{place}."
         return [error("E006", message, hint)]
-    if ours or not is_in_use():
+    if ours:
+        needing = [path for path in settings.MIDDLEWARE[: settings.MIDDLEWARE.index(ours[0])] if _needs_session(path)]
+        if not needing:
+            return []
+        message = f"In MIDDLEWARE {ours[0]!r} stands below {', '.join(needing)}: that finds no session."
+        # Django's own words for it ask for its own SessionMiddleware.
+        hint = f"Move it up, above {needing[0]!r}. Do not add Django's SessionMiddleware."
+        return [error("E019", message, hint)]
+    if not is_in_use():
         return []
     hint = (
         "Put it in place of Django's SessionMiddleware. Without, no address, browser and last visit are noted, no "
@@ -196,4 +221,17 @@ def _is_function(path: Any) -> bool:
     try:
         return callable(import_string(path))
     except Exception:  # It may be any code.
+        return False
+
+
+def _needs_session(path: str) -> bool:
+    try:
+        middleware = import_string(path)
+        # Not at the top: without django.contrib.auth in INSTALLED_APPS, its middleware can't be imported.
+        if issubclass(middleware, CsrfViewMiddleware):
+            return settings.CSRF_USE_SESSIONS
+        if issubclass(middleware, MessageMiddleware):
+            return not issubclass(import_string(settings.MESSAGE_STORAGE), CookieStorage)
+        return issubclass(middleware, import_string("django.contrib.auth.middleware.AuthenticationMiddleware"))
+    except Exception:  # It may be any code, and Django says so itself when it starts to serve.
         return False

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.checks import CheckMessage, run_checks
 from django_redis.pool import ConnectionFactory
@@ -31,6 +32,10 @@ class OwnViewedItems(middleware.ViewedItemsMiddleware):
 
 
 class OwnMiddleware(middleware.SessionMiddleware):
+    pass
+
+
+class OwnAuthentication(AuthenticationMiddleware):
     pass
 
 
@@ -252,6 +257,40 @@ def test_a_second_session_middleware_is_refused(settings, other: str) -> None:
     assert error.id == "django_redsess.E006"
     assert OURS in error.msg
     assert other in error.msg
+
+
+def test_of_two_session_middlewares_ours_is_to_stay_where_the_upper_one_is(settings) -> None:
+    # What Django says of ours below AuthenticationMiddleware leads to this.
+    settings.MIDDLEWARE = [DJANGOS, *(name for name in settings.MIDDLEWARE if name != OURS), OURS]
+    [error] = messages()
+    assert error.id == "django_redsess.E006"
+    assert f"Keep {OURS!r} only, in the place of {DJANGOS!r}" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("needing", "given"),
+    [
+        ("django.contrib.auth.middleware.AuthenticationMiddleware", {}),
+        (f"{__name__}.OwnAuthentication", {}),
+        ("django.contrib.messages.middleware.MessageMiddleware", {}),
+        ("django.middleware.csrf.CsrfViewMiddleware", {"CSRF_USE_SESSIONS": True}),
+    ],
+)
+def test_our_middleware_must_stand_above_what_needs_the_session(settings, needing: str, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        setattr(settings, name, value)
+    settings.MIDDLEWARE = [needing, OURS, VIEWED]
+    [error] = messages()
+    assert error.id == "django_redsess.E019"
+    assert OURS in error.msg
+    assert f"above {needing!r}" in error.hint
+
+
+def test_our_middleware_may_stand_below_what_needs_no_session(settings) -> None:
+    settings.MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
+    needing_none = ["django.middleware.csrf.CsrfViewMiddleware", "django.contrib.messages.middleware.MessageMiddleware"]
+    settings.MIDDLEWARE = [*needing_none, OURS, VIEWED]
+    assert found() == []
 
 
 def test_named_views_without_what_records_them_are_warned_of(settings) -> None:
@@ -574,7 +613,13 @@ def test_a_subclass_of_our_engine_is_checked_as_ours_is(settings, set_cache: Set
 
 
 @pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", "no.such.engine", "testproject.demo", None])
-def test_another_engine_is_not_our_business(settings, set_cache: SetCache, engine: str | None) -> None:
+def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(
+    settings, set_cache: SetCache, engine: str | None
+) -> None:
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = engine
-    assert found() == []
+    [warning] = messages()
+    assert warning.id == "django_redsess.W018"
+    assert repr(engine) in warning.msg
+    assert "SESSION_ENGINE = 'django_redsess.backend'" in warning.hint
+    assert "SILENCED_SYSTEM_CHECKS" in warning.hint

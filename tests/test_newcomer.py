@@ -32,6 +32,16 @@ def environment() -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if name not in ours}, "PYTHONUTF8": "1"}
 
 
+@pytest.mark.django_db
+def test_the_list_of_who_is_online_says_that_another_engine_keeps_the_sessions(settings, client, admin_user) -> None:
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+    client.force_login(admin_user)
+    page = client.get("/admin/django_redsess/onlinesession/")
+    assert [str(message) for message in page.context["messages"]] == [
+        "SESSION_ENGINE is another engine: this page does not know who is signed in."
+    ]
+
+
 @pytest.fixture
 def project(tmp_path: Path, server: servers.Server) -> Path:
     """A new project with the README's settings at the end of its own. Only the server's address is another."""
