@@ -7,6 +7,7 @@ Those of the entry of CACHES, and of the server behind it, are in :mod:`django_r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -114,9 +115,14 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     if not isinstance(given, Mapping):
         return [error("E001", "REDSESS must be a dict.")]
     names, default = f"It knows {', '.join(SETTING_NAMES)}.", "Leave it out for its default."
+
+    def like(name: object) -> str:
+        found = get_close_matches(str(name).upper(), SETTING_NAMES, n=1)
+        return f"Did you mean {found[0]!r}? " if found else ""
+
     unknown = [name for name in given if name not in SETTING_NAMES]
     wrong = [name for name, rule in RULES.items() if name in given and not rule.allows(given[name])]
-    return [error("E002", f"REDSESS has no setting {name!r}.", names) for name in unknown] + [
+    return [error("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
         error("E003", f"REDSESS[{name!r}] must be {RULES[name].words}; it is {given[name]!r}.", default)
         for name in wrong
     ]

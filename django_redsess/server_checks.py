@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
-from django.core.cache import InvalidCacheBackendError, caches
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
 from django_redis.cache import RedisCache
@@ -37,17 +37,28 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
     if not is_in_use():
         return []
     alias = settings.SESSION_CACHE_ALIAS
-    wrong, hint = "is no cache of django-redis", "Set its BACKEND to 'django_redis.cache.RedisCache'."
+    entry, named = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
+    if entry is None or not _is_of_django_redis(entry):
+        wrong = "which there is not" if entry is None else "which is no cache of django-redis"
+        if fitting := [repr(name) for name, each in settings.CACHES.items() if _is_of_django_redis(each)]:
+            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {', '.join(fitting)}."
+        else:
+            hint = f"CACHES has {', '.join(map(repr, settings.CACHES))}. Add one with BACKEND 'django_redis.cache.RedisCache', and name that."
+        return [error("E004", f"{named}, {wrong}.", hint)]
     try:
-        if isinstance(caches[alias], RedisCache):
-            get_redis_connection(alias)
-            return []
-    except InvalidCacheBackendError:
-        pass
+        pool = get_redis_connection(alias).connection_pool
+        # This connects to nothing, but fails on an option that there is not.
+        pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text is left out: it may show a part of the URL, with the password.
-        wrong = f"can't be used ({type(reason).__name__})"
-        hint = "Compare its LOCATION and OPTIONS with what django-redis takes. ShardClient can't keep sessions."
-    return [error("E004", f"SESSION_CACHE_ALIAS names CACHES[{alias!r}], which {wrong}.", hint)]
+        if wrong := next(filter(None, map(_wrong_in, _urls(entry))), ""):
+            hint = (
+                "It is like 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, "
+                "[ as %5B, ] as %5D and a comma as %2C."
+            )
+            return [error("E004", f"{named}, whose LOCATION {wrong}.", hint)]
+        hint = "Compare its OPTIONS with what django-redis and redis-py take. ShardClient can't keep sessions."
+        return [error("E004", f"{named}, which can't be used ({type(reason).__name__}).", hint)]
+    return []
 
 
 @checks.register(checks.Tags.caches)
@@ -158,17 +169,47 @@ def _repeats(pool: Any) -> bool:
     return bool(given.get("retry_on_timeout") or given.get("retry_on_error"))
 
 
+def _is_of_django_redis(entry: Mapping[str, Any]) -> bool:
+    try:
+        return issubclass(import_string(entry["BACKEND"]), RedisCache)
+    except Exception:  # It may be any code.
+        return False
+
+
+def _urls(entry: Mapping[str, Any]) -> list[Any]:
+    location = entry.get("LOCATION")
+    if isinstance(location, str):
+        return re.split("," if _is_of_django_redis(entry) else "[;,]", location)
+    return list(location or [None])
+
+
+def _wrong_in(url: object) -> str:
+    """Say which part of ``url`` can't be read, without a word of it: where it is wrong, any may be of the password."""
+    if not isinstance(url, str):
+        return "is missing, or no text"
+    schemes = ("redis://", "rediss://", "unix://")
+    if not url.startswith(schemes):
+        return f"begins with none of {', '.join(schemes)}"
+    try:
+        urlsplit(url).port  # noqa: B018
+    except ValueError:
+        return "has no host and port that can be read"
+    try:
+        parse_url(url)  # type: ignore[no-untyped-call]
+    except ValueError as reason:  # It names the option.
+        return f"has options that can't be read ({reason})"
+    return ""
+
+
 def _databases(entry: Mapping[str, Any]) -> set[object]:
     # Which Redis databases an entry of CACHES uses, as its settings say; nothing for other kinds of caches.
     try:
-        location, options = entry["LOCATION"], entry.get("OPTIONS", {})
-        of_django_redis = issubclass(import_string(entry["BACKEND"]), RedisCache)
-        given = options.get("CONNECTION_POOL_KWARGS", {}) if of_django_redis else options
-        urls = re.split("," if of_django_redis else "[;,]", location) if isinstance(location, str) else location
+        options = entry.get("OPTIONS", {})
+        given = options.get("CONNECTION_POOL_KWARGS", {}) if _is_of_django_redis(entry) else options
         # Behind sentinels, the host is the name of a service, and they tell which.
         sentinels = frozenset(map(tuple, options.get("SENTINELS", ())))
         found = set[object]()
-        for url in urls:
+        for url in _urls(entry):
             at = {"host": "localhost", "port": 6379, "db": 0, **given, **parse_url(url)}  # type: ignore[no-untyped-call]
             host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
             found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))

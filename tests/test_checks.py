@@ -136,7 +136,22 @@ def test_an_unknown_setting_is_refused_with_the_names_allowed(settings) -> None:
     [error] = messages()
     assert error.id == "django_redsess.E002"
     assert "'MAX_SESSION'" in error.msg
-    assert "MAX_SESSIONS" in error.hint
+    assert error.hint.startswith("Did you mean 'MAX_SESSIONS'? It knows ABSOLUTE_TIMEOUT, ")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("idle_timeout", "IDLE_TIMEOUT"), ("IDLE_TIME_OUT", "IDLE_TIMEOUT")])
+def test_what_an_unknown_setting_is_most_like_is_told(settings, name: str, meant: str) -> None:
+    settings.REDSESS = {name: 5}
+    [error] = messages()
+    assert error.hint.startswith(f"Did you mean {meant!r}? ")
+
+
+@pytest.mark.parametrize("name", ["COLOUR", 5])
+def test_an_unknown_setting_that_is_like_none_gets_no_guess(settings, name: object) -> None:
+    settings.REDSESS = {name: 5}
+    [error] = messages()
+    assert error.id == "django_redsess.E002"
+    assert error.hint.startswith("It knows ")
 
 
 @pytest.mark.parametrize(
@@ -347,24 +362,44 @@ def test_a_serializer_that_does_not_work_is_refused(settings, name: str) -> None
 def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) -> None:
     settings.CACHES = {**settings.CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     settings.SESSION_CACHE_ALIAS = alias
-    assert found() == ["E004"]
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert ("which there is not" in error.msg) == (alias == "missing")
+    assert error.hint == "Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: 'sessions'."
+
+
+def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settings) -> None:
+    local = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    settings.CACHES = {"default": local, "pages": local}
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert "CACHES has 'default', 'pages'." in error.hint
 
 
 @pytest.mark.parametrize(
-    ("location", "options"),
+    ("location", "options", "wrong"),
     [
-        ("http://:hush@127.0.0.1", {}),
-        ("redis://:hush/1@127.0.0.1", {}),  # A slash in a password has to be escaped: this is a port "hush".
-        ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}),
-        ("redis://127.0.0.1/0", {"SOCKET_TIMEOUT": "1"}),
+        ("http://:hush@127.0.0.1", {}, "begins with none of redis://, rediss://, unix://"),
+        ("127.0.0.1:6379", {}, "begins with none of redis://, rediss://, unix://"),
+        (None, {}, "is missing"),
+        # A slash in a password has to be escaped: this is a port "hush".
+        ("redis://:hush/1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush,1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush[1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush@127.0.0.1:66379", {}, "has no host and port that can be read"),
+        ("redis://:hush@127.0.0.1?db=hush", {}, "Invalid value for 'db'"),
+        ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}, "can't be used"),
+        ("redis://127.0.0.1/0", {"SOCKET_TIMEOUT": "1"}, "can't be used"),
+        ("redis://127.0.0.1/0", {"CONNECTION_POOL_KWARGS": {"tiemout": 1}}, "can't be used"),
     ],
 )
 def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_url(
-    set_cache: SetCache, location: str, options: dict[str, Any]
+    set_cache: SetCache, location: str | None, options: dict[str, Any], wrong: str
 ) -> None:
     set_cache(location, **options)
     [error] = messages()
     assert error.id == "django_redsess.E004"
+    assert wrong in error.msg
     assert "hush" not in error.msg + error.hint
 
 
