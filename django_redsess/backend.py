@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from django.conf import settings
+from django.core.management.base import CommandError
 
 from django_redsess import call, cleaner
 from django_redsess.call import Steps, T
@@ -14,6 +15,10 @@ from django_redsess.lifecycle import SessionLifecycle
 from django_redsess.notice import Notice
 
 __all__ = ["SessionStore", "SessionStoreUnavailable"]
+
+
+class ClearingError(SessionStoreUnavailable, CommandError):
+    """An outage while ``manage.py clearsessions`` runs, which is Django's: it tells a CommandError in one line."""
 
 
 class SessionStore(SessionLifecycle):
@@ -122,8 +127,11 @@ class SessionStore(SessionLifecycle):
     @classmethod
     def clear_expired(cls) -> None:
         """End every session whose deadline has passed: what ``manage.py clearsessions`` calls."""
-        for _ in cleaner.expired():
-            pass
+        try:
+            for _ in cleaner.expired():
+                pass
+        except SessionStoreUnavailable as error:
+            raise ClearingError(str(error)) from error
 
     def _get_session(self, no_load: bool = False) -> dict[str, Any]:
         self.accessed = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,10 +40,10 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
     entry, named = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
     if entry is None or not _is_of_django_redis(entry):
         wrong = "which there is not" if entry is None else "which is no cache of django-redis"
-        if fitting := [repr(name) for name, each in settings.CACHES.items() if _is_of_django_redis(each)]:
-            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {', '.join(fitting)}."
-        else:
-            hint = f"CACHES has {', '.join(map(repr, settings.CACHES))}. Add one with BACKEND 'django_redis.cache.RedisCache', and name that."
+        fitting = [name for name, each in settings.CACHES.items() if _is_of_django_redis(each)]
+        hint = f"CACHES has {_names(settings.CACHES)}: add one with the BACKEND 'django_redis.cache.RedisCache'."
+        if fitting:
+            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
         return [error("E004", f"{named}, {wrong}.", hint)]
     try:
         pool = get_redis_connection(alias).connection_pool
@@ -140,6 +140,10 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
 
 def _cache() -> str:
     return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
+
+
+def _names(aliases: Iterable[str]) -> str:
+    return ", ".join(map(repr, aliases))
 
 
 def _pools() -> dict[str, Any]:

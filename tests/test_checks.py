@@ -373,7 +373,7 @@ def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settin
     settings.CACHES = {"default": local, "pages": local}
     [error] = messages()
     assert error.id == "django_redsess.E004"
-    assert "CACHES has 'default', 'pages'." in error.hint
+    assert "CACHES has 'default', 'pages':" in error.hint
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from testproject import servers
-from tests.support.running import wait_until
+from tests.support.running import Running, wait_until
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,6 +40,18 @@ def test_the_list_of_who_is_online_says_that_another_engine_keeps_the_sessions(s
     assert [str(message) for message in page.context["messages"]] == [
         "SESSION_ENGINE is another engine: this page does not know who is signed in."
     ]
+
+
+def test_a_command_that_can_not_reach_the_server_says_so_in_a_line(start: Callable[..., Running]) -> None:
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    commands = "clearsessions", "online", "endsessions --all --noinput", "cleansessions", "cleanviewed"
+    started = [start(*command.split(), url=url, PATIENCE_SECONDS=0) for command in commands]
+    for status, told in [command.ended() for command in started]:
+        assert "Traceback" not in told
+        # The first is for the log, which this site does not keep.
+        logged, error = told.splitlines()
+        assert (status, logged.startswith("Sessions can't be reached: ")) == (1, True)
+        assert ": The server that holds the sessions can't be reached." in error
 
 
 @pytest.fixture
