@@ -12,7 +12,7 @@ from django.core import checks
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
 from django_redis.cache import RedisCache
-from redis.connection import parse_url
+from redis.connection import BlockingConnectionPool, parse_url
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import is_in_use
@@ -88,8 +88,9 @@ def check_eviction(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it drops sessions."
     hint = (
-        "All of a partition are in one key, and go at once. Set noeviction (or a volatile policy: their keys have no "
-        "TTL), and keep caches that need eviction on another server."
+        "All of a partition are in one key, and go at once. Set noeviction, and keep caches that need eviction on "
+        "another server. (A volatile policy drops the notes of ended sessions only: of why they ended, and under which "
+        "key one goes on, without which a late request signs its browser out.)"
     )
     return [warning("W008", message, hint)]
 
@@ -126,6 +127,23 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         for whose, pool in _pools().items()
         if (missing := _missing_timeouts(pool))
     ]
+
+
+@checks.register(checks.Tags.caches)
+def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of a pool in which requests queue for longer than the server itself is waited for."""
+    pool = _pools().get(SERVER)
+    if not isinstance(pool, BlockingConnectionPool):
+        return []
+    if pool.timeout is not None and pool.timeout <= (pool.connection_kwargs.get("socket_timeout") or 0.5):
+        return []
+    wait = "without end" if pool.timeout is None else f"{pool.timeout} seconds"
+    message = f"{_cache()} has a BlockingConnectionPool that waits {wait} for a connection that is free."
+    hint = (
+        "While the server does not answer, requests queue there before they wait for it. Add to OPTIONS: "
+        "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}."
+    )
+    return [warning("W020", message, hint)]
 
 
 @checks.register(checks.Tags.caches)

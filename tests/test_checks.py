@@ -10,13 +10,14 @@ from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessio
 from django.core.checks import CheckMessage, run_checks
 from django_redis.pool import ConnectionFactory
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError
+from redis.exceptions import BusyLoadingError, OutOfMemoryError
 from redis.retry import Retry
 
-from django_redsess import backend, middleware
+from django_redsess import backend, middleware, online
 from django_redsess.checks import RULES, SETTING_NAMES
 from django_redsess.conf import conf
 from testproject import servers
+from tests.support.outages import full
 
 OURS = "django_redsess.middleware.SessionMiddleware"
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
@@ -430,12 +431,25 @@ def test_a_server_that_evicts_sessions_is_warned_of(set_policy, policy: str) -> 
     [warning] = messages()
     assert warning.id == "django_redsess.W008"
     assert policy in warning.msg
+    assert "A volatile policy drops the notes of ended sessions" in warning.hint
 
 
 @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
 def test_a_server_that_evicts_no_session_is_fine(set_policy, policy: str) -> None:
     set_policy(policy)
     assert found() == []
+
+
+@pytest.mark.both_servers
+def test_a_volatile_policy_drops_the_notes_of_ended_sessions_and_nothing_else(set_policy, redis, new_session) -> None:
+    new_session("7", colour="blue")
+    ended = new_session("8")
+    online.end(ended.sid)
+    before = set(redis.keys())
+    set_policy("volatile-ttl")
+    with full(redis), pytest.raises(OutOfMemoryError):
+        redis.set("more", 1)
+    assert before - set(redis.keys()) == {f"{{redsess}}:ended:{ended.sid}".encode()}
 
 
 def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(
@@ -532,6 +546,24 @@ def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_
     assert found() == ["W009"]
     set_cache(without_number, alias="pages", CONNECTION_POOL_KWARGS={"db": "1"})
     assert found() == ["W009"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "words"), [({}, "20 seconds"), ({"timeout": None}, "without end"), ({"timeout": 0.6}, "0.6 seconds")]
+)
+def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(
+    set_cache: SetCache, timeout: dict[str, Any], words: str
+) -> None:
+    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
+    [warning] = messages()
+    assert warning.id == "django_redsess.W020"
+    assert f"waits {words} for a connection" in warning.msg
+    assert "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}" in warning.hint
+
+
+def test_a_pool_that_makes_requests_wait_no_longer_than_the_server_may_is_fine(set_cache: SetCache) -> None:
+    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS={"timeout": 0.5})
+    assert found() == []
 
 
 def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache: SetCache) -> None:
