@@ -168,6 +168,25 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     return [warning("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 
+@checks.register(checks.Tags.security, deploy=True)
+def check_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Say of the cookie's flags what Django says where it finds an app or middleware of its own, and not ours."""
+    django_says_it = (
+        "django.contrib.sessions" in settings.INSTALLED_APPS
+        or "django.contrib.sessions.middleware.SessionMiddleware" in settings.MIDDLEWARE
+    )
+    if django_says_it or not (is_in_use() or places_of(SessionMiddleware)):
+        return []
+    found = []
+    if settings.SESSION_COOKIE_SECURE is not True:
+        hint = "Set it to True: else the cookie is sent over plain HTTP too, where others can read it."
+        found.append(warning("W021", "SESSION_COOKIE_SECURE is not True.", hint))
+    if settings.SESSION_COOKIE_HTTPONLY is not True:
+        hint = "Set it to True: else scripts in your pages can read the cookie, foreign ones too."
+        found.append(warning("W022", "SESSION_COOKIE_HTTPONLY is not True.", hint))
+    return found
+
+
 @checks.register(checks.Tags.security)
 def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     """Ask for the middleware that records views where views are named, and for a function that can be imported."""

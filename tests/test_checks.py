@@ -566,6 +566,36 @@ def test_a_pool_that_makes_requests_wait_no_longer_than_the_server_may_is_fine(s
     assert found() == []
 
 
+def found_for_deployment() -> list[str]:
+    """All that is said of the flags of the session's cookie, by Django or by us."""
+    return sorted(
+        message.id for message in run_checks(include_deployment_checks=True) if "SESSION_COOKIE_" in message.msg
+    )
+
+
+@pytest.mark.parametrize(
+    ("middleware", "apps", "warnings"),
+    [
+        (OURS, [], ["django_redsess.W021", "django_redsess.W022"]),
+        (f"{__name__}.OwnMiddleware", [], ["django_redsess.W021", "django_redsess.W022"]),
+        # What Django says itself is not said twice.
+        (OURS, ["django.contrib.sessions"], ["security.W010", "security.W013"]),
+        (DJANGOS, [], ["security.W011", "security.W014"]),
+    ],
+)
+def test_cookies_without_flags_are_warned_of_once(
+    settings, middleware: str, apps: list[str], warnings: list[str]
+) -> None:
+    settings.SESSION_COOKIE_HTTPONLY = False
+    settings.MIDDLEWARE = [middleware if name == OURS else name for name in settings.MIDDLEWARE]
+    others = [name for name in settings.INSTALLED_APPS if name != "django.contrib.sessions"]
+    settings.INSTALLED_APPS = [*apps, *others]
+    assert found_for_deployment() == warnings
+    assert set(warnings).isdisjoint(message.id for message in run_checks())
+    settings.SESSION_COOKIE_SECURE = settings.SESSION_COOKIE_HTTPONLY = True
+    assert found_for_deployment() == []
+
+
 def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache: SetCache) -> None:
     set_cache(alias="default", **TIMEOUTS)
     settings.SESSION_CACHE_ALIAS = "default"
