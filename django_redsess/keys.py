@@ -96,6 +96,12 @@ class Partition:
         """Sorted set: item → views, negative, so that the most viewed comes first."""
         return self._name("viewed")
 
+    @property
+    def names(self) -> list[str]:
+        """A name of each kind."""
+        lists = [self.login, self.expire, self.recent, self.online_seen, self.online_user, self.online_user_of("0")]
+        return [*lists, self.viewed_by("0"), self.ended_of("0"), self.wake, self.totals, self.samples, self.viewed]
+
     def kind_of(self, name: str) -> str:
         """
         Tell what key of this partition ``name`` is.

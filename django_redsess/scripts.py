@@ -59,3 +59,11 @@ CHECK = Script("check", ends=True)
 CHECK_NAMES = Script("check_names")
 NAMES = Script("names")
 META = Script("meta")
+MAY = Script("may")
+
+
+def commands() -> list[str]:
+    """Name the commands that the scripts run, as their texts have them."""
+    texts = [script.text for script in globals().values() if isinstance(script, Script)]
+    calls = [call for text in texts for call in re.findall(r"redis\.p?call\(([^,)]+)", text)]
+    return sorted({name for call in calls for name in re.findall(r'"([A-Z]+)"', call)})

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
+from django.utils.encoding import force_str
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
 from django_redis.cache import RedisCache
 from redis.connection import BlockingConnectionPool, parse_url
+from redis.exceptions import NoPermissionError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
+from django_redsess import scripts
 from django_redsess.backend import is_in_use
-from django_redsess.checks import error, warning
+from django_redsess.checks import check_settings, error, warning
+from django_redsess.keys import keyspace
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
 ADD = {
@@ -74,16 +79,56 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 @checks.register(checks.Tags.caches)
-def check_eviction(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a server that drops keys without a TTL, as all those of sessions are, when its memory is full."""
+def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Ask the server whether it would drop sessions, and whether its user may do all that this app does."""
     pools = _pools()
     # Asking must not hold up a command of the site for longer than the time-outs say.
     if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
         return []
-    try:
-        policy = str(get_redis_connection(settings.SESSION_CACHE_ALIAS).info("memory")["maxmemory_policy"])
-    except Exception:  # Out of reach, or not allowed to us: the checks must not depend on a server that runs.
+    # Nor can names of keys be made of wrong settings.
+    if check_settings():
         return []
+    try:
+        client = get_redis_connection(settings.SESSION_CACHE_ALIAS)
+        found = _refused(client)
+    except Exception:  # Out of reach: the checks must not depend on a server that runs.
+        return []
+    with suppress(Exception):  # It need not be allowed to ask for that.
+        found += _evicting(client)
+    return found
+
+
+def _refused(client: Any) -> list[checks.CheckMessage]:
+    database = client.connection_pool.connection_kwargs.get("db")
+    commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
+    # Those of one partition stand for all.
+    names = [keyspace().meta, *keyspace().partitions[0].names]
+    try:
+        refused, keys = client.eval(scripts.MAY.text, 0, len(commands), *commands, *names)
+    except NoPermissionError as reason:  # It names the command, and the user.
+        message = f"The server of the sessions refuses: {reason}"
+    except ResponseError as reason:
+        if not str(reason).startswith("unknown command"):  # A server that can't tell.
+            return []
+        message = "The server of the sessions has no EVAL: every request would fail."
+    else:
+        wrong = [
+            f"can't {verb} {', '.join(sorted(map(force_str, found)))}{where}"
+            for verb, found, where in (("run", refused, " on keys of sessions"), ("use", keys, ""))
+            if found
+        ]
+        if not wrong:
+            return []
+        message = f"The user of {_cache()} {' and '.join(wrong)}."
+    rules = f"~{keyspace().pattern} {' '.join(f'+{name.lower()}' for name in sorted(commands))}"
+    hint = (
+        f"As an administrator of the server: ACL SETUSER … {rules}. A command that was renamed needs its own name back."
+    )
+    return [warning("W023", message, hint)]
+
+
+def _evicting(client: Any) -> list[checks.CheckMessage]:
+    policy = str(client.info("memory")["maxmemory_policy"])
     if not policy.startswith("allkeys-"):
         return []
     message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it drops sessions."

@@ -2,20 +2,25 @@ import pickle
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.auth.models import User
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.checks import CheckMessage, run_checks
+from django.core.management import call_command
 from django_redis.pool import ConnectionFactory
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, OutOfMemoryError
 from redis.retry import Retry
 
-from django_redsess import backend, middleware, online
+from django_redsess import backend, cleaner, middleware, online, viewed
 from django_redsess.checks import RULES, SETTING_NAMES
 from django_redsess.conf import conf
+from django_redsess.keys import keyspace
+from django_redsess.waker import Waker
 from testproject import servers
 from tests.support.outages import full
 
@@ -462,6 +467,80 @@ def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(
         assert found() == []
     finally:
         redis.acl_deluser("site")
+
+
+@pytest.fixture
+def set_user(redis: Any, server: servers.Server, set_cache: SetCache) -> Iterator[Callable[..., None]]:
+    """Return a function that lets the site use the server as a user with these rules."""
+
+    def change(*rules: str) -> None:
+        redis.execute_command("ACL", "SETUSER", "site", "reset", "on", "nopass", *rules)
+        set_cache(server.url.replace("//", "//site:any@").replace("/0", "/1"))
+
+    yield change
+    redis.acl_deluser("site")
+
+
+def test_a_user_who_may_not_run_a_command_of_ours_is_warned_of(set_user) -> None:
+    set_user("~*", "+@all", "-zadd", "-hscan", "-acl", "-info")
+    [warning] = messages()
+    assert warning.id == "django_redsess.W023"
+    assert "can't run HSCAN, ZADD on" in warning.msg
+
+
+def test_a_user_who_may_not_use_a_key_of_ours_is_warned_of(set_user) -> None:
+    set_user("~{redsess}:[^s]*", "+@all")
+    [warning] = messages()
+    assert warning.id == "django_redsess.W023"
+    assert "can't use {redsess}:samples." in warning.msg
+    assert "~{redsess}:* " in warning.hint
+
+
+@pytest.mark.parametrize("rules", [["~other:*", "+@all"], ["~*", "+@all", "-eval"], ["~*", "+@all", "-select"], ["~*"]])
+def test_a_user_who_may_do_nothing_with_our_keys_is_warned_of(set_user, rules: list[str]) -> None:
+    set_user(*rules)
+    assert found() == ["W023"]
+
+
+@pytest.mark.both_servers
+@pytest.mark.parametrize("renamed", ["EVAL", "ZPOPMAX"])
+def test_a_server_that_lacks_a_command_of_ours_is_warned_of(
+    server: servers.Server, set_cache: SetCache, renamed: str
+) -> None:
+    for own in servers.serving(server.binary, "--rename-command", renamed, ""):
+        set_cache(own.url)
+        [warning] = messages()
+        assert warning.id == "django_redsess.W023"
+        assert renamed in warning.msg
+
+
+@pytest.mark.both_servers
+def test_a_user_who_may_do_what_the_hint_says_is_enough_for_all_that_this_app_does(
+    set_user, server: servers.Server, partitions: int, new_session, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_user("~*")
+    [warning] = messages()
+    rules = warning.hint.partition("ACL SETUSER … ")[2].partition(". ")[0].split()
+    set_user(*rules)
+    assert found() == []
+    sessions = [new_session("7", colour="blue") for _ in range(3)]
+    viewed.record(sessions[-1], "lamp")
+    sessions[-1].cycle_key()
+    sessions[-1].save()
+    assert [item.item for item in viewed.recent(sessions[-1])] == ["lamp"]
+    assert online.count() == len(online.sessions(order="seen_at")) == len(online.of_user(User(pk=7))) == 3
+    online.details(sessions[-1].sid)
+    for option in ("--dry-run", "--check", "--repair", "--max-sessions=1"):
+        call_command("cleansessions", option, verbosity=0)
+    with closing(Waker(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
+        waker.wait(0.01, until=nothing)
+    cleaner.sample()
+    online.history()
+    call_command("cleanviewed", limit=1, verbosity=0)
+    assert viewed.popular() == [("lamp", 1)]
+    viewed.forget(sessions[-1])
+    assert online.end_user(User(pk=7)) == 1
+    assert caplog.records == []
 
 
 def test_a_server_that_is_down_is_not_complained_about(set_cache: SetCache) -> None:
