@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import default_token_generator
 from django.db import connection
@@ -12,7 +13,9 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 
 from django_redsess import online
+from django_redsess.accounts import logout_everywhere
 from django_redsess.backend import SessionStore
+from django_redsess.limits import SessionLimitReached
 from django_redsess.signals import Reason
 from tests.site.accounts import NEW_PASSWORD, WAYS
 from tests.support.account_changes import NEW_PASSWORDS
@@ -33,6 +36,22 @@ def test_a_new_password_ends_the_sessions_of_its_user_at_once(alice, bob, admin,
     assert [(each.user_id, each.reason) for each in told] == [(str(alice.pk), Reason.INVALIDATED)] * 2
     assert [told_to(each) for each in browsers] == [("invalidated", PASSWORD_CHANGED)] * 2
     assert (name_in(other), name_in(admin)) == ("bob", "admin")
+
+
+@pytest.mark.parametrize("freed_by", ["the next request", "logout_everywhere"])
+def test_a_password_changed_in_bulk_frees_no_place_for_a_sign_in_that_is_refused_until_the_sessions_end(
+    alice, partitions, set_limit, freed_by: str
+) -> None:
+    set_limit(1, "refuse")
+    browser = sign_in(alice)
+    User.objects.filter(pk=alice.pk).update(password=make_password(NEW_PASSWORD))
+    alice.refresh_from_db()
+    with pytest.raises(SessionLimitReached):
+        sign_in(alice)
+    if freed_by == "logout_everywhere":
+        assert logout_everywhere(alice) == 1
+    assert name_in(browser) == "nobody"
+    assert name_in(sign_in(alice)) == "alice"
 
 
 def test_taking_a_users_password_away_in_the_admin_ends_the_sessions_of_that_user(alice, admin) -> None:
