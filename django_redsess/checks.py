@@ -155,7 +155,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         needing = [path for path in settings.MIDDLEWARE[: settings.MIDDLEWARE.index(ours[0])] if _needs_session(path)]
         if not needing:
             return []
-        message = f"In MIDDLEWARE {ours[0]!r} stands below {', '.join(needing)}: that finds no session."
+        message = f"In MIDDLEWARE {ours[0]!r} stands below {needing[0]!r}, which needs the session."
         # Django's own words for it ask for its own SessionMiddleware.
         hint = f"Move it up, above {needing[0]!r}. Do not add Django's SessionMiddleware."
         return [error("E019", message, hint)]

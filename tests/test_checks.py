@@ -387,7 +387,7 @@ def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settin
     [
         ("http://:hush@127.0.0.1", {}, "begins with none of redis://, rediss://, unix://"),
         ("127.0.0.1:6379", {}, "begins with none of redis://, rediss://, unix://"),
-        (None, {}, "is missing"),
+        ([6379], {}, "is missing, or no text"),
         # A slash in a password has to be escaped: this is a port "hush".
         ("redis://:hush/1@127.0.0.1", {}, "has no host and port that can be read"),
         ("redis://:hush,1@127.0.0.1", {}, "has no host and port that can be read"),
@@ -400,7 +400,7 @@ def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settin
     ],
 )
 def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_url(
-    set_cache: SetCache, location: str | None, options: dict[str, Any], wrong: str
+    set_cache: SetCache, location: object, options: dict[str, Any], wrong: str
 ) -> None:
     set_cache(location, **options)
     [error] = messages()
