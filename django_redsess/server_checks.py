@@ -18,7 +18,7 @@ from redis.connection import BlockingConnectionPool, parse_url
 from redis.exceptions import NoPermissionError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
-from django_redsess import scripts
+from django_redsess import client, scripts
 from django_redsess.backend import is_in_use
 from django_redsess.checks import check_settings, error, warning
 from django_redsess.keys import keyspace
@@ -89,22 +89,21 @@ def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
     if check_settings():
         return []
     try:
-        client = get_redis_connection(settings.SESSION_CACHE_ALIAS)
-        found = _refused(client)
+        found = _refused()
     except Exception:  # Out of reach: the checks must not depend on a server that runs.
         return []
     with suppress(Exception):  # It need not be allowed to ask for that.
-        found += _evicting(client)
+        found += _evicting()
     return found
 
 
-def _refused(client: Any) -> list[checks.CheckMessage]:
-    database = client.connection_pool.connection_kwargs.get("db")
+def _refused() -> list[checks.CheckMessage]:
+    database = client.pool().connection_kwargs.get("db")
     commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
     # Those of one partition stand for all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
-        refused, keys = client.eval(scripts.MAY.text, 0, len(commands), *commands, *names)
+        refused, keys = client.ask("EVAL", scripts.MAY.text, 0, len(commands), *commands, *names)
     except NoPermissionError as reason:  # It names the command, and the user.
         message = f"The server of the sessions refuses: {reason}"
     except ResponseError as reason:
@@ -127,10 +126,11 @@ def _refused(client: Any) -> list[checks.CheckMessage]:
     return [warning("W023", message, hint)]
 
 
-def _evicting(client: Any) -> list[checks.CheckMessage]:
-    policy = str(client.info("memory")["maxmemory_policy"])
-    if not policy.startswith("allkeys-"):
+def _evicting() -> list[checks.CheckMessage]:
+    found = re.search(r"maxmemory_policy:(allkeys-\S+)", force_str(client.ask("INFO", "memory")))
+    if not found:
         return []
+    policy = found[1]
     message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it drops sessions."
     hint = (
         "All of a partition are in one key, and go at once. Set noeviction, and keep caches that need eviction on "
