@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ORDER_VAR
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
@@ -16,7 +16,16 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import browsers, chart, limits, naming, online, sections
 from django_redsess.backend import is_in_use
 from django_redsess.ending import EndingMixin, own_sid_of
-from django_redsess.filters import USER, ActiveFilter, StaffFilter, UserFilter, WhoFilter, ids_of, only_by_seen
+from django_redsess.filters import (
+    USER,
+    ActiveFilter,
+    StaffFilter,
+    UserFilter,
+    WhoFilter,
+    ids_of,
+    only_by_seen,
+    users_admin,
+)
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.models import OnlineSession
@@ -48,7 +57,6 @@ class OnlineSessionAdmin(EndingMixin):
     ordering = ("-login_at",)
     list_filter = (WhoFilter, ActiveFilter, StaffFilter, UserFilter)
     search_fields = ("user",)
-    search_help_text = gettext_lazy("Whatever users can be found by, or the id of a session")
     actions = ("end_selected",)
     fieldsets = (
         (None, {"fields": ("user", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
@@ -68,6 +76,20 @@ class OnlineSessionAdmin(EndingMixin):
         if found is not None:
             found.details = online.details(found.sid)
             found.shows_values = request.user.has_perm("django_redsess.view_session_data")
+        return found
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        # An address that asks for it all the same is refused, and not answered with everybody.
+        may_see_users = users_admin(request, self.admin_site) is not None
+        return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        found = super().get_changelist_instance(request)
+        of_users = users_admin(request, self.admin_site)
+        if of_users is not None and of_users.get_search_fields(request):
+            found.search_help_text = gettext("Search as on the page of users, or by session id")
+        else:
+            found.search_help_text = gettext("Search by user name or session id")
         return found
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
@@ -108,24 +130,26 @@ class OnlineSessionAdmin(EndingMixin):
             return by_sid, False
         if len(term) > SEARCH_MAX:
             return sessions.none(), False
-        users: QuerySet[Any] = get_user_model()._base_manager.order_by("pk")
-        of_users = self.admin_site._registry.get(get_user_model())
+        of_users = users_admin(request, self.admin_site)
+        users: QuerySet[Any] = get_user_model()._base_manager.all()
+        if of_users is not None:
+            users = of_users.get_queryset(request)
         if of_users is not None and of_users.get_search_fields(request):
             users, _ = of_users.get_search_results(request, users, term)
         else:
+            # Who may not see users would learn their other fields by searching, letter by letter.
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return sessions.of_users(ids_of(request, users)), False
+        return sessions.of_users(ids_of(request, users.order_by("pk"))), False
 
     def _limit_of_one(self, request: HttpRequest) -> str:
-        # Of the list of one user's sessions.
+        # Of the list of one user's sessions. There may be none: whether there is that user is not for all to know.
         match request.GET.getlist(USER):
-            case [user_id]:
+            case [user_id] if users_admin(request, self.admin_site) is not None:
                 return limits.describe(users_by_id({user_id}).get(user_id))
         return ""
 
     def _marked(self, request: HttpRequest) -> SessionQuerySet:
-        of_users = self.admin_site._registry.get(get_user_model())
-        links_users = of_users is not None and of_users.has_view_or_change_permission(request)
+        links_users = users_admin(request, self.admin_site) is not None
         return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
 
     @admin.display(description=gettext_lazy("user"))

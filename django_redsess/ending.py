@@ -167,7 +167,8 @@ class EndingMixin(ListAdmin):
             "own": is_own,
             "own_sid": own_sid_of(request),
             "number": max(0, total - protected - is_own),
-            "one_user": self._one_user(which),
+            # Who has no session may be nobody, and whether that is so is not for all to know.
+            "one_user": self._one_user(which) if total else "",
         }
 
     def _end_named(self, request: HttpRequest, form: EndForm) -> HttpResponse:

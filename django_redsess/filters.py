@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
+from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.views.main import ORDER_VAR
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
@@ -31,6 +32,12 @@ SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
 def only_by_seen(request: HttpRequest) -> bool:
     """Tell whether the list that is asked for has no other order than by last seen."""
     return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) == "everyone"
+
+
+def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None:
+    """Return the admin of users, if whoever asks may see users there: what it knows of them is not for others."""
+    found = site._registry.get(get_user_model())
+    return found if found is not None and found.has_view_or_change_permission(request) else None
 
 
 class WhoFilter(SimpleListFilter):
@@ -75,6 +82,8 @@ class ActiveFilter(SimpleListFilter):
 
 
 class StaffFilter(SimpleListFilter):
+    """For those who may see users, of whom it tells a field."""
+
     title = gettext_lazy("staff")
     parameter_name = STAFF
 
@@ -83,13 +92,16 @@ class StaffFilter(SimpleListFilter):
             get_user_model()._meta.get_field("is_staff")
         except FieldDoesNotExist:
             return []
+        of_users = users_admin(request, model_admin.admin_site)
+        if of_users is None:
+            return []
+        self.users = of_users.get_queryset(request)
         return [("1", gettext_lazy("Staff only"))]
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
         if self.value() != "1":
             return queryset
-        users = get_user_model()._base_manager.filter(is_staff=True)
-        return queryset.of_users(ids_of(request, users.order_by("pk")))
+        return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk")))
 
 
 class UserFilter(ListFilter):
@@ -107,6 +119,7 @@ class UserFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         self.user_ids = params.pop(USER, [])[:USERS_MAX]
+        self.names_others = users_admin(request, model_admin.admin_site) is not None
         if self.user_ids:
             self.used_parameters[USER] = self.user_ids
 
@@ -124,7 +137,8 @@ class UserFilter(ListFilter):
         }
         # Those who are in the list have been fetched with it.
         known: dict[str, object] = {row.user_id: row.user for row in changelist.result_list if row.user}
-        known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
+        if self.names_others:
+            known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
         names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {
@@ -145,7 +159,8 @@ def _by_seen(changelist: ChangeList) -> dict[str, str]:
 
 def ids_of(request: HttpRequest, users: QuerySet[Any]) -> list[str]:
     """Return the ids of ``users`` as sessions hold them, at most 1 000, and say so where there are more."""
-    found = list(users.only("pk")[: USERS_MAX + 1])
+    # The admin of users may have asked for more than that.
+    found = list(users.select_related(None).prefetch_related(None).only("pk")[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":
         text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
         messages.warning(request, text % {"limit": USERS_MAX}, fail_silently=True)
