@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,6 +14,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.auth import get_user_model
+from django.core import signing
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.urls import URLPattern, path
@@ -41,7 +42,14 @@ END_MAX = 50_000
 END_SECONDS = 5.0
 
 LINES_MAX = 1000
-"""Of so many users each gets a line of history; of more there is one line for all."""
+"""Of so many users in a request each gets a line of history; of more there is one line for all."""
+
+
+class Progress(NamedTuple):
+    """How many of a list were ended, of how many, where that takes several requests."""
+
+    ended: int = 0
+    total: int = 0
 
 
 class EndForm(forms.Form):
@@ -51,10 +59,8 @@ class EndForm(forms.Form):
     query = forms.CharField(required=False, widget=forms.HiddenInput)
     # Sessions that began later were not counted, and stay: milliseconds of the server's clock.
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
-    total = forms.IntegerField(required=False, min_value=0, max_value=10**12, widget=forms.HiddenInput)
-    ended = forms.IntegerField(required=False, min_value=0, max_value=10**12, widget=forms.HiddenInput)
-    # Whether those that were ended so far are in the history together: then the rest are, too.
-    together = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    # How far that is: see _signed.
+    progress = forms.CharField(required=False, widget=forms.HiddenInput)
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
         required=False,
@@ -132,7 +138,9 @@ class EndingMixin(ListAdmin):
     def _ask_about(
         self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
     ) -> HttpResponse:
-        asked_now = {"latest": context.get("latest") or "", "total": context["number"]}
+        latest = context.get("latest") or ""
+        progress = _signed(request, choice.get("query", ""), latest, Progress(total=context["number"]))
+        asked_now = {"latest": latest, "progress": progress if latest else ""}
         if form is None:
             form = EndForm(initial={**choice, **asked_now})
         else:
@@ -194,8 +202,8 @@ class EndingMixin(ListAdmin):
 
     def _end_listed(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         given, own_sid, superusers = form.cleaned_data, own_sid_of(request) or "", self._superuser_ids(request)
-        matching = self._matching(request, given["query"])
-        if given["latest"] is None or matching.sids is not None:
+        matching, progress = self._matching(request, given["query"]), _progress_of(request, given)
+        if given["latest"] is None or matching.sids is not None or progress is None:
             # Not from our page, or no longer what that was about.
             return self.ask(request, given)
         which = matching.which
@@ -205,13 +213,12 @@ class EndingMixin(ListAdmin):
             ended += call.run(work.step())
         if work.done and given["own"] and self._is_among(online.get(own_sid), which):
             ended += online.end(own_sid, reason=given["reason"])
-        so_far = (given["ended"] or 0) + len(ended)
-        together = self._log(request, ended, given["reason"], together=given["together"])
+        self._log(request, ended, given["reason"])
+        so_far = progress.ended + len(ended)
         if not work.done:
-            rest = EndForm(initial={**given, "ended": so_far, "together": together})
-            return self._question(
-                request, {"ended": so_far, "number": given["total"] or 0, "continues": True, "form": rest}
-            )
+            progress = Progress(so_far, max(so_far, progress.total))
+            rest = EndForm(initial={**given, "progress": _signed(request, given["query"], given["latest"], progress)})
+            return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
         self._sign_out_if_own(request, ended)
         self._tell_ended(request, so_far)
         return self.to_list()
@@ -288,7 +295,7 @@ class EndingMixin(ListAdmin):
             )
             messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
 
-    def _log(self, request: HttpRequest, ended: Sequence[Ended], reason: str, *, together: bool = False) -> bool:
+    def _log(self, request: HttpRequest, ended: Sequence[Ended], reason: str) -> None:
         # On the user: an ended session has no page on which a history could be read. Guests have none either.
         users = Counter(one.user_id for one in ended)
         guests = users.pop("", 0)
@@ -297,8 +304,7 @@ class EndingMixin(ListAdmin):
         if guests:
             text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
             lines.append(of_list(text % {"count": guests}))
-        together = together or len(users) > LINES_MAX
-        if together and users:
+        if len(users) > LINES_MAX:
             text = gettext("Ended sessions: %(count)d, of users: %(users)d.")
             lines.append(of_list(text % {"count": users.total(), "users": len(users)}))
             users.clear()
@@ -311,7 +317,6 @@ class EndingMixin(ListAdmin):
             for line in lines:
                 line.change_message += " " + gettext("Reason: %s") % reason
         LogEntry.objects.bulk_create(lines)
-        return together
 
 
 def own_sid_of(request: HttpRequest) -> str | None:
@@ -322,3 +327,22 @@ def own_sid_of(request: HttpRequest) -> str | None:
 def may_end(request: HttpRequest, session: OnlineSession) -> bool:
     """Tell whether who asks may end this session: a superuser's, only another."""
     return bool(getattr(request.user, "is_superuser", False) or not getattr(session.user, "is_superuser", False))
+
+
+def _signed(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
+    # Who continues says how far it is: the page must not believe a number that somebody made up.
+    return signing.dumps(progress, salt=_salt(request, query, latest))
+
+
+def _progress_of(request: HttpRequest, given: dict[str, Any]) -> Progress | None:
+    """Return how far it was, or None where that was not said by a page of ours about the same."""
+    if not given["progress"]:
+        return Progress()
+    try:
+        return Progress(*signing.loads(given["progress"], salt=_salt(request, given["query"], given["latest"])))
+    except signing.BadSignature:
+        return None
+
+
+def _salt(request: HttpRequest, query: Any, latest: object) -> str:
+    return f"django_redsess.ending {request.user.pk} {latest} {str(query).strip()}"

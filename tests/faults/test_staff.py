@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import path
 
+from benchmarks.fill import fill
+from django_redsess import ending
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
-from tests.support.admin_pages import CONFIRM, LIST, Page, asked, staff
+from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, staff, told
 from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -131,3 +134,56 @@ def test_users_who_are_not_online_are_named_to_those_who_may_see_users(
         assert "7" not in page.text.replace(f"{users['bob'].pk}", "")
     staff(client, VIEW, END, "view_user", name="personnel")
     assert "bob" in Page(client.get(LIST, {"user": users["bob"].pk})).text
+
+
+# Whose sessions were ended is in the history, whatever was posted.
+
+
+@pytest.mark.parametrize("fields", [{"together": "on"}, {"together": "on", "ended": "5000", "total": "5000"}], ids=str)
+@pytest.mark.parametrize("query", ["", "?q=b", "?who=everyone"])
+def test_no_form_keeps_names_out_of_the_history(
+    client: Client, users: dict[str, User], sids: dict[str, str], query: str, fields: dict[str, str]
+) -> None:
+    staff(client, VIEW, END)
+    answer(client, client.get(CONFIRM + query), **fields)
+    named = {str(users[name].pk) for name in ("bob",)} if query == "?q=b" else {str(user.pk) for user in users.values()}
+    assert {entry.object_id for entry in LogEntry.objects.all()} == named
+
+
+def test_each_request_of_an_ending_names_its_users(
+    client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], sids: dict[str, str]
+) -> None:
+    monkeypatch.setattr(ending, "END_MAX", 250)
+    monkeypatch.setattr(ending, "LINES_MAX", 100)
+    fill(redis, 250, viewed=0)
+    staff(client, VIEW, END)
+    response = answer(client, client.get(CONFIRM))
+    # So many have one line together, and the rest has its own lines.
+    assert [entry.object_id for entry in LogEntry.objects.all()] == [None]
+    answer(client, response)
+    named = LogEntry.objects.exclude(object_id=None)
+    assert named.count() == LogEntry.objects.count() - 1 == 3
+
+
+@pytest.mark.parametrize("progress", ["[100000000000, 3]", "100000000000", "x:y:z", "another's", "of another list"])
+def test_how_many_were_ended_is_not_believed(
+    client: Client,
+    redis: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    users: dict[str, User],
+    sids: dict[str, str],
+    progress: str,
+) -> None:
+    monkeypatch.setattr(ending, "END_MAX", 250)
+    fill(redis, 600, viewed=0)
+    if progress in ("another's", "of another list"):
+        staff(client, VIEW, END, name="colleague")
+        going_on = answer(client, client.get(CONFIRM + "?who=everyone"))
+        progress = Page(going_on).fields["progress"]
+    staff(client, VIEW, END)
+    question = client.get(CONFIRM)
+    number = asked(question)
+    response = answer(client, question, progress=progress, ended="100000000000", total="100000000000")
+    assert "100,000,000,000" not in Page(response).text
+    assert "100000000000" not in Page(response).text
+    assert asked(response) == number
