@@ -9,6 +9,7 @@ from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
+from django.utils.functional import SimpleLazyObject
 from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
@@ -72,11 +73,14 @@ class OnlineSessionAdmin(EndingMixin):
         return self._marked(request).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        found = self._marked(request).with_guests().filter(pk=object_id).first()
-        if found is not None:
-            found.details = online.details(found.sid)
-            found.shows_values = request.user.has_perm("django_redsess.view_session_data")
-        return found
+        found = self.look_up(request, object_id)
+        if not found:
+            return None
+        [session] = found
+        session.details = online.details(session.sid)
+        session.shows_values = request.user.has_perm("django_redsess.view_session_data")
+        session.others = SimpleLazyObject(lambda: self._others(request, session))
+        return session
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # An address that asks for it all the same is refused, and not answered with everybody.
@@ -112,11 +116,9 @@ class OnlineSessionAdmin(EndingMixin):
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        context = {"has_end_permission": self.has_end_permission(request)}
-        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        context["has_end_permission"] = self.has_end_permission(request, context["original"])
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
@@ -126,7 +128,8 @@ class OnlineSessionAdmin(EndingMixin):
         term = search_term.strip()
         if not term:
             return sessions, False
-        if is_sid(term) and (by_sid := sessions.with_guests().filter(sid=term)).exists():
+        by_sid = sessions.with_guests().filter(sid=term)
+        if is_sid(term) and any(self.has_view_permission(request, session) for session in by_sid):
             return by_sid, False
         if len(term) > SEARCH_MAX:
             return sessions.none(), False
@@ -147,6 +150,11 @@ class OnlineSessionAdmin(EndingMixin):
             case [user_id] if users_admin(request, self.admin_site) is not None:
                 return limits.describe(users_by_id({user_id}).get(user_id))
         return ""
+
+    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
+        of_user = self.sessions(request).of_users([session.user_id])[: sections.OTHERS_MAX + 1]
+        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
+        return others[: sections.OTHERS_MAX]
 
     def _marked(self, request: HttpRequest) -> SessionQuerySet:
         links_users = users_admin(request, self.admin_site) is not None
@@ -205,7 +213,7 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("newest sign-in first"))
     def other_sessions(self, session: OnlineSession) -> str:
-        others = sections.other_sessions(session.session, self.admin_site)
+        others = sections.other_sessions(session, self.admin_site)
         return format_html("{}{}", others, sections.paragraph(limits.describe(session.user)))
 
 
@@ -232,8 +240,10 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             (title, {**options, "fields": [name for name in options["fields"] if name not in OF_USERS]})
             for title, options in super().get_fieldsets(request, obj)
         ]
-        if obj is not None and request.user.has_perm("django_redsess.view_onlinesession"):
-            may_end = request.user.has_perm("django_redsess.end_onlinesession")
+        if obj is not None and self._sessions_admin.has_view_permission(request):
+            # What is shown of it is asked for without the request.
+            obj.redsess_sessions = self._sessions_admin.sessions(request).of_users([online.user_id_of(obj)])
+            may_end = self._sessions_admin.has_end_permission(request)
             fieldsets.append((gettext("Sessions"), {"fields": [OF_USERS[may_end]]}))
         return fieldsets
 
@@ -241,7 +251,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         return [*super().get_readonly_fields(request, obj), *OF_USERS]
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perms(["django_redsess.view_onlinesession", "django_redsess.end_onlinesession"])
+        sessions = self._sessions_admin
+        return sessions.has_view_permission(request) and sessions.has_end_permission(request)
 
     @admin.action(
         description=gettext_lazy("End all sessions of selected users"),
@@ -254,8 +265,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        sessions = cast(EndingMixin, self.admin_site._registry[OnlineSession])
-        return sessions.ask(request, {"query": query_of([online.user_id_of(user) for user in users])})
+        query = query_of([online.user_id_of(user) for user in users])
+        return self._sessions_admin.ask(request, {"query": query})
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
@@ -267,9 +278,14 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         """Do as :meth:`online_sessions` does, with a button that ends them."""
         return self._sessions_of(user, may_end=True)
 
+    @property
+    def _sessions_admin(self) -> EndingMixin:
+        return cast(EndingMixin, self.admin_site._registry[OnlineSession])
+
     def _sessions_of(self, user: AbstractBaseUser, *, may_end: bool) -> str:
         user_id, limit = online.user_id_of(user), sections.paragraph(limits.describe(user))
-        count, query = online.count(user_ids=[user_id]), query_of([user_id])
+        sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
+        count, query = sessions.count(), query_of([user_id])
         if not count:
             return format_html("{}{}", gettext("This user is not signed in."), limit)
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}

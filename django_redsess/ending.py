@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.auth import get_user_model
-from django.core import signing
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.urls import URLPattern, path
 from django.utils.formats import number_format
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import call, notice, online
+from django_redsess import call, online, store
+from django_redsess.call import Steps
+from django_redsess.end_form import EndForm, Progress, progress_of, signed
 from django_redsess.listing import USERS_MAX, Ending, Which
 from django_redsess.lists import ListAdmin, history_line
 from django_redsess.models import OnlineSession
 from django_redsess.queryset import users_by_id
-from django_redsess.signals import Ended
+from django_redsess.signals import Ended, Reason
+from django_redsess.store import AT_ONCE_MAX
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -45,37 +46,6 @@ LINES_MAX = 1000
 """Of so many users in a request each gets a line of history; of more there is one line for all."""
 
 
-class Progress(NamedTuple):
-    """How many of a list were ended, of how many, where that takes several requests."""
-
-    ended: int = 0
-    total: int = 0
-
-
-class EndForm(forms.Form):
-    """What a confirmation page sends: which sessions, as sids or as the list's query and a time, and the reason."""
-
-    sids = forms.CharField(required=False, widget=forms.HiddenInput)
-    query = forms.CharField(required=False, widget=forms.HiddenInput)
-    # Sessions that began later were not counted, and stay: milliseconds of the server's clock.
-    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
-    # How far that is: see _signed.
-    progress = forms.CharField(required=False, widget=forms.HiddenInput)
-    reason = forms.CharField(
-        label=gettext_lazy("Reason"),
-        required=False,
-        max_length=notice.TEXT_MAX,
-        help_text=gettext_lazy("Optional. Whoever used the session reads it on the next page they open."),
-        widget=forms.TextInput(attrs={"size": 60}),
-    )
-    own = forms.BooleanField(
-        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
-    )
-
-    def clean_reason(self) -> str:
-        return notice.clean(self.cleaned_data["reason"])
-
-
 class EndingMixin(ListAdmin):
     """The action and the pages that end sessions; a part of ``OnlineSessionAdmin``."""
 
@@ -90,8 +60,23 @@ class EndingMixin(ListAdmin):
             *super().get_urls(),
         ]
 
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("django_redsess.end_onlinesession")
+    def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """
+        Tell whether who asks may end sessions, or the session ``obj``: a superuser's, only another superuser.
+
+        A subclass may have a rule of its own. It is asked about each session then, which takes a while with many.
+        """
+        may_end = request.user.has_perm("django_redsess.end_onlinesession")
+        return may_end and (_is_superuser(request.user) or obj is None or not _is_superuser(obj.user))
+
+    def sessions(self, request: HttpRequest) -> SessionQuerySet:
+        """Return those that who asks may see: what ``get_queryset`` has, and guests' only where they are added."""
+        return cast("SessionQuerySet", self.get_queryset(request))
+
+    def look_up(self, request: HttpRequest, *sids: str) -> list[OnlineSession]:
+        """Return those of these sessions, guests' too, that who asks may see."""
+        found = self.sessions(request).with_guests().filter(sid__in=sids)
+        return [session for session in found if self.has_view_permission(request, session)]
 
     @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
     def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:
@@ -139,7 +124,7 @@ class EndingMixin(ListAdmin):
         self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
     ) -> HttpResponse:
         latest = context.get("latest") or ""
-        progress = _signed(request, choice.get("query", ""), latest, Progress(total=context["number"]))
+        progress = signed(request, choice.get("query", ""), latest, Progress(total=context["number"]))
         asked_now = {"latest": latest, "progress": progress if latest else ""}
         if form is None:
             form = EndForm(initial={**choice, **asked_now})
@@ -148,15 +133,16 @@ class EndingMixin(ListAdmin):
         return self._question(request, {**context, "form": form})
 
     def _named(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
-        current = [session.sid for session in online.find(sids, follow=True)]
-        found = list(OnlineSession.online.with_guests().filter(sid__in=current))
+        # Some may have got another key since.
+        found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
         own_sid = own_sid_of(request)
-        protected = {session.sid for session in found if not may_end(request, session)}
+        protected = {session.sid for session in found if not self.has_end_permission(request, session)}
         return {
             "found": found,
             "gone": len(set(sids)) - len(found),
             "protected": len(protected),
             "protected_sids": protected,
+            "own_rule": self._has_own_rule,
             "own_sid": own_sid,
             "own": any(session.sid == own_sid for session in found),
             "number": sum(session.sid not in {*protected, own_sid} for session in found),
@@ -168,13 +154,14 @@ class EndingMixin(ListAdmin):
         if which.user_ids is not None:
             superusers = [user_id for user_id in superusers if user_id in which.user_ids]
         protected = online.count(user_ids=superusers, active_seconds=which.active_seconds) if superusers else 0
-        is_own = self._is_among(online.get(own_sid_of(request) or ""), which)
+        is_own = bool(self._own_among(request, which))
         return {
             "latest": at,
             "protected": protected,
             "own": is_own,
             "own_sid": own_sid_of(request),
             "number": max(0, total - protected - is_own),
+            "asks_each": self._asks_each,
             # Who has no session may be nobody, and whether that is so is not for all to know.
             "one_user": self._one_user(which) if total else "",
         }
@@ -183,41 +170,49 @@ class EndingMixin(ListAdmin):
         given, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._superuser_ids(request)
         named = set(given["sids"].split()[:NAMED_MAX])
         # Some may have got another key since; the own session is the own under that too.
-        found = {session.sid: session for session in online.find(list(named), follow=True)}
+        current = [session.sid for session in online.find(list(named), follow=True)]
+        found = {session.sid: session for session in self.look_up(request, *current)}
         gone = len(named) - len(found)
         if own_sid in found and not given["own"]:
             if len(found) == 1:
                 form.add_error("own", gettext("This is the session you are working in. Tick the box to end it."))
                 return self.ask(request, given, form)
             del found[own_sid]
-        protected = sum(session.user_id in superusers for session in found.values())
-        ended = online.end(*found, reason=given["reason"], keep_users=superusers)
+        sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]
+        # One of a guest may become a superuser's meanwhile.
+        ended = online.end(*sids, reason=given["reason"], keep_users=superusers)
         self._sign_out_if_own(request, ended)
         if ended:
             self._tell_ended(request, len(ended))
-        self._tell_protected(request, protected)
-        self._tell_over(request, gone + len(found) - len(ended) - protected)
+        self._tell_protected(request, len(found) - len(sids))
+        self._tell_over(request, gone + len(sids) - len(ended))
         self._log(request, ended, given["reason"])
         return self.to_list()
 
     def _end_listed(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         given, own_sid, superusers = form.cleaned_data, own_sid_of(request) or "", self._superuser_ids(request)
-        matching, progress = self._matching(request, given["query"]), _progress_of(request, given)
+        matching, progress = self._matching(request, given["query"]), progress_of(request, given)
         if given["latest"] is None or matching.sids is not None or progress is None:
             # Not from our page, or no longer what that was about.
             return self.ask(request, given)
-        which = matching.which
-        work = Ending(which, words=given["reason"], latest=given["latest"], keep=[own_sid], keep_users=superusers)
+        which, how = matching.which, {"words": given["reason"], "latest": given["latest"], "keep_users": superusers}
+        work: Ending | _EachAsked = Ending(which, keep=[own_sid], **how)
+        if self._asks_each:
+            work = _EachAsked(matching, partial(self._may_end_other, request), progress.passed, **how)
         began, ended = time.monotonic(), list[Ended]()
         while not work.done and len(ended) < END_MAX and time.monotonic() - began < END_SECONDS:
             ended += call.run(work.step())
-        if work.done and given["own"] and self._is_among(online.get(own_sid), which):
+        if (
+            work.done
+            and given["own"]
+            and any(self.has_end_permission(request, own) for own in self._own_among(request, which))
+        ):
             ended += online.end(own_sid, reason=given["reason"])
         self._log(request, ended, given["reason"])
         so_far = progress.ended + len(ended)
         if not work.done:
-            progress = Progress(so_far, max(so_far, progress.total))
-            rest = EndForm(initial={**given, "progress": _signed(request, given["query"], given["latest"], progress)})
+            progress = Progress(so_far, max(so_far, progress.total), getattr(work, "passed", 0))
+            rest = EndForm(initial={**given, "progress": signed(request, given["query"], given["latest"], progress)})
             return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
         self._sign_out_if_own(request, ended)
         self._tell_ended(request, so_far)
@@ -248,8 +243,8 @@ class EndingMixin(ListAdmin):
             raise PermissionDenied
 
     def _superuser_ids(self, request: HttpRequest) -> list[str]:
-        """Return the ids of those whose sessions this administrator may not end."""
-        if getattr(request.user, "is_superuser", False):
+        """Return the ids of those whose sessions this administrator may not end; none where a subclass decides."""
+        if self._has_own_rule or _is_superuser(request.user):
             return []
         try:
             get_user_model()._meta.get_field("is_superuser")
@@ -261,9 +256,23 @@ class EndingMixin(ListAdmin):
             raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
         return found
 
-    def _is_among(self, session: online.Session | None, which: Which) -> bool:
-        # Of one that was seen just now.
-        return session is not None and (which.user_ids is None or session.user_id in which.user_ids)
+    @property
+    def _has_own_rule(self) -> bool:
+        return type(self).has_end_permission is not EndingMixin.has_end_permission
+
+    @property
+    def _asks_each(self) -> bool:
+        # No script knows the rules that a subclass has for single sessions. What its queryset leaves out, it does.
+        return self._has_own_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
+
+    def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
+        may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
+        return may and session.sid != own_sid_of(request)
+
+    def _own_among(self, request: HttpRequest, which: Which) -> list[OnlineSession]:
+        # It was seen just now.
+        own = self.look_up(request, own_sid_of(request) or "")
+        return [session for session in own if which.user_ids is None or session.user_id in which.user_ids]
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[Ended]) -> None:
         if own_sid_of(request) in {one.sid for one in ended}:
@@ -287,7 +296,14 @@ class EndingMixin(ListAdmin):
             messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
 
     def _tell_protected(self, request: HttpRequest, count: int) -> None:
-        if count:
+        if count and self._has_own_rule:
+            text = ngettext(
+                "%(count)s session was not ended: you may not end it.",
+                "%(count)s sessions were not ended: you may not end them.",
+                count,
+            )
+            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+        elif count:
             text = ngettext(
                 "%(count)s session was not ended: it is a superuser's, and only superusers can end it.",
                 "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
@@ -324,25 +340,34 @@ def own_sid_of(request: HttpRequest) -> str | None:
     return getattr(request.session, "stored_sid", None)
 
 
-def may_end(request: HttpRequest, session: OnlineSession) -> bool:
-    """Tell whether who asks may end this session: a superuser's, only another."""
-    return bool(getattr(request.user, "is_superuser", False) or not getattr(session.user, "is_superuser", False))
+class _EachAsked:
+    """Ending a list as :class:`Ending` does, where ``may_end`` is asked about each session; ``passed`` ones stay."""
+
+    def __init__(
+        self,
+        sessions: SessionQuerySet,
+        may_end: Callable[[OnlineSession], bool],
+        passed: int,
+        *,
+        words: str,
+        latest: int,
+        keep_users: Collection[str],
+    ) -> None:
+        # Who signs in or is seen meanwhile then moves neither ahead nor out of what is left to look at.
+        self._sessions = sessions.order_by("seen_at" if sessions.which.only_by_seen else "-login_at")
+        self._may_end = may_end
+        self._how: dict[str, Any] = {"words": words, "latest": latest, "keep_users": keep_users}
+        self.passed, self.done = passed, False
+
+    def step(self) -> Steps[list[Ended]]:
+        """End those of up to 250 sessions that may be ended."""
+        page = list(self._sessions[self.passed : self.passed + AT_ONCE_MAX])
+        self.done = not page
+        sids = [session.sid for session in page if self._may_end(session)]
+        ended = yield from store.end(sids, Reason.KICKED, **self._how)
+        self.passed += len(page) - len(ended)
+        return ended
 
 
-def _signed(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
-    # Who continues says how far it is: the page must not believe a number that somebody made up.
-    return signing.dumps(progress, salt=_salt(request, query, latest))
-
-
-def _progress_of(request: HttpRequest, given: dict[str, Any]) -> Progress | None:
-    """Return how far it was, or None where that was not said by a page of ours about the same."""
-    if not given["progress"]:
-        return Progress()
-    try:
-        return Progress(*signing.loads(given["progress"], salt=_salt(request, given["query"], given["latest"])))
-    except signing.BadSignature:
-        return None
-
-
-def _salt(request: HttpRequest, query: Any, latest: object) -> str:
-    return f"django_redsess.ending {request.user.pk} {latest} {str(query).strip()}"
+def _is_superuser(user: object) -> bool:
+    return bool(getattr(user, "is_superuser", False))

@@ -13,6 +13,8 @@ from django_redsess.queryset import SessionQuerySet
 from django_redsess.ranking import RankingQuerySet, key_of, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess import online as online_sessions
@@ -44,6 +46,8 @@ class OnlineSession(models.Model):
     is_own = links_user = False
     shows_values = False
     details: online_sessions.Details | None = None
+    others: Iterable[OnlineSession] = ()
+    """Other sessions of the same user."""
 
     class Meta:
         managed = False

@@ -62,7 +62,8 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def active(self, seconds: float) -> Self:
         """Keep those that were seen in so many last seconds. The order is by last seen then."""
-        return self._with(active_seconds=seconds)
+        before = self.which.active_seconds
+        return self._with(active_seconds=seconds if before is None else min(before, seconds))
 
     def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
         """Mark the session ``sid`` as that of whoever asks, ``is_own``, and whether that one may see users' pages."""

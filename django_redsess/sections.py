@@ -21,6 +21,7 @@ from django.utils.translation import gettext
 from django_redsess import browsers, online, viewed
 from django_redsess.conf import conf
 from django_redsess.filters import USER
+from django_redsess.models import OnlineSession
 from django_redsess.moments import exactly, when
 
 OTHERS_MAX = 20
@@ -59,11 +60,10 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
     return table(headings, rows) if rows else gettext("There is nothing in it.")
 
 
-def other_sessions(session: online.Session, site: AdminSite) -> str:
+def other_sessions(session: OnlineSession, site: AdminSite) -> str:
     """List other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
     if not session.user_id:
         return gettext("Nobody is signed in with it.")
-    found = online.sessions(user_ids=[session.user_id], limit=OTHERS_MAX + 1)
     rows = [
         (
             format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
@@ -71,9 +71,8 @@ def other_sessions(session: online.Session, site: AdminSite) -> str:
             other.address,
             browsers.describe(other.user_agent),
         )
-        for other in found
-        if other.sid != session.sid
-    ][:OTHERS_MAX]
+        for other in session.others
+    ]
     if not rows:
         return gettext("There are no others.")
     headings = (gettext("Last seen"), gettext("Signed in"), gettext("Address"), gettext("Browser"))

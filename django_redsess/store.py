@@ -185,6 +185,7 @@ def end(
     reason: Reason | None,
     *,
     words: str = "",
+    latest: int | None = None,
     keep_users: Collection[str] = (),
     follow: bool = False,
 ) -> Steps[list[Ended]]:
@@ -192,10 +193,11 @@ def end(
     End sessions, up to 250 a call, and return those that were there.
 
     Nobody is told of an end without a reason: it takes back what nobody has had. ``words`` are for the ended users to
-    read. The sessions of ``keep_users`` stay. With ``follow``, a session that has got another key is ended under that.
+    read. Those that began after ``latest`` (milliseconds of the server's clock) stay, and the sessions of
+    ``keep_users``. With ``follow``, a session that has got another key is ended under that.
     """
     ended: list[Ended] = []
-    args = (reason or "", words, "", "", 0, len(keep_users), *keep_users)
+    args = (reason or "", words, "" if latest is None else latest, "", 0, len(keep_users), *keep_users)
     named = set(sids)
     while sids:
         others: list[str] = []

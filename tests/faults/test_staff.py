@@ -12,13 +12,15 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import path
+from django.urls import include, path
 
 from benchmarks.fill import fill
-from django_redsess import ending
+from django_redsess import ending, online
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
-from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, staff, told
+from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
+from tests.support.admin_pages import END as ENDING
+from tests.support.behind import make_seen
 from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +54,7 @@ def serve(settings: Any) -> Iterator[Callable[..., None]]:
         site.register(OnlineSession, sessions)
         if users is not None:
             site.register(User, users)
-        urlpatterns[:] = [path("admin/", site.urls)]
+        urlpatterns[:] = [path("admin/", site.urls), path("", include("testproject.shop.urls"))]
         settings.ROOT_URLCONF = __name__
 
     yield serve
@@ -187,3 +189,199 @@ def test_how_many_were_ended_is_not_believed(
     assert "100,000,000,000" not in Page(response).text
     assert "100000000000" not in Page(response).text
     assert asked(response) == number
+
+
+# The rules of a site's own admin are asked, for each session.
+
+
+def forbidden(request: Any, session: OnlineSession | None) -> bool:
+    return session is not None and session.user is not None and session.user.get_username() == "bob"
+
+
+class NotBob(OnlineSessionAdmin):
+    """Has a list without bob."""
+
+    def get_queryset(self, request: Any) -> Any:
+        others = User.objects.exclude(username="bob")
+        return super().get_queryset(request).of_users([str(user.pk) for user in others])  # type: ignore[attr-defined]
+
+
+class NotToSee(OnlineSessionAdmin):
+    """Shows bob in the list, as any admin does that has no queryset of its own, and no more of him."""
+
+    def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_view_permission(request, obj) and not forbidden(request, obj)
+
+
+class NotToEnd(OnlineSessionAdmin):
+    """Shows all of bob, and lets nobody end his sessions."""
+
+    def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_end_permission(request, obj) and not forbidden(request, obj)
+
+
+class UsersWithSessions(UserSessionsMixin, UserAdmin):
+    pass
+
+
+KINDS = pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd], ids=lambda kind: kind.__name__)
+
+
+def ways(user: User, sid: str) -> list[dict[str, str]]:
+    """What may be posted to end a session of this user's, and those of others."""
+    latest = str(10**15)
+    queries = [
+        "",
+        f"user={user.pk}",
+        f"q={user.username}",
+        "who=everyone",
+        "active=1d",
+        "active=5m&who=everyone",
+        "o=3",
+    ]
+    return [{"sids": sid}, {"sids": f"{sid} {'x' * 20}"}, *({"latest": latest, "query": query} for query in queries)]
+
+
+@KINDS
+@pytest.mark.usefixtures("partitions")
+def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END)
+    for fields in ways(users["bob"], sids["bob"]):
+        assert client.post(ENDING, fields, follow=True).status_code == 200
+        assert online.get(sids["bob"]) is not None, fields
+    assert left() == {sids["bob"], client.session.sid}
+    assert not LogEntry.objects.filter(object_id=str(users["bob"].pk)).exists()
+
+
+@KINDS
+def test_the_question_tells_of_a_rule(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END)
+    assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
+    question = client.post(LIST, {"action": "end_selected", "_selected_action": list(sids.values())}, follow=True)
+    assert asked(question) == 2
+    assert "superuser" not in Page(question).text
+    assert "superuser" not in told(answer(client, question))
+    assert left() == {sids["bob"], client.session.sid}
+    everyone = Page(client.get(CONFIRM)).text
+    assert ("those that you may not end stay" in everyone) == (kind is not NotBob)
+
+
+@pytest.mark.parametrize("kind", [NotBob, NotToSee], ids=lambda kind: kind.__name__)
+def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END)
+    assert client.get(page_of(sids["bob"])).status_code in (302, 403)
+    assert client.get(page_of(sids["alice"])).status_code == 200
+    assert Page(client.get(LIST, {"q": sids["bob"]})).rows == []
+    assert Page(client.get(LIST, {"q": sids["alice"]})).names == ["alice"]
+    unknown = [client.get(CONFIRM, {"sid": sid}, follow=True) for sid in (sids["bob"], "x" * 20)]
+    assert told(unknown[0]) == told(unknown[1])
+
+
+def test_other_sessions_of_a_user_are_those_that_may_be_seen(
+    client: Client, users: dict[str, User], serve: Callable[..., None], new_session: Any
+) -> None:
+    mine, hidden, shown = sign_in(new_session, *[str(users["alice"].pk)] * 3)
+
+    class NotOne(OnlineSessionAdmin):
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_view_permission(request, obj) and (obj is None or obj.sid != hidden)
+
+    serve(NotOne)
+    staff(client, VIEW, END)
+    text = client.get(page_of(mine)).text
+    assert page_of(shown) in text
+    assert page_of(hidden) not in text
+
+
+def test_a_button_is_only_for_what_may_be_ended(
+    client: Client, sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    serve(NotToEnd)
+    staff(client, VIEW, END)
+    assert "End this session" in Page(client.get(page_of(sids["alice"]))).links
+    assert "End this session" not in Page(client.get(page_of(sids["bob"]))).links
+
+
+def test_a_users_page_counts_what_may_be_seen(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    serve(NotBob, UsersWithSessions)
+    staff(client, VIEW, END, "view_user", "change_user")
+    for name, count in (("alice", 1), ("bob", 0)):
+        page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
+        assert ("1 session" in page.links) == bool(count)
+        assert ("not signed in" in page.text) == (not count)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("query", ["", "?who=everyone"])
+def test_rules_are_asked_in_each_request_of_an_ending(
+    client: Client,
+    redis: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    users: dict[str, User],
+    sids: dict[str, str],
+    serve: Callable[..., None],
+    new_session: Any,
+    query: str,
+) -> None:
+    class OddStay(OnlineSessionAdmin):
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_end_permission(request, obj) and (obj is None or obj.sid < "T")
+
+    monkeypatch.setattr(ending, "END_MAX", 250)
+    serve(OddStay)
+    fill(redis, 900, viewed=0)
+    staff(client, VIEW, END)
+    before = left()
+    response, pages = client.get(CONFIRM + query), 0
+    newcomer = sign_in(new_session, str(users["alice"].pk))[0]
+    while "Yes, end" in response.text or "Continue" in response.text:
+        response, pages = answer(client, response), pages + 1
+        assert pages < 10
+    assert pages > 1
+    assert left() == {sid for sid in before if sid >= "T"} | {client.session.sid, newcomer}
+
+
+def test_a_rule_may_let_others_end_the_sessions_of_superusers(
+    client: Client, serve: Callable[..., None], new_session: Any
+) -> None:
+    class Anybodys(OnlineSessionAdmin):
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_end_permission(request)
+
+    serve(Anybodys)
+    staff(client, VIEW, END)
+    root = User.objects.create_superuser("root")
+    sid = new_session(str(root.pk)).sid
+    client.post(ENDING, {"sids": sid})
+    assert left() == {client.session.sid}
+    new_session(str(root.pk))
+    client.post(ENDING, {"latest": str(10**15)})
+    assert left() == {client.session.sid}
+
+
+def test_a_list_of_those_seen_lately_stays_one(
+    client: Client, redis: Any, sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    class SeenLately(OnlineSessionAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).active(600)  # type: ignore[attr-defined]
+
+    make_seen(redis, sids["bob"], milliseconds_ago(3000))
+    serve(SeenLately)
+    staff(client, VIEW, END)
+    for query in ("", "?active=1h", "?active=1d", "?active=1d&who=everyone"):
+        assert sids["bob"] not in Page(client.get(LIST + query)).sids
+        assert sids["alice"] in Page(client.get(LIST + query)).sids
+    answer(client, client.get(CONFIRM + "?active=1d"))
+    assert left() == {sids["bob"], client.session.sid}
