@@ -28,6 +28,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.queryset import users_by_id
 from django_redsess.signals import Ended, Reason
 from django_redsess.store import AT_ONCE_MAX
+from django_redsess.upkeep import printable
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -313,7 +314,8 @@ class EndingMixin(ListAdmin):
 
     def _log(self, request: HttpRequest, ended: Sequence[Ended], reason: str) -> None:
         # On the user: an ended session has no page on which a history could be read. Guests have none either.
-        users = Counter(one.user_id for one in ended)
+        # What somebody else wrote as the user of a session must not act on the database either.
+        users = Counter(printable(one.user_id) for one in ended)
         guests = users.pop("", 0)
         of_list = partial(history_line, request, OnlineSession, None, self.opts.verbose_name_plural)
         lines = []

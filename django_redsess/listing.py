@@ -5,13 +5,14 @@ Which sessions are online, page by page, and ending what is listed: calls, and s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_redsess import scripts
 from django_redsess.call import Call, Steps
-from django_redsess.keys import Partition, keyspace
+from django_redsess.keys import Partition, is_sid, keyspace
 from django_redsess.signals import Ended, Endings, Reason
 from django_redsess.store import batches, session_keys, time_of, with_ended
 
@@ -26,6 +27,8 @@ SHALLOW = 2_000
 
 NEAR_ENOUGH = 200
 """So many entries too many may be read of each partition, to find a page in fewer steps."""
+
+logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class Which(NamedTuple):
@@ -65,7 +68,7 @@ class Row(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A session's place in an order."""
+    """A session's place in an order; ``sid`` is ``""`` where somebody else wrote what is none."""
 
     score: float
     sid: str
@@ -110,7 +113,7 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
 
     if len(lists) == 1:
         entries, with_rows, rows = yield read(*lists[0], first, last, "rows")
-        rest = yield from find([entry.sid for entry in entries[with_rows:]], due_too=True)
+        rest = yield from find([entry.sid for entry in entries[with_rows:] if entry.sid], due_too=True)
         return [*rows, *rest]
     starts, passed, how = [0] * len(lists), 0, ""
     if own_order and last >= SHALLOW:
@@ -128,7 +131,7 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
         entries, _, _ = yield read(partition, names, start, start + last - passed, how)
         merged += entries
     merged.sort(reverse=latest_first)
-    sids = [entry.sid for entry in merged[first - passed : last - passed + 1]]
+    sids = [entry.sid for entry in merged[first - passed : last - passed + 1] if entry.sid]
     return (yield from find(sids, due_too=True))
 
 
@@ -272,12 +275,11 @@ def _counted(reply: list[Any], _: Endings) -> Counted:
 
 
 def _page(reply: list[Any], _: Endings) -> tuple[list[Entry], int, list[Row]]:
-    entries, count, rows = reply
-    return (
-        [Entry(float(score), sid.decode()) for sid, score in zip(entries[::2], entries[1::2], strict=True)],
-        count,
-        [_row(row) for row in rows],
-    )
+    members, count, rows = reply
+    entries = [Entry(float(score), _sid(member)) for member, score in zip(members[::2], members[1::2], strict=True)]
+    if strange := sum(not entry.sid for entry in entries):
+        logger.warning("A list of sessions has entries that are no session ids: %d.", strange)
+    return entries, count, [_row(row) for row in rows if _sid(row[0])]
 
 
 def _found(reply: list[Any]) -> tuple[int, list[Row]]:
@@ -295,6 +297,11 @@ def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
         item.decode(errors="replace"),
         record,
     )
+
+
+def _sid(member: bytes) -> str:
+    sid = member.decode(errors="replace")
+    return sid if is_sid(sid) else ""
 
 
 def _ranks(reply: list[Any]) -> tuple[int, int, int, int]:

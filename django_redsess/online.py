@@ -84,7 +84,8 @@ def _sessions(
     by_seen = which.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
     rows = yield from listing.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
-    return [_session(row) for row in rows]
+    found = [_session(row, which.user_ids) for row in rows]
+    return [session for session in found if session is not None]
 
 
 sessions, asessions = both(_sessions)
@@ -108,7 +109,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     found, named = list[Session](), set(wanted)
     while wanted:
         rows = yield from listing.find(wanted)
-        found += [_session(row) for row in rows]
+        found += [session for row in rows if (session := _session(row)) is not None]
         there = {row.sid for row in rows}
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
@@ -307,11 +308,16 @@ def _together(partitions: list[Sample]) -> Sample:
     )
 
 
-def _session(row: Row) -> Session:
+def _session(row: Row, user_ids: Sequence[str] | None = None) -> Session | None:
+    # What stands in the list of a user, somebody else may have written there: it is that user's if its record says so.
     try:
         record = unpack(row.sid, row.record)
+        if user_ids is not None and record.user_id not in user_ids:
+            raise RecordError("it is in the list of a user whose it is not")
     except RecordError as error:
         log_unusable(row.sid, error)
+        if user_ids is not None:
+            return None
         record = Record("", Client(), b"")
     return Session(
         row.sid,

@@ -10,7 +10,7 @@ bytes  from    content
 6      15      Django's age, milliseconds; 0 where the deadline was set as a date
 1      21      length of the user id, in bytes
 n      22      user id, UTF-8; nothing for a guest
-12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
+12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload; the key has PREFIX in it
 rest   34 + n  payload: address, user agent and the serialized data, see payload.py
 ====== ======= ====================================================================
 
@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
+from django_redsess.conf import conf
 from django_redsess.payload import packed, unpacked
 
 FORMAT = b"2"
@@ -120,10 +121,12 @@ def log_unusable(sid: str, error: Exception) -> None:
 def _seal(secret_key: str | bytes, sid: str, head: bytes, payload: bytes) -> bytes:
     # The sid has a fixed length and the head tells its own, so that no two contents run together to the same bytes.
     sealed = b"".join((FORMAT, sid.encode(), head, payload))
-    return blake2b(sealed, digest_size=SEAL_SIZE, key=_seal_key(secret_key)).digest()
+    return blake2b(sealed, digest_size=SEAL_SIZE, key=_seal_key(secret_key, conf.PREFIX)).digest()
 
 
 @lru_cache(maxsize=8)
-def _seal_key(secret_key: str | bytes) -> bytes:
+def _seal_key(secret_key: str | bytes, prefix: str) -> bytes:
+    # Of two stores with one secret, each has a key of its own: no record is good in the other.
     secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
-    return blake2b(secret, digest_size=32, person=b"redsess.record").digest()
+    of_all = blake2b(secret, digest_size=32, person=b"redsess.record").digest()
+    return blake2b(prefix.encode(), digest_size=32, key=of_all).digest()

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from django.dispatch import Signal
 from django.http import HttpRequest
 
+from django_redsess.keys import is_sid
+
 session_ended = Signal()
 """
 A session is over. Receivers get ``sid``, ``user_id`` (the primary key as text, ``""`` for a guest), ``reason`` (a
@@ -65,11 +67,12 @@ class Endings(Collection[Ended]):
         at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
-            # See with_ended in remove.lua. Somebody else's record may name anything as its user.
+            # See with_ended in remove.lua. Somebody else's record may name anything as its user, and be of no session.
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
-                sid, user_id = packed[start : start + 20], packed[start + 21 : end]
-                yield Ended(sid.decode(errors="replace"), user_id.decode(errors="replace"), why, at)
+                sid = packed[start : start + 20].decode(errors="replace")
+                if is_sid(sid):
+                    yield Ended(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
                 start = end
 
     def __contains__(self, ended: object) -> bool:

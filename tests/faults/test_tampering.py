@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import online
 from django_redsess.keys import keyspace
+from django_redsess.signals import session_ended
+from testproject import settings as testproject_settings
+from tests.support.admin_pages import LIST, Page, page_of
 from tests.support.outages import lines_of
 from tests.support.visitors import Browser
 
@@ -230,3 +235,131 @@ def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, se
         assert browser.get(f"{browser.views}/who/").status_code == 200
         assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
         online.sessions()
+
+
+# What lists hold, somebody else may have written too.
+
+STRANGE_SIDS = {
+    "a newline": b"x\nWARNING all is well",
+    "20 bytes with a newline": b"x" * 10 + b"\n" + b"y" * 9,
+    "no UTF-8": b"\xff\xfe" * 10,
+    "nothing": b"",
+    "markup": b"<script>alert(1)</sc",
+    "long": b"x" * 5000,
+}
+
+
+def add(redis: Any, alice: User, sid: bytes, record: bytes) -> None:
+    """Write a session of alice's as this app would, but for the sid."""
+    partition, in_an_hour = keyspace().of_user(str(alice.pk)), 4_000_000_000_000
+    redis.hset(partition.login, sid, record)
+    redis.zadd(partition.expire, {sid: in_an_hour})
+    for name in ("recent", "online_seen", "online_user"):
+        redis.zadd(getattr(partition, name), {sid: 1_700_000_000_000})
+    redis.zadd(partition.online_user_of(str(alice.pk)), {sid: 1_700_000_000_000})
+
+
+@pytest.fixture
+def administrator(site: None, alice: User, settings: Any) -> Client:
+    """An administrator of the shop, whose pages are those of the admin and of self-service."""
+    settings.ROOT_URLCONF = "testproject.urls"
+    settings.MIDDLEWARE = testproject_settings.MIDDLEWARE
+    settings.TEMPLATES = testproject_settings.TEMPLATES
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+QUERIES = ["", "?o=2", "?o=3", "?o=-3", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("strange", STRANGE_SIDS.values(), ids=STRANGE_SIDS)
+def test_what_is_no_sid_is_in_no_list_and_forges_no_line(
+    administrator: Client, alice: User, redis: Any, log: pytest.LogCaptureFixture, strange: bytes
+) -> None:
+    visitor = Client()
+    visitor.force_login(alice)
+    sid = visitor.session.sid
+    add(redis, alice, strange, redis.hget(login(sid), sid))
+    for query in QUERIES:
+        query = query.replace("ALICE", str(alice.pk)).replace("ROOT", str(administrator.session["_auth_user_id"]))
+        response = administrator.get(LIST + query)
+        assert response.status_code == 200
+        assert set(Page(response).sids) <= {sid, administrator.session.sid}, query
+        assert sid in Page(response).sids
+    for order in ("login_at", "-login_at", "seen_at", "-seen_at"):
+        assert {found.sid for found in online.sessions(order=order)} == {sid, administrator.session.sid}
+    assert [found.sid for found in online.of_user(alice)] == [sid]
+    assert visitor.get("/account/sessions/").status_code == 200
+    out = StringIO()
+    call_command("online", stdout=out)
+    assert "all is well" not in out.getvalue()
+    lines = lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+    assert lines
+    assert all(line.isprintable() and len(line) < 200 for line in lines)
+    told = list[str]()
+    session_ended.connect(receiver := lambda sid, **_: told.append(sid))
+    online.end_all()
+    session_ended.disconnect(receiver)
+    assert set(told) == {sid, administrator.session.sid}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_session_of_another_user_is_in_nobody_elses_list(
+    administrator: Client, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    visitor, other, guest = Client(), Client(headers={"user-agent": "Browser of bob"}), Client()
+    visitor.force_login(alice)
+    bob = User.objects.create_user("bob")
+    other.force_login(bob)
+    guest.post("/basket/add/slow-heron/")
+    own, others = visitor.session.sid, [other.session.sid]
+    home = keyspace().of_user(str(alice.pk))
+    for sid in others:
+        redis.hset(home.login, sid, redis.hget(login(sid), sid))
+        redis.zadd(home.expire, {sid: 4_000_000_000_000})
+        redis.zadd(home.online_user_of(str(alice.pk)), {sid: 1_900_000_000_000})
+    assert [found.sid for found in online.of_user(alice)] == [own]
+    assert "Browser of bob" not in visitor.get("/account/sessions/").text
+    for query in (
+        f"?user={alice.pk}",
+        f"?user={alice.pk}&user=0",
+        f"?user={alice.pk}&o=3",
+        f"?user={alice.pk}&active=1d",
+    ):
+        assert Page(administrator.get(LIST + query)).sids == [own]
+    assert Page(administrator.get(f"{LIST}?user={bob.pk}")).sids == others
+    text = administrator.get(page_of(own)).text
+    assert page_of(others[0]) not in text
+    assert lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+
+
+def test_a_record_of_another_store_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    names = {name: name.replace(b"{redsess}", b"{other}") for name in redis.keys() if not name.endswith(b":meta")}
+    for name, other in names.items():
+        redis.restore(other, 0, redis.dump(name))
+    settings.REDSESS = {**settings.REDSESS, "PREFIX": "other"}
+    log.clear()
+    assert_refused(browser, log)
+    assert [found.user_id for found in online.find([sid])] == [""]
+
+
+@pytest.mark.parametrize("user_id", [b"\n", b"\x00", b"\xff"])
+def test_a_forged_user_is_not_written_into_the_history_as_it_is(
+    administrator: Client, alice: User, redis: Any, user_id: bytes
+) -> None:
+    visitor = Client()
+    visitor.force_login(alice)
+    sid = visitor.session.sid
+    genuine = redis.hget(login(sid), sid)
+    redis.hset(login(sid), sid, genuine[:21] + b"\x01" + user_id + genuine[22 + genuine[21] :])
+    assert administrator.post(f"{LIST}end/", {"sids": sid}, follow=True).status_code == 200
+    entry = LogEntry.objects.get()
+    assert str(entry.object_id).isprintable()
+    assert entry.object_repr.isprintable()
+    assert online.get(sid) is None
