@@ -23,6 +23,7 @@ from django_redsess.keys import sid_of
 from django_redsess.limits import SessionLimitReached
 from django_redsess.merge import merge, same
 from django_redsess.notice import Notice
+from django_redsess.payload import check_depth
 from django_redsess.record import Client, Record, log_unusable, pack, revision_of, unpack
 from django_redsess.signals import Reason
 
@@ -237,7 +238,13 @@ class SessionLifecycle(SessionBase):
                 self._rotates_from = self._rotates_from or self.session_key
             self._session_key = _new_key(partial(store.at_home, user_id=user_id))
             sid = self.sid or ""
-        record = Record(user_id, self._client_of(user_id), self.serializer().dumps(data))
+        try:
+            serialized = self.serializer().dumps(data)
+        except RecursionError:
+            check_depth(data)
+            raise
+        check_depth(data, serialized)
+        record = Record(user_id, self._client_of(user_id), serialized)
         date = self._expiry_date()
         packed = pack(sid, record, age_seconds=0 if date else self.get_expiry_age())
         # What moves to another partition takes three scripts, any of which may be in vain: no view with them.

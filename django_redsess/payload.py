@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Any
 
 DICTIONARY = (
     b'{"_session_expiry":"_csrftoken":"_messages":"[[\\"__json_message\\",0,25,"_language":"en","de"}\n'
@@ -35,6 +37,35 @@ SHORT_BYTES_MAX = 1024
 HASH = re.compile(rb'"([0-9a-f]{64})"')
 HASH_SIZE = 2 + 32
 HASH_PLACE_MAX = 65_535
+
+DEPTH_MAX = 200
+"""How many lists and dicts may be in each other. Of about 900, some places can write what others can't read."""
+
+CONTAINERS = (dict, list, tuple)
+
+
+def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
+    """
+    Raise ValueError where a value of ``data`` has more than 200 lists and dicts in each other.
+
+    How deep Python can write and read depends on its version, and on how deep the stack is at that place. Where the
+    text that was made of the data is given, and has too few brackets for that, there is nothing to look for.
+    """
+    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
+        return
+    # By identity: one that is shared is looked at once.
+    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
+    for _ in range(DEPTH_MAX):
+        level = {
+            id(inner): (key, inner)
+            for key, each in level.values()
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, CONTAINERS)
+        }
+        if not level:
+            return
+    key, _ = next(iter(level.values()))
+    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")
 
 
 def packed(address: str, user_agent: str, data: bytes) -> bytes:

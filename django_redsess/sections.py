@@ -125,6 +125,8 @@ def _shown(key: str, value: Any) -> str:
         return gettext("(not shown)")
     try:
         text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return gettext("(nested too deep)")
     except (TypeError, ValueError):
         text = repr(value)
     return Truncator(text).chars(VALUE_MAX)

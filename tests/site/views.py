@@ -159,6 +159,21 @@ async def awrite(request: HttpRequest, key: str, value: str) -> HttpResponse:
 
 
 @csrf_exempt
+def nest(request: HttpRequest, depth: int) -> HttpResponse:
+    """Put lists into the session, so many in each other."""
+    nested: list[Any] = []
+    for _ in range(depth):
+        nested = [nested]
+    request.session["nested"] = nested
+    return HttpResponse("done")
+
+
+@csrf_exempt
+async def anest(request: HttpRequest, depth: int) -> HttpResponse:
+    return nest(request, depth)
+
+
+@csrf_exempt
 def write_and_save(request: HttpRequest, key: str, value: str) -> HttpResponse:
     """Change the session, and save it at once."""
     request.session.get(key)
