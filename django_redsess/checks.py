@@ -84,6 +84,10 @@ RULES = {
     "CLIENT_ADDRESS": Rule(
         lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"
     ),
+    "HIDDEN_VALUES": Rule(
+        lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
+        "a list or tuple of keys of sessions, each a text",
+    ),
     "VIEWED_VIEWS": Rule(
         lambda value: (
             isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)

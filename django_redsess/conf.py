@@ -101,6 +101,12 @@ class Conf:
         return self._read("CLIENT_ADDRESS", "full")
 
     @cached_property
+    def HIDDEN_VALUES(self) -> Sequence[str]:
+        """Top-level keys of sessions whose values the admin shows to nobody, besides those of Django's own secrets."""
+        nothing: Sequence[str] = ()
+        return self._read("HIDDEN_VALUES", nothing)
+
+    @cached_property
     def VIEWED_VIEWS(self) -> Mapping[str, str]:
         """Which views show an item: view name, as ``reverse()`` takes it → the URL keyword that names the item."""
         nothing: Mapping[str, str] = {}

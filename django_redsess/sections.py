@@ -31,7 +31,7 @@ VALUE_MAX = 1000
 """Characters of a value that are shown."""
 
 KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
-"""Keys whose values no page shows: they would do harm in other hands."""
+"""Keys whose values no page shows: they would do harm in other hands. ``HIDDEN_VALUES`` names more."""
 
 
 def deadlines(session: online.Session, details: online.Details | None) -> SafeString:
@@ -121,7 +121,7 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
 
 
 def _shown(key: str, value: Any) -> str:
-    if key in KEPT_SECRET:
+    if key in KEPT_SECRET or key in conf.HIDDEN_VALUES:
         return gettext("(not shown)")
     try:
         text = json.dumps(value, ensure_ascii=False)
