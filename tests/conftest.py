@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
@@ -222,3 +224,14 @@ def start(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Runn
     yield start
     for each in started:
         each.kill()
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
+    """Return a function that types on the terminal that the command asks."""
+    ear, mouth = pty.openpty()
+    with open(mouth) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield lambda text: os.write(ear, text.encode())
+        monkeypatch.undo()
+    os.close(ear)

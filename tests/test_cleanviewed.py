@@ -34,7 +34,7 @@ def top(views: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def clean(**options: Any) -> None:
-    call_command("cleanviewed", verbosity=0, **options)
+    call_command("cleanviewed", verbosity=0, interactive=False, **options)
 
 
 @pytest.mark.usefixtures("partitions")
@@ -118,7 +118,7 @@ def test_the_setting_is_the_limit_unless_one_is_given(redis, settings) -> None:
 @pytest.mark.usefixtures("partitions")
 def test_no_batch_is_larger_than_asked(redis, capsys) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(200)})
-    call_command("cleanviewed", limit=50, batch_size=40, verbosity=2)
+    call_command("cleanviewed", limit=50, batch_size=40, verbosity=2, interactive=False)
     told = capsys.readouterr().out
     batches = [int(size) for size in re.findall(r"^items: (\d+)$", told, re.MULTILINE)]
     assert sum(batches) == 150
@@ -216,7 +216,7 @@ def start(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Runn
 
 def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(30)})
-    command = start("--forever", "--limit", "10")
+    command = start("--forever", "--limit", "10", "--noinput")
     wait_until(lambda: len(views_of(redis)) == 10)
     assert command.stop() == (0, "")
     assert command.stdout.startswith("Removed 20 items that are not among the 10 most viewed.")
@@ -224,10 +224,62 @@ def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
 
 def test_a_signal_ends_a_pass_after_the_batch(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20_000)})
-    command = start("--limit", "1", "--batch-size", "1", "--json")
+    command = start("--limit", "1", "--batch-size", "1", "--json", "--no-input")
     wait_until(lambda: len(views_of(redis)) < 20_000)
     assert command.stop() == (0, "")
     summary = json.loads(command.stdout)
     assert summary["stopped"] is True
     assert len(views_of(redis)) > 1
     assert summary["items"] + len(views_of(redis)) == 20_000
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    before = dump(redis)
+    call_command("cleanviewed", limit=3, dry_run=True)
+    assert capsys.readouterr().out.startswith("There are 17 items that are not among the 3 most viewed.")
+    call_command("cleanviewed", limit=3, dry_run=True, json=True)
+    assert json.loads(capsys.readouterr().out)["items"] == 17
+    assert dump(redis) == before
+
+
+@pytest.mark.parametrize(("said", "left"), [("y\n", 3), ("n\n", 20), ("\n", 20)])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_fewer_than_the_setting_keeps_are_asked_for(
+    redis, settings, answer, capsys, said: str, left: int, as_json: bool
+) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 15}
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    answer(said)
+    call_command("cleanviewed", limit=3, json=as_json)
+    told = capsys.readouterr()
+    question = "Forget the views of 17 items? VIEWED_LIMIT would keep 12 of them. [y/N] "
+    assert question in (told.err if as_json else told.out)
+    assert len(views_of(redis)) == left
+    if as_json:
+        assert json.loads(told.out)["items"] == 20 - left
+    else:
+        assert f"Removed {20 - left} items" in told.out
+
+
+def test_without_a_terminal_fewer_than_the_setting_keeps_must_be_confirmed(redis, start) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    status, told = start("--limit", "3").ended()
+    assert status == 1
+    assert told == "CommandError: Without a terminal nobody can be asked: give --noinput, to go on without asking.\n"
+    assert len(views_of(redis)) == 20
+
+
+@pytest.mark.parametrize("options", [{}, {"limit": 15}, {"limit": 18}], ids=str)
+def test_what_the_setting_drops_is_not_asked_for(redis, settings, options) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 15}
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    call_command("cleanviewed", verbosity=0, **options)
+    assert len(views_of(redis)) == options.get("limit", 15)
+
+
+def test_where_nothing_more_would_go_nothing_is_asked(redis, settings) -> None:
+    have_views(redis, {"lamp": 3})
+    call_command("cleanviewed", verbosity=0, limit=3)
+    assert len(views_of(redis)) == 1

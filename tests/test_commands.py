@@ -45,6 +45,10 @@ WRONG = {
     "dry forever": (["cleansessions", "--dry-run", "--forever"], "--dry-run and --forever can't be given together"),
     "a dry check": (["cleansessions", "--check", "--dry-run"], "--check and --dry-run can't be given together"),
     "no items": (["cleanviewed", "--limit", "0"], "--limit must be 1 or more, not 0"),
+    "items for ever, and for a look": (
+        ["cleanviewed", "--dry-run", "--forever"],
+        "--dry-run and --forever can't be given together",
+    ),
     "less than no items": (["cleanviewed", "--limit", "-1"], "--limit must be 1 or more, not -1"),
     "items in batches of none": (["cleanviewed", "--batch-size", "0"], "--batch-size must be from 1 to 1000, not 0"),
 }

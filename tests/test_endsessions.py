@@ -89,17 +89,6 @@ def own_server(server: servers.Server, settings: Any) -> Iterator[servers.Server
     settings.CACHES = before
 
 
-@pytest.fixture
-def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
-    """Return a function that types on the terminal that the command asks."""
-    ear, mouth = pty.openpty()
-    with open(mouth) as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        yield lambda text: os.write(ear, text.encode())
-        monkeypatch.undo()
-    os.close(ear)
-
-
 @contextmanager
 def on_each_end(do: Callable[[], object]) -> Iterator[None]:
     def receive(**_: Any) -> None:
@@ -267,6 +256,14 @@ def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
     command = start("endsessions", "--all")
     error = "CommandError: Without a terminal nobody can be asked: give --noinput, to end without asking.\n"
     assert command.ended() == (1, error)
+    assert online.count() == 4
+
+
+def test_without_a_terminal_a_name_that_is_none_is_told_first(sids) -> None:
+    with pytest.raises(CommandError, match=r"There is no user or session nobody\."):
+        run("nobody", interactive=True)
+    with pytest.raises(CommandError, match="Without a terminal nobody can be asked"):
+        run("alice", interactive=True)
     assert online.count() == 4
 
 

@@ -105,6 +105,7 @@ class CleaningCommand(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self.validate()
+        agreed = self.agreed()
         self.stop = Stop()
         self._began = self._told = self._answered = time.monotonic()
         self._bar: Any = None
@@ -114,7 +115,8 @@ class CleaningCommand(BaseCommand):
             stack.enter_context(self._outages_told())
             stack.callback(self.close)
             try:
-                self._run()
+                if agreed:
+                    self._run()
             except ImproperlyConfigured as error:
                 raise CommandError(str(error)) from error
             except ResponseError as error:
@@ -133,6 +135,10 @@ class CleaningCommand(BaseCommand):
         # Not by touching it: nothing has answered yet.
         if heartbeat is not None and not os.access(heartbeat if heartbeat.exists() else heartbeat.parent, os.W_OK):
             raise CommandError(f"--heartbeat: {heartbeat} can't be written.")
+
+    def agreed(self) -> bool:
+        """Tell whether to begin, having asked where that is due."""
+        return True
 
     def at_least_one(self, option: str) -> None:
         """Raise CommandError for an option that was given, and is below 1."""

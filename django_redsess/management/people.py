@@ -1,7 +1,8 @@
-"""What the commands that show and end sessions have in common: users by name, what is shown of them, and errors."""
+"""What commands have in common that deal with people: users by name, what is shown and asked, and errors."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess.online import Session
+
+STOPPED = 130
+"""The exit status of what Ctrl-C has stopped, as a shell has it."""
 
 
 def user_named(name: str) -> AbstractBaseUser | None:
@@ -48,6 +52,26 @@ def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
     # Names may be in any script, and not every terminal has all of them.
     encoding = getattr(out, "encoding", None) or "utf-8"
     out.write(line.encode(encoding, "backslashreplace").decode(encoding), style_func=str, ending=ending)
+
+
+def need_terminal(to: str) -> None:
+    """Raise CommandError where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise CommandError(f"Without a terminal nobody can be asked: give --noinput, to {to} without asking.")
+
+
+def agreed(question: str, out: OutputWrapper, *, refused: str) -> bool:
+    """Ask on the terminal, and tell whether the answer was yes. Ctrl-C is a CommandError that says ``refused``."""
+    try:
+        say(f"{question} [y/N] ", out, ending="")
+        out.flush()
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        say("", out)
+        raise CommandError(refused, returncode=STOPPED) from None
+    if not answer:
+        say("", out)
+    return answer.strip().lower() in ("y", "yes")
 
 
 @contextmanager

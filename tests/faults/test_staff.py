@@ -393,7 +393,7 @@ def test_a_list_of_those_seen_lately_stays_one(
 def test_values_of_the_keys_that_a_setting_names_are_hidden(
     admin_client: Client, new_session: Any, settings: Any
 ) -> None:
-    sid = new_session("7", oauth_token="value-of-a-token", basket="value-of-a-basket").sid  # noqa: S106
+    sid = new_session("7", oauth_token="value-of-a-token", basket="value-of-a-basket").sid
     assert "value-of-a-token" in admin_client.get(page_of(sid)).text
     settings.REDSESS = {**settings.REDSESS, "HIDDEN_VALUES": ["oauth_token"]}
     text = admin_client.get(page_of(sid)).text

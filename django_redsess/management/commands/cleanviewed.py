@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_redsess import cleaner
 from django_redsess.conf import conf
 from django_redsess.management.cleaning import CleaningCommand
+from django_redsess.management.people import agreed, need_terminal, told_as_errors
 
 REST_SECONDS = 60
 
@@ -15,12 +16,19 @@ class Command(CleaningCommand):
     help = (
         "Forget the views of all items but the most viewed ones: as many as the setting VIEWED_LIMIT says, or --limit. "
         "Of two that were viewed equally often, either may go. Items in the sessions' own lists stay. "
+        "It asks before it forgets more than VIEWED_LIMIT says; from cron, give --noinput with such a limit. "
         "It can be stopped at any moment, and run twice at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = "Example: manage.py cleanviewed --limit 10000"
-        parser.add_argument("--limit", type=int, metavar="N", help="keep so many items (default: VIEWED_LIMIT)")
+        parser.epilog = (
+            "Examples: manage.py cleanviewed (from cron); manage.py cleanviewed --limit 10000 --dry-run; manage.py "
+            "cleanviewed --limit 10000"
+        )
+        add = parser.add_argument
+        add("--limit", type=int, metavar="N", help="keep so many items (default: VIEWED_LIMIT)")
+        add("--dry-run", action="store_true", help="count what would be forgotten, and change nothing")
+        add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,14 +36,32 @@ class Command(CleaningCommand):
         super().handle(*args, **options)
 
     def validate(self) -> None:
+        if self.options["dry_run"] and self.options["forever"]:
+            raise CommandError("--dry-run and --forever can't be given together.")
         self.at_least_one("limit")
         self.limit = self.options["limit"] or conf.VIEWED_LIMIT
         super().validate()
+
+    def agreed(self) -> bool:
+        if self.options["dry_run"] or not self.options["interactive"] or self.limit >= conf.VIEWED_LIMIT:
+            return True
+        with told_as_errors():
+            count = cleaner.backlog_of_items(limit=self.limit)
+            kept = count - cleaner.backlog_of_items(limit=conf.VIEWED_LIMIT)
+        if kept <= 0:
+            return True
+        need_terminal("go on")
+        question = f"Forget the views of {count:,} items? VIEWED_LIMIT would keep {kept:,} of them."
+        out = self.stderr if self.options["json"] else self.stdout
+        return agreed(question, out, refused="Nothing was removed.")
 
     def total(self) -> int:
         return cleaner.backlog_of_items(limit=self.limit)
 
     def work(self) -> None:
+        if self.options["dry_run"]:
+            self.counts["items"] = self.total()
+            return
         for count in cleaner.trimmed(limit=self.limit, batch_size=self.options["batch_size"]):
             if not self.batch_done("items", count):
                 return
@@ -44,4 +70,5 @@ class Command(CleaningCommand):
         self.stop.wait(REST_SECONDS)
 
     def sentence(self, counts: dict[str, int]) -> str:
-        return f"Removed {counts['items']:,} items that are not among the {self.limit:,} most viewed."
+        verb = "There are" if self.options["dry_run"] else "Removed"
+        return f"{verb} {counts['items']:,} items that are not among the {self.limit:,} most viewed."

@@ -12,16 +12,21 @@ from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
 from django_redsess.management.cleaning import Stop, progress_bar
-from django_redsess.management.people import owner_of, say, told_as_errors, user_named
+from django_redsess.management.people import (
+    STOPPED,
+    agreed,
+    need_terminal,
+    owner_of,
+    say,
+    told_as_errors,
+    user_named,
+)
 from django_redsess.queryset import users_by_id
 from django_redsess.store import AT_ONCE_MAX
 from django_redsess.upkeep import printable
 
 if TYPE_CHECKING:
     from django_redsess.signals import Ended
-
-STOPPED = 130
-"""The exit status of what Ctrl-C has stopped, as a shell has it."""
 
 
 class Command(BaseCommand):
@@ -51,6 +56,9 @@ class Command(BaseCommand):
         self._validate()
         with told_as_errors():
             self._resolve()
+            # What is named wrongly is told before.
+            if options["interactive"]:
+                need_terminal("end")
             count = self._tell()
             if not count:
                 self._summarize(0, "There is nothing to end.")
@@ -69,8 +77,6 @@ class Command(BaseCommand):
             notice.check(options["reason"])
         except ValueError as error:
             raise CommandError(f"--reason: {error}") from error
-        if options["interactive"] and not sys.stdin.isatty():
-            raise CommandError("Without a terminal nobody can be asked: give --noinput, to end without asking.")
 
     def _resolve(self) -> None:
         """Find out who and what is meant; where any of that is not clear, raise CommandError."""
@@ -114,17 +120,8 @@ class Command(BaseCommand):
         return tally.sessions
 
     def _agreed(self) -> bool:
-        if not self.options["interactive"]:
-            return True
-        try:
-            self._say(f"End {self._whose}? [y/N] ", ending="")
-            answer = sys.stdin.readline()
-        except KeyboardInterrupt:
-            self._say("")
-            raise CommandError("Nothing was ended.", returncode=STOPPED) from None
-        if not answer:
-            self._say("")
-        return answer.strip().lower() in ("y", "yes")
+        out = self.stderr if self.options["json"] else self.stdout
+        return not self.options["interactive"] or agreed(f"End {self._whose}?", out, refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
         tally, stop, bar = _Tally(), Stop(), None
@@ -166,11 +163,11 @@ class Command(BaseCommand):
         if self.options["json"]:
             self.stdout.write(json.dumps({"ended": ended}))
 
-    def _say(self, line: str, *, ending: str = "\n") -> None:
-        """Tell a person; a question needs to be told at any verbosity."""
+    def _say(self, line: str) -> None:
+        """Tell a person; what a question is about needs to be told at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
             out = self.stderr if self.options["json"] else self.stdout
-            say(line, out, ending=ending)
+            say(line, out)
             out.flush()
 
 
