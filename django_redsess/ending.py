@@ -355,7 +355,8 @@ class _EachAsked:
         latest: int,
         keep_users: Collection[str],
     ) -> None:
-        # Who signs in or is seen meanwhile then moves neither ahead nor out of what is left to look at.
+        # Who signs in or is seen meanwhile moves to where it was looked already, or will be. (Where one that stays is
+        # seen meanwhile, one other may be passed over: it is there still, when somebody looks again.)
         self._sessions = sessions.order_by("seen_at" if sessions.which.only_by_seen else "-login_at")
         self._may_end = may_end
         self._how: dict[str, Any] = {"words": words, "latest": latest, "keep_users": keep_users}

@@ -25,6 +25,9 @@ CONSIDERED_MAX = 5000
 SHALLOW = 2_000
 """Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
 
+TIME_MAX = 2.0**52
+"""Milliseconds: far beyond all times, and scores are exact up to there."""
+
 NEAR_ENOUGH = 200
 """So many entries too many may be read of each partition, to find a page in fewer steps."""
 
@@ -306,4 +309,6 @@ def _sid(member: bytes) -> str:
 
 def _ranks(reply: list[Any]) -> tuple[int, int, int, int]:
     lower, card, lowest, highest = reply
-    return lower, card, int(float(lowest)), int(float(highest))
+    # Somebody else may have written any time.
+    at_least, at_most = (int(max(-TIME_MAX, min(float(score), TIME_MAX))) for score in (lowest, highest))
+    return lower, card, at_least, at_most

@@ -6,6 +6,7 @@ What keeps the store clean, and tells how it is: each operation is one call of o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -203,10 +204,12 @@ def _seconds(milliseconds: int | None) -> float | None:
 def _samples(reply: list[bytes]) -> list[Sample]:
     samples = []
     for note in reply:
-        minute, signed_in, guests, created, *ended = note.split()
-        # One of an earlier release may know fewer reasons.
-        totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
-        samples.append(Sample(time_of(minute), int(signed_in), int(guests), int(created), totals))
+        # Somebody else may have written anything.
+        with suppress(ValueError):
+            minute, signed_in, guests, created, *ended = note.split()
+            # One of an earlier release may know fewer reasons.
+            totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
+            samples.append(Sample(time_of(minute), int(signed_in), int(guests), int(created), totals))
     return samples
 
 

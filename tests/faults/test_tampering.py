@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from django_redsess import online
+from django_redsess import cleaner, listing, online
 from django_redsess.keys import keyspace
 from django_redsess.signals import session_ended
 from testproject import settings as testproject_settings
@@ -363,3 +363,26 @@ def test_a_forged_user_is_not_written_into_the_history_as_it_is(
     assert str(entry.object_id).isprintable()
     assert entry.object_repr.isprintable()
     assert online.get(sid) is None
+
+
+@pytest.mark.parametrize(
+    "sample", [b"", b"x", b"1 2", b"\xff 1 2 3 4 5 6 7 8 9", b"1 2 3 4 x", b"9" * 5000 + b" 1 2 3"]
+)
+def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis: Any, sample: bytes) -> None:
+    cleaner.sample()
+    before = online.history()
+    redis.zadd(keyspace().partitions[0].samples, {sample: 4_000_000_000_000})
+    assert online.history()[: len(before)] == before
+    assert administrator.get(LIST).status_code == 200
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_a_forged_time_is_no_error_far_down_a_list(
+    site: None, partitions: int, new_session: Any, redis: Any, monkeypatch: pytest.MonkeyPatch, score: str
+) -> None:
+    monkeypatch.setattr(listing, "SHALLOW", 5)
+    sids = {new_session(str(number)).sid for number in range(30)}
+    sid = min(sids)
+    redis.zadd(keyspace().of_sid(sid).online_user, {sid: score})
+    found = [session.sid for offset in range(0, 30, 10) for session in online.sessions(offset=offset, limit=10)]
+    assert sorted(found) == sorted(sids)
