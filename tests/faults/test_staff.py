@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,7 +73,7 @@ def guessed(client: Client, beginning: str, letters: str) -> str:
 
 def test_nobody_spells_out_an_address_that_they_may_not_see(client: Client, sids: dict[str, str]) -> None:
     staff(client, VIEW)
-    assert guessed(client, "alice", ".@q7" + string.ascii_lowercase) == "alice"
+    assert guessed(client, "alice", ".@q7exaplcom") == "alice"
     assert Page(client.get(LIST, {"q": "Surname of alice"})).names == []
     assert Page(client.get(LIST, {"q": "LIC"})).names == ["alice"]
     assert Page(client.get(LIST, {"q": sids["bob"]})).names == ["bob"]
