@@ -90,10 +90,10 @@ class OnlineSessionAdmin(EndingMixin):
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
         of_users = users_admin(request, self.admin_site)
+        text = gettext("Search by user name or session id")
         if of_users is not None and of_users.get_search_fields(request):
-            found.search_help_text = gettext("Search as on the page of users, or by session id")
-        else:
-            found.search_help_text = gettext("Search by user name or session id")
+            text = gettext("Search as on the page of users, or by session id")
+        found.search_help_text = str(self.search_help_text or text)
         return found
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
@@ -240,10 +240,11 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             (title, {**options, "fields": [name for name in options["fields"] if name not in OF_USERS]})
             for title, options in super().get_fieldsets(request, obj)
         ]
-        if obj is not None and self._sessions_admin.has_view_permission(request):
+        sessions = self._sessions_admin
+        if obj is not None and sessions is not None and sessions.has_view_permission(request):
             # What is shown of it is asked for without the request.
-            obj.redsess_sessions = self._sessions_admin.sessions(request).of_users([online.user_id_of(obj)])
-            may_end = self._sessions_admin.has_end_permission(request)
+            obj.redsess_sessions = sessions.sessions(request).of_users([online.user_id_of(obj)])
+            may_end = sessions.has_end_permission(request)
             fieldsets.append((gettext("Sessions"), {"fields": [OF_USERS[may_end]]}))
         return fieldsets
 
@@ -252,6 +253,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin
+        if sessions is None:
+            return False
         return sessions.has_view_permission(request) and sessions.has_end_permission(request)
 
     @admin.action(
@@ -265,8 +268,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        query = query_of([online.user_id_of(user) for user in users])
-        return self._sessions_admin.ask(request, {"query": query})
+        sessions = cast(EndingMixin, self._sessions_admin)
+        return sessions.ask(request, {"query": query_of([online.user_id_of(user) for user in users])})
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
@@ -279,8 +282,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         return self._sessions_of(user, may_end=True)
 
     @property
-    def _sessions_admin(self) -> EndingMixin:
-        return cast(EndingMixin, self.admin_site._registry[OnlineSession])
+    def _sessions_admin(self) -> EndingMixin | None:
+        return cast("EndingMixin | None", self.admin_site._registry.get(OnlineSession))
 
     def _sessions_of(self, user: AbstractBaseUser, *, may_end: bool) -> str:
         user_id, limit = online.user_id_of(user), sections.paragraph(limits.describe(user))

@@ -67,10 +67,11 @@ def _sessions(
 
     ``offset`` leaves out so many, ``limit`` returns at most so many. ``order`` is by sign-in (``"login_at"``) or by
     when they were last seen (``"seen_at"``), with ``"-"`` before it the latest first; None is the latest sign-in first.
-    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users, ``guests`` guests' too,
-    ``active_seconds`` only those seen in so many last seconds. Of the last two the order is always by last seen, and
-    None the last seen first. Of several users, or of one in another order than by sign-in, the latest 5 000 sign-ins
-    (about, and of each partition) can be reached. Raises ValueError for what can't be.
+    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users, as far as their records
+    say that they are; ``guests`` guests' too, ``active_seconds`` only those seen in so many last seconds. Of the last
+    two the order is always by last seen, and None the last seen first. Of several users, or of one in another order
+    than by sign-in, the latest 5 000 sign-ins (about, and of each partition) can be reached. Raises ValueError for what
+    can't be.
     """
     which = _which(user_ids, guests, active_seconds)
     if offset < 0:
@@ -84,7 +85,8 @@ def _sessions(
     by_seen = which.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
     rows = yield from listing.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
-    found = [_session(row, which.user_ids) for row in rows]
+    owners = None if which.user_ids is None else frozenset(which.user_ids)
+    found = [_session(row, owners) for row in rows]
     return [session for session in found if session is not None]
 
 
@@ -308,15 +310,15 @@ def _together(partitions: list[Sample]) -> Sample:
     )
 
 
-def _session(row: Row, user_ids: Sequence[str] | None = None) -> Session | None:
+def _session(row: Row, owners: Collection[str] | None = None) -> Session | None:
     # What stands in the list of a user, somebody else may have written there: it is that user's if its record says so.
     try:
         record = unpack(row.sid, row.record)
-        if user_ids is not None and record.user_id not in user_ids:
+        if owners is not None and record.user_id not in owners:
             raise RecordError("it is in the list of a user whose it is not")
     except RecordError as error:
         log_unusable(row.sid, error)
-        if user_ids is not None:
+        if owners is not None:
             return None
         record = Record("", Client(), b"")
     return Session(

@@ -308,3 +308,18 @@ def test_permissions_are_there_to_be_given(db) -> None:
     names = set(Permission.objects.filter(content_type__app_label="django_redsess").values_list("codename", flat=True))
     of_sessions, of_items = {"end_onlinesession", "view_session_data"}, {"reset_popularitem"}
     assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}
+
+
+def test_where_the_site_has_no_admin_of_sessions_the_users_page_has_none_of_them(
+    admin_client, users, sids, settings
+) -> None:
+    site = admin.AdminSite()
+    site.register(User, PlainUserAdmin)
+    urlpatterns[:] = [path("admin/", site.urls)]
+    settings.ROOT_URLCONF = "tests.test_user_admin"
+    for url in (USERS, page_of(users["alice"])):
+        response = admin_client.get(url)
+        assert response.status_code == 200
+        assert "onlinesession" not in response.text
+        assert "end_sessions" not in response.text
+    urlpatterns.clear()
