@@ -110,7 +110,7 @@ class OnlineSessionAdmin(EndingMixin):
         context = {
             "title": capfirst(self.opts.verbose_name_plural),
             # Whoever searches wants to see what is found.
-            "chart": chart.draw(online.history()) if set(request.GET) <= {ORDER_VAR} else "",
+            "chart": self._picture if set(request.GET) <= {ORDER_VAR} else "",
             "limit": self._limit_of_one(request),
             "has_end_permission": self.has_end_permission(request),
         }
@@ -143,6 +143,10 @@ class OnlineSessionAdmin(EndingMixin):
             # Who may not see users would learn their other fields by searching, letter by letter.
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return sessions.of_users(ids_of(request, users.order_by("pk"))), False
+
+    def _picture(self) -> str:
+        # Called by the template, after the list was counted and what was due is gone: so both tell the same.
+        return chart.draw(*online.until_now())
 
     def _limit_of_one(self, request: HttpRequest) -> str:
         # Of the list of one user's sessions. There may be none: whether there is that user is not for all to know.

@@ -13,7 +13,7 @@ from django.utils.formats import date_format, get_format, number_format
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from django_redsess.upkeep import Sample
+from django_redsess.upkeep import Present, Sample
 
 # Of the lines' own coordinates: the browser stretches them to the width there is, and leaves their height.
 WIDTH, HEIGHT = 1000, 160
@@ -46,6 +46,11 @@ class _Plot(NamedTuple):
     def y(self, number: int) -> str:
         return f"{HEIGHT - number / self.top * HEIGHT:.1f}"
 
+    @property
+    def time_format(self) -> str:
+        # A time of day is enough where it comes once.
+        return "TIME_FORMAT" if self.end - self.start <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
+
     def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
         """Split the counts where there are gaps, and thin them out in between."""
         starts = [i for i in range(1, len(counts)) if counts[i].at - counts[i - 1].at > GAP]
@@ -59,33 +64,33 @@ class _Plot(NamedTuple):
             yield highest if highest[-1] == counts[end - 1] else [*highest, counts[end - 1]]
 
 
-def draw(samples: Sequence[Sample], *, hours: int = 24) -> SafeString:
+def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeString:
     """
     Draw how many were signed in and how many were guests, in the current language and time zone.
 
-    ``samples`` come the earliest first, as :func:`django_redsess.online.history` returns them. ``hours`` is how much
-    time the picture covers, up to now, or to the newest sample if that is later; what is older is left out. Returns a
-    ``<figure>``, of which a page can have one (its parts have ids), or a ``<p>`` that says why there is nothing to see.
+    ``samples`` come the earliest first, as :func:`django_redsess.online.history` returns them; the picture ends in who
+    is online ``now``. ``hours`` is how much time it covers; what is older is left out. Returns a ``<figure>``, of which
+    a page can have one (its parts have ids), or a ``<p>`` that says why there is nothing to see.
     """
-    end = max([datetime.now(UTC), *(sample.at for sample in samples)])
-    start = end - timedelta(hours=hours)
-    shown = [sample for sample in samples if sample.at >= start]
+    start = now.at - timedelta(hours=hours)
+    noted = [sample for sample in samples if start <= sample.at <= now.at]
     context: dict[str, Any] = {"hours": hours}
-    if shown:
-        step, top = _scale(max(max(sample.signed_in, sample.guests) for sample in shown))
-        plot = _Plot(start, end, top)
+    if noted:
+        shown: list[Sample | Present] = [*noted, now]
+        step, top = _scale(max(max(count.signed_in, count.guests) for count in shown))
+        plot = _Plot(start, now.at, top)
         levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, step)]
         margin = 10 + CHARACTER * max(len(label) for _, label in levels)
         context |= {
             "start": _time(start, "SHORT_DATETIME_FORMAT"),
-            "end": _time(end, "SHORT_DATETIME_FORMAT"),
+            "end": _time(now.at, "SHORT_DATETIME_FORMAT"),
             "margin": f"{margin:.0f}",
             "view_box": f"0 0 {WIDTH} {HEIGHT}",
             "levels": levels,
             "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
-            "is_current": end - shown[-1].at <= GAP,
-            "signed_in": _line(plot, [_Count(sample.at, sample.signed_in) for sample in shown]),
-            "guests": _line(plot, [_Count(sample.at, sample.guests) for sample in shown]),
+            "noted_until": "" if now.at - noted[-1].at <= GAP else _time(noted[-1].at, plot.time_format),
+            "signed_in": _line(plot, [_Count(count.at, count.signed_in) for count in shown]),
+            "guests": _line(plot, [_Count(count.at, count.guests) for count in shown]),
         }
     return render_to_string("django_redsess/online_chart.html", context)
 
@@ -123,13 +128,11 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
         if len(run) < 3 or run[-1] == counts[-1]:
             dots.append(f"M{points[-1]}h0")
     most, least = max(counts, key=lambda count: count.number), min(counts, key=lambda count: count.number)
-    # A time of day is enough where it comes once.
-    time = "TIME_FORMAT" if plot.end - plot.start <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
     words = {"last": counts[-1], "most": most, "least": least}
     return (
         {"line": "".join(lines), "area": "".join(areas), "dots": "".join(dots)}
         | {name: _number(count.number) for name, count in words.items()}
-        | {f"{name}_at": _time(count.at, time) for name, count in words.items()}
+        | {f"{name}_at": _time(count.at, plot.time_format) for name, count in words.items()}
     )
 
 

@@ -18,11 +18,11 @@ from django.utils.module_loading import import_string
 
 from django_redsess import call, listing, notice, store, upkeep
 from django_redsess.call import Steps, both
-from django_redsess.keys import is_sid, keyspace
+from django_redsess.keys import is_sid
 from django_redsess.listing import Ending, Row, Which
 from django_redsess.record import Client, Record, RecordError, django_times, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
-from django_redsess.upkeep import REASONS, Sample
+from django_redsess.upkeep import REASONS, Present, Sample
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -258,6 +258,24 @@ def ending(
         yield call.run(work.step())
 
 
+def _until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
+    """Return what :func:`history` returns, and who is online now."""
+    minutes: dict[datetime, list[Sample]] = {}
+    present: list[Present] = []
+    for read in upkeep.samples(seconds=hours * 3600):
+        now, samples = yield read
+        present.append(now)
+        for sample in samples:
+            minutes.setdefault(sample.at, []).append(sample)
+    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
+    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
+    times, signed_in, guests = zip(*present, strict=True)
+    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
+
+
+until_now, auntil_now = both(_until_now)
+
+
 def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     """
     Return how many were online, minute by minute, over the last ``hours`` (at most 48 are kept), the earliest first.
@@ -265,13 +283,8 @@ def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     Empty where no ``cleansessions --forever`` runs, which takes the samples. What was created and has ended is counted
     from the beginning of the store: take the difference of two samples.
     """
-    minutes: dict[datetime, list[Sample]] = {}
-    for read in upkeep.samples(seconds=hours * 3600):
-        for sample in (yield read):
-            minutes.setdefault(sample.at, []).append(sample)
-    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
-    whole = [at for at in sorted(minutes) if len(minutes[at]) == keyspace().count]
-    return [_together(minutes[at]) for at in whole]
+    samples, _ = yield from _until_now(hours=hours)
+    return samples
 
 
 history, ahistory = both(_history)

@@ -52,6 +52,14 @@ class Sample(NamedTuple):
     ended: dict[Reason, int]
 
 
+class Present(NamedTuple):
+    """Who is online ``at`` that time: sessions, ``signed_in`` and ``guests``."""
+
+    at: datetime
+    signed_in: int
+    guests: int
+
+
 class Fault(NamedTuple):
     """
     An entry of ``key`` that does not fit the other keys.
@@ -139,10 +147,16 @@ def sample() -> list[Call[float]]:
     ]
 
 
-def samples(*, seconds: float) -> list[Call[list[Sample]]]:
-    """Read the samples of the last so many seconds, the earliest first."""
+def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
+    """Count who is online now, and read the samples of the last so many seconds, the earliest first."""
     return [
-        Call(partition, scripts.SAMPLES, (partition.samples,), (f"{seconds * 1000:.0f}",), _samples)
+        Call(
+            partition,
+            scripts.SAMPLES,
+            (*session_keys(partition), partition.samples),
+            (f"{seconds * 1000:.0f}",),
+            _samples,
+        )
         for partition in keyspace().partitions
     ]
 
@@ -201,16 +215,21 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _samples(reply: list[bytes]) -> list[Sample]:
+def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
+    at, signed_in, guests, notes = reply
     samples = []
-    for note in reply:
+    for note in notes:
         # Somebody else may have written anything.
         with suppress(ValueError):
-            minute, signed_in, guests, created, *ended = note.split()
-            # One of an earlier release may know fewer reasons.
-            totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
-            samples.append(Sample(time_of(minute), int(signed_in), int(guests), int(created), totals))
-    return samples
+            samples.append(_sample(note))
+    return Present(time_of(at), signed_in, guests), samples
+
+
+def _sample(note: bytes) -> Sample:
+    minute, signed_in, guests, created, *ended = note.split()
+    # One of an earlier release may know fewer reasons.
+    totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
+    return Sample(time_of(minute), int(signed_in), int(guests), int(created), totals)
 
 
 def _batch(limit: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -10,13 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from django.utils import timezone, translation
 
-from django_redsess.chart import draw
+from django_redsess import chart
 from django_redsess.signals import Reason
-from django_redsess.upkeep import Sample
+from django_redsess.upkeep import Present, Sample
 
 pytestmark = pytest.mark.no_server
 
-# The newest sample is later than now, so that the picture ends with it whenever the tests run.
 END = datetime(2100, 6, 15, 18, 0, tzinfo=UTC)
 
 BLUE, ORANGE = "#2f7fc1", "#c8640f"
@@ -24,6 +24,11 @@ BLUE, ORANGE = "#2f7fc1", "#c8640f"
 
 def sample(minutes_ago: float, signed_in: int = 0, guests: int = 0, *, end: datetime = END) -> Sample:
     return Sample(end - timedelta(minutes=minutes_ago), signed_in, guests, 0, dict.fromkeys(Reason, 0))
+
+
+def draw(samples: Sequence[Sample], now: Present | None = None, *, hours: int = 24) -> str:
+    """Draw these, and who is online now: by default as many as the newest sample says, at the same time."""
+    return chart.draw(samples, now or Present(*samples[-1][:3]), hours=hours)
 
 
 def full_day(signed_in: int = 7, guests: int = 3) -> list[Sample]:
@@ -83,17 +88,17 @@ def visible_text(html: str) -> str:
 
 
 def test_without_samples_a_sentence_says_why() -> None:
-    html = draw([])
+    html = draw([], Present(END, 3, 4))
     assert "svg" not in html
     assert "Nobody has noted who was online in the last 24 hours." in html
     assert "manage.py cleansessions --forever" in html
 
 
 def test_samples_older_than_the_hours_asked_for_are_not_drawn() -> None:
-    old = datetime.now(UTC) - timedelta(hours=5)
-    assert "in the last 4 hours" in draw([sample(0, 9, end=old)], hours=4)
-    assert "svg" not in draw([sample(0, 9, end=old)], hours=4)
-    assert "svg" in draw([sample(0, 9, end=old)], hours=6)
+    old, now = [sample(300, 9)], Present(END, 1, 0)
+    assert "in the last 4 hours" in draw(old, now, hours=4)
+    assert "svg" not in draw(old, now, hours=4)
+    assert "svg" in draw(old, now, hours=6)
 
 
 def test_all_of_it_is_well_formed() -> None:
@@ -227,15 +232,30 @@ def test_the_legend_tells_both_numbers_in_words() -> None:
     assert "Guests: 6 now, at most 20 at 4:10 p.m." in text
 
 
-def test_a_number_is_not_called_present_when_nobody_has_noted_it_for_a_while() -> None:
-    text = visible_text(draw([sample(0, 31, 4, end=datetime.now(UTC) - timedelta(hours=2))]))
-    assert " now" not in text
-    assert text.count("not noted since") == 2
+def test_the_numbers_of_now_are_not_those_of_the_newest_sample() -> None:
+    html = draw(full_day(14, 3), Present(END + timedelta(seconds=30), 1, 20))
+    assert "Signed in: 1 now, at most 14 at" in visible_text(html)
+    assert "Guests: 20 now, at most 20 at 6 p.m." in visible_text(html)
+    assert "signed in: 1 at 6 p.m., most 14 at" in description(html)
+    for colour, number in ((BLUE, 1), (ORANGE, 20)):
+        # 20 is the highest level of the axis.
+        x, y = points(path(html, colour, "line"))[-1]
+        assert (x, y) == (1000, 160 - number * 8)
+        assert dots(html, colour) == [[(x, y)]]
 
 
-def test_a_line_whose_samples_stopped_ends_before_the_edge() -> None:
-    html = draw([sample(minutes, 5, end=datetime.now(UTC) - timedelta(hours=6)) for minutes in range(600, -1, -1)])
-    assert points(path(html, BLUE, "line"))[-1][0] == pytest.approx(750, abs=1)
+def test_since_when_nobody_has_noted_anything_is_said() -> None:
+    text = visible_text(draw([sample(120, 31, 4)], Present(END, 2, 5)))
+    assert "Signed in: 2 now, at most 31 at 4 p.m.; not noted since 4 p.m." in text
+    assert "Guests: 5 now, at most 5 at 6 p.m.; not noted since 4 p.m." in text
+    assert "not noted" not in visible_text(draw([sample(9, 31, 4)], Present(END, 2, 5)))
+
+
+def test_a_line_whose_samples_stopped_ends_there_and_a_dot_is_where_it_is_now() -> None:
+    html = draw([sample(360 + minutes, 8) for minutes in range(600, -1, -1)], Present(END, 4, 0))
+    before, now = strokes(path(html, BLUE, "line"))
+    assert before[-1][0] == pytest.approx(750, abs=1)
+    assert now == dots(html, BLUE)[-1] == [(1000, 80)]
 
 
 def test_big_numbers_are_grouped_as_the_language_does() -> None:

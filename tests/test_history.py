@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from django_redsess.record import Client, Record, pack
 from django_redsess.signals import Reason
-from tests.support.behind import make_due, stored
+from tests.support.behind import make_due, note, now_of, stored
 
 pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
 
@@ -35,20 +35,6 @@ def steady_minute(redis: redis_py.Redis) -> None:
     seconds, _ = redis.time()
     if seconds % 60 > 54:
         time.sleep(60.1 - seconds % 60)
-
-
-def now_of(client: redis_py.Redis) -> datetime:
-    """What time the server has."""
-    seconds, microseconds = client.time()
-    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
-
-
-def note(client: redis_py.Redis, at: datetime, *, signed_in: int = 1, guests: int = 2, created: int = 3) -> None:
-    """Have a sample of that time in every partition, as if a cleaner had run then."""
-    milliseconds = f"{at.timestamp() * 1000:.0f}"
-    text = " ".join([milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason)])
-    for partition in store.keyspace().partitions:
-        client.zadd(partition.samples, {text: milliseconds})
 
 
 def kept(client: redis_py.Redis) -> int:

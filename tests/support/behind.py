@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from base64 import b64encode
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ import redis as redis_py
 from django_redsess import checker, store
 from django_redsess.conf import Conf, conf
 from django_redsess.keys import sid_of
+from django_redsess.signals import Reason
 
 
 def text_of(size: int) -> str:
@@ -36,6 +38,20 @@ def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
 def stored(client: redis.Redis) -> int:
     """Count the sessions that are stored, due ones and guests' too."""
     return sum(client.hlen(partition.login) for partition in store.keyspace().partitions)
+
+
+def now_of(client: redis.Redis) -> datetime:
+    """What time the server has."""
+    seconds, microseconds = client.time()
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+
+
+def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int = 2, created: int = 3) -> None:
+    """Have a sample of that time in every partition, as if a cleaner had run then."""
+    milliseconds = f"{at.timestamp() * 1000:.0f}"
+    text = " ".join([milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason)])
+    for partition in store.keyspace().partitions:
+        client.zadd(partition.samples, {text: milliseconds})
 
 
 def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:

@@ -1,0 +1,67 @@
+"""What pages say and how: numbers that agree, a frame that is Django's own, markup that anybody can read."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess import cleaner, online
+from tests.support.admin_pages import LIST, Page
+from tests.support.behind import note, now_of
+from tests.support.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+MOST_VIEWED = "/admin/django_redsess/popularitem/"
+
+SELF_SERVICE = "/account/sessions/"
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice")
+
+
+def said(client: Client) -> str:
+    """What the list of sessions says."""
+    return Page(client.get(LIST)).text
+
+
+# The words of the picture
+
+
+@pytest.mark.usefixtures("partitions")
+def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_client, new_session) -> None:
+    shoppers = sign_in(new_session, *"123456789")
+    for _ in range(5):
+        new_session(colour="blue")
+    cleaner.sample()
+    assert "Signed in: 10 now, at most 10 at" in said(admin_client)
+    guests = [session.sid for session in online.sessions(guests=True) if not session.user_id]
+    online.end(*shoppers, *guests[:3])
+    page = Page(admin_client.get(LIST))
+    assert len(page.rows) == page.count == 1
+    assert "Signed in: 1 now, at most 10 at" in page.text
+    assert "Guests: 2 now, at most 5 at" in page.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_more_than_were_ever_noted_are_the_most(admin_client, new_session) -> None:
+    cleaner.sample()
+    sign_in(new_session, *"123456789")
+    assert "Signed in: 10 now, at most 10 at" in said(admin_client)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything(
+    admin_client, redis, new_session
+) -> None:
+    note(redis, now_of(redis) - timedelta(hours=3), signed_in=31, guests=4)
+    sign_in(new_session, *"12345")
+    text = said(admin_client)
+    assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; not noted since", text)
+    assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; not noted since", text)
