@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import cleaner, online
-from tests.support.admin_pages import LIST, Page
-from tests.support.behind import note, now_of
+from tests.support.admin_pages import CONFIRM, LIST, Page
+from tests.support.behind import have_views, note, now_of
 from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -65,3 +66,42 @@ def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything
     text = said(admin_client)
     assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; not noted since", text)
     assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; not noted since", text)
+
+
+# The frame
+
+
+def crumbs(page: Any) -> str:
+    """The markup of where a page is, without its addresses and words."""
+    found = re.search(r"<nav aria-label=\"Breadcrumbs\">(.*?)</nav>", page.text, re.DOTALL)
+    assert found
+    return "".join(re.sub(r'href="[^"]*"|(?<=[>;])[^<&]+', " ", found[1]).split())
+
+
+@pytest.fixture
+def questions(admin_client, admin_user, redis) -> dict[str, Any]:
+    """Every page that asks whether to do something."""
+    have_views(redis, {"lamp": 3})
+    own = admin_client.session.sid
+    return {
+        "end one": admin_client.get(CONFIRM, {"sid": own}),
+        "end all": admin_client.get(CONFIRM),
+        "end those of users": admin_client.post(
+            "/admin/auth/user/", {"action": "end_sessions", "_selected_action": [admin_user.pk]}
+        ),
+        "reset some": admin_client.post(MOST_VIEWED, {"action": "reset_selected", "_selected_action": ["lamp"]}),
+        "reset all": admin_client.get(MOST_VIEWED + "confirm/"),
+    }
+
+
+def test_a_question_says_where_it_is_as_those_of_django_do(admin_client, alice, questions) -> None:
+    chosen = {"action": "delete_selected", "_selected_action": [alice.pk]}
+    of_django = crumbs(admin_client.post("/admin/auth/user/", chosen))
+    assert {name: crumbs(page) for name, page in questions.items()} == dict.fromkeys(questions, of_django)
+
+
+def test_a_question_leads_back_to_its_list(questions) -> None:
+    for name, page in questions.items():
+        shown = Page(page)
+        leads = [href for text, href in shown.all_links if text in ("Home", "Online sessions", "Most viewed items")]
+        assert leads[:2] == ["/admin/", MOST_VIEWED if "reset" in name else LIST], name
