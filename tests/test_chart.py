@@ -71,7 +71,11 @@ def dots(html: str, colour: str) -> list[list[tuple[float, float]]]:
 
 def labels(html: str, anchor: str) -> list[str]:
     """Return the texts of the axis whose labels are anchored so: ``end`` for counts, ``middle`` for times."""
-    return [text.text or "" for text in picture(html).findall(f".//g[@text-anchor='{anchor}']/text")]
+    return [text.text or "" for text in axis(html, anchor)]
+
+
+def axis(html: str, anchor: str) -> list[ElementTree.Element]:
+    return ElementTree.fromstring(html).findall(f".//g[@text-anchor='{anchor}']/text")
 
 
 def description(html: str) -> str:
@@ -112,7 +116,7 @@ def test_coordinates_are_numbers_in_every_language(language: str, settings) -> N
         html = draw([sample(minutes, minutes * 7 % 1234, minutes % 567) for minutes in range(1440, -1, -7)])
     for colour in (BLUE, ORANGE):
         assert len(points(path(html, colour, "line"))) > 200
-    for element in picture(html).iter():
+    for element in ElementTree.fromstring(html).iter():
         for name in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "stroke-width", "font-size"):
             float((element.get(name) or "0").removesuffix("%"))
         for number in (element.get("viewBox") or "").split():
@@ -135,7 +139,7 @@ def test_more_people_are_higher_up() -> None:
 def test_nobody_all_day_is_a_line_on_the_ground() -> None:
     html = draw(full_day(0, 0))
     assert labels(html, "end") == ["0", "1"]
-    [ground, _] = [text.get("y") for text in picture(html).findall(".//g[@text-anchor='end']/text")]
+    [ground, _] = [text.get("y") for text in axis(html, "end")]
     for colour in (BLUE, ORANGE):
         assert {y for _, y in points(path(html, colour, "line"))} == {float(ground or "")}
 
@@ -153,7 +157,7 @@ def test_a_gap_breaks_the_line_and_the_area() -> None:
 def test_the_area_stands_on_the_ground() -> None:
     html = draw(full_day(20))
     area = path(html, BLUE, "area")
-    [ground, *_] = [float(text.get("y", "")) for text in picture(html).findall(".//g[@text-anchor='end']/text")]
+    [ground, *_] = [float(text.get("y", "")) for text in axis(html, "end")]
     (left, lowest), *_ = points(area.split("V")[0])
     assert (left, lowest) == (0, ground)
     assert area.endswith(f"V{ground:.0f}Z")
@@ -366,5 +370,5 @@ def test_the_colours_are_seen_on_light_and_dark(background: str) -> None:
 
 def test_nothing_is_loaded_and_nothing_runs() -> None:
     html = draw(full_day())
-    for word in ("<script", "<style", "http", "href", "src=", "url(", " on"):
+    for word in ("<script", "<style", " style=", "http", "href", "src=", "url(", " on"):
         assert word not in re.sub(r">[^<]*<", "><", html)

@@ -11,9 +11,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import cleaner, online
-from tests.support.admin_pages import CONFIRM, LIST, Page
+from testproject.servers import free_port
+from tests.support.admin_pages import CONFIRM, LIST, Page, page_of
 from tests.support.behind import have_views, note, now_of
 from tests.support.online import sign_in
+from tests.support.outages import caches
+from tests.support.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db
 
@@ -105,3 +108,32 @@ def test_a_question_leads_back_to_its_list(questions) -> None:
         shown = Page(page)
         leads = [href for text, href in shown.all_links if text in ("Home", "Online sessions", "Most viewed items")]
         assert leads[:2] == ["/admin/", MOST_VIEWED if "reset" in name else LIST], name
+
+
+# Styles
+
+
+@pytest.fixture
+def all_pages(questions, admin_client, admin_user, settings, redis) -> dict[str, str]:
+    """Every page of ours."""
+    use_our_templates(settings)
+    cleaner.sample()
+    own = admin_client.session.sid
+    pages = {
+        "list": LIST,
+        "session": page_of(own),
+        "most viewed": MOST_VIEWED,
+        "user": f"/admin/auth/user/{admin_user.pk}/change/",
+        "self-service": SELF_SERVICE,
+    }
+    found = {name: admin_client.get(path).text for name, path in pages.items()}
+    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
+    admin_client.raise_request_exception = False
+    outage = admin_client.get(SELF_SERVICE)
+    assert outage.status_code == 503
+    return {**found, **{name: page.text for name, page in questions.items()}, "503": outage.text}
+
+
+def test_no_page_has_styles_or_scripts_within(all_pages) -> None:
+    for name, page in all_pages.items():
+        assert not re.findall(r"<[^>]*\sstyle=[^>]*>|<style\b|<script\b(?![^>]*\ssrc=)|\son\w+=", page), name
