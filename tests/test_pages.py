@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import translation
 
 from django_redsess import cleaner, online
 from testproject.servers import free_port
@@ -33,6 +34,15 @@ def alice() -> User:
 def said(client: Client) -> str:
     """What the list of sessions says."""
     return Page(client.get(LIST)).text
+
+
+def page_in_outage(client: Client, settings: Any) -> str:
+    """Return what is answered when the sessions are out of reach, as they are from then on."""
+    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
+    client.raise_request_exception = False
+    answer = client.get(SELF_SERVICE)
+    assert answer.status_code == 503
+    return answer.text
 
 
 # The words of the picture
@@ -127,13 +137,34 @@ def all_pages(questions, admin_client, admin_user, settings, redis) -> dict[str,
         "self-service": SELF_SERVICE,
     }
     found = {name: admin_client.get(path).text for name, path in pages.items()}
-    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
-    admin_client.raise_request_exception = False
-    outage = admin_client.get(SELF_SERVICE)
-    assert outage.status_code == 503
-    return {**found, **{name: page.text for name, page in questions.items()}, "503": outage.text}
+    outage = page_in_outage(admin_client, settings)
+    return {**found, **{name: page.text for name, page in questions.items()}, "503": outage}
 
 
 def test_no_page_has_styles_or_scripts_within(all_pages) -> None:
     for name, page in all_pages.items():
         assert not re.findall(r"<[^>]*\sstyle=[^>]*>|<style\b|<script\b(?![^>]*\ssrc=)|\son\w+=", page), name
+
+
+# Words for anybody
+
+
+@pytest.mark.parametrize(("language", "direction"), [("en", "ltr"), ("de", "ltr"), ("ar", "rtl"), ("he", "rtl")])
+def test_pages_that_stand_alone_say_how_they_are_written(admin_client, settings, language: str, direction: str) -> None:
+    use_our_templates(settings)
+    with translation.override(language):
+        own = admin_client.get(SELF_SERVICE).text
+        outage = page_in_outage(admin_client, settings)
+    for page in (own, outage):
+        assert f'<html lang="{language}" dir="{direction}">' in page
+
+
+@pytest.mark.parametrize("is_own", [False, True], ids=["in the shop's frame", "alone"])
+def test_messages_are_a_list_that_is_read_out(admin_client, settings, is_own: bool) -> None:
+    if is_own:
+        use_our_templates(settings)
+    page = admin_client.post(SELF_SERVICE + "end-others/", follow=True).text
+    # Of the list itself it would leave no list.
+    [status] = re.findall(r'<(\w+)[^>]* role="status"[^>]*>(.*?)</\1>', page, re.DOTALL)
+    assert status[0] == "div"
+    assert re.search(r"<ul[^>]*>\s*<li[^>]*>0 other sessions were ended.</li>\s*</ul>", status[1])
