@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import browsers, chart, limits, naming, online, sections
+from django_redsess import browsers, chart, limits, naming, online, ranking, sections
 from django_redsess.backend import is_in_use
 from django_redsess.ending import EndingMixin, own_sid_of
 from django_redsess.filters import (
@@ -201,7 +201,7 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("viewed"))
     def newest_item(self, session: OnlineSession) -> str:
-        return session.session.newest_item
+        return ranking.shown(session.session.newest_item)
 
     @admin.display(description=gettext_lazy("deadlines"))
     def deadlines(self, session: OnlineSession) -> str:

@@ -126,7 +126,7 @@ def item_of(key: str) -> str:
 
 
 def shown(item: str) -> str:
-    """Return ``item`` as pages and the history show it: with pictures of what can't be seen."""
+    """Return ``item``, or another text, as pages and the history show it: with pictures of what can't be seen."""
     return item.translate(CONTROLS)
 
 

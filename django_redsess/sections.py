@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext
 
-from django_redsess import browsers, online, viewed
+from django_redsess import browsers, online, ranking, viewed
 from django_redsess.conf import conf
 from django_redsess.filters import USER
 from django_redsess.models import OnlineSession
@@ -44,7 +44,8 @@ def deadlines(session: online.Session, details: online.Details | None) -> SafeSt
 
 def viewed_items(session: online.Session) -> str:
     """List what ``session`` viewed, the newest first."""
-    rows = [(view.item, when(view.at)) for view in viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)]
+    found = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+    rows = [(ranking.shown(view.item), when(view.at)) for view in found]
     return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
 
 
@@ -52,11 +53,12 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
     """List the keys of what is in a session, and the size of what each holds; and the values, if asked to."""
     if details is None or details.data is None:
         return gettext("It can't be read.")
-    headings = [gettext("Key"), gettext("Size")]
-    rows: list[tuple[str, ...]] = [(key, filesizeformat(size)) for key, size in details.sizes.items()]
+    headings, rows = [gettext("Key"), gettext("Size")], []
     if with_values:
         headings.append(gettext("Value"))
-        rows = [(*row, _shown(row[0], details.data[row[0]])) for row in rows]
+    for key, size in details.sizes.items():
+        value = [_shown(key, details.data[key])] if with_values else []
+        rows.append([ranking.shown(text) for text in (str(key), filesizeformat(size), *value)])
     return table(headings, rows) if rows else gettext("There is nothing in it.")
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import translation
 
-from django_redsess import cleaner, online
+from django_redsess import cleaner, online, viewed
 from testproject.servers import free_port
 from tests.support.admin_pages import CONFIRM, LIST, Page, page_of
 from tests.support.behind import have_views, note, now_of
@@ -168,3 +168,16 @@ def test_messages_are_a_list_that_is_read_out(admin_client, settings, is_own: bo
     [status] = re.findall(r'<(\w+)[^>]* role="status"[^>]*>(.*?)</\1>', page, re.DOTALL)
     assert status[0] == "div"
     assert re.search(r"<ul[^>]*>\s*<li[^>]*>0 other sessions were ended.</li>\s*</ul>", status[1])
+
+
+def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admin_client, new_session) -> None:
+    session = new_session("7", **{"key\x07": "value\x7f", "\0": ["\x1b"]})
+    for item in ("bell\x07", "nothing\0\x1b\x7f"):
+        viewed.record(session, item)
+    pages = [admin_client.get(path).text for path in (LIST, page_of(session.sid), MOST_VIEWED)]
+    for page in pages:
+        # A box that is ticked sends its item as it is.
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", re.sub("<input[^>]*>", "", page))
+        assert "nothing␀␛␡" in page
+    for shown in ("bell␇", "key␇", "&quot;value␡&quot;", "<td>␀</td>"):
+        assert shown in pages[1]
