@@ -175,14 +175,18 @@ def test_pages_work_and_fit_with_django_unfold(
 def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:
     """Open each page, and see that it is there, and no wider than the window."""
     page.goto(LIST)
-    sid = page.locator(".field-seen a").last.get_attribute("href") or ""
+    if "unfold" not in name and "1280" in name:
+        # On a desktop no column is out of sight.
+        assert page.locator(".results").evaluate("results => results.scrollWidth <= results.clientWidth")
+    session = page.locator(".field-seen a").last.get_attribute("href") or ""
+    user = page.locator(".field-user a").last.get_attribute("href") or ""
     for path, shown, picture in (
         (LIST, "Online in the last 24 hours", "list"),
         (LIST + "?who=everyone", "online sessions", "everyone"),
         (LIST + "?q=nobody", "0 online sessions", "empty"),
-        (sid, "Viewed items", "session"),
+        (session, "Viewed items", "session"),
         (LIST + "confirm/", "Do you want to end", "confirm"),
-        ("/admin/auth/user/2/change/", "Online sessions", "user"),
+        (user, "End all of them", "user"),
     ):
         response = page.goto(path)
         assert response is not None
