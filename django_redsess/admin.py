@@ -187,7 +187,7 @@ class OnlineSessionAdmin(EndingMixin):
 
     @admin.display(description=gettext_lazy("client"))
     def client(self, session: OnlineSession) -> str:
-        return format_html("{}<br>{}", session.address, self.browser(session))
+        return format_html("<bdi>{}</bdi><br>{}", session.address, self.browser(session))
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:

@@ -70,7 +70,7 @@ def other_sessions(session: OnlineSession, site: AdminSite) -> str:
         (
             format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
             when(other.login_at) if other.login_at else "",
-            other.address,
+            format_html("<bdi>{}</bdi>", other.address),
             browsers.describe(other.user_agent),
         )
         for other in session.others
