@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import naming
+from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.resetting import ResettingMixin
 
@@ -51,7 +52,11 @@ class PopularItemAdmin(ResettingMixin):
         return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        context = {"title": gettext("Most viewed"), "has_reset_permission": self.has_reset_permission(request)}
+        context = {
+            "title": gettext("Most viewed"),
+            "has_reset_permission": self.has_reset_permission(request),
+            "views_are_named": bool(conf.VIEWED_VIEWS),
+        }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def change_view(
