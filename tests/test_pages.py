@@ -14,7 +14,7 @@ from django.utils import translation
 from django_redsess import cleaner, online, viewed
 from testproject.servers import free_port
 from tests.support.admin_pages import CONFIRM, LIST, Page, page_of
-from tests.support.behind import have_views, note, now_of
+from tests.support.behind import have_views, make_due, note, now_of
 from tests.support.online import sign_in
 from tests.support.outages import caches
 from tests.support.shop import use_our_templates
@@ -61,6 +61,16 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
     assert len(page.rows) == page.count == 1
     assert "Signed in: 1 now, at most 10 at" in page.text
     assert "Guests: 2 now, at most 5 at" in page.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_who_is_due_is_in_neither(admin_client, redis, new_session) -> None:
+    shoppers = sign_in(new_session, *"123456789")
+    cleaner.sample()
+    make_due(redis, *shoppers[:4])
+    page = Page(admin_client.get(LIST))
+    assert page.count == 6
+    assert "Signed in: 6 now, at most 10 at" in page.text
 
 
 @pytest.mark.usefixtures("partitions")
