@@ -21,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import client, scripts, signals
 from django_redsess.keys import Keyspace, Partition, keyspace
-from django_redsess.record import FORMAT
+from django_redsess.record import FORMAT, fingerprints
 from django_redsess.scripts import Script
 from django_redsess.signals import Endings
 
@@ -143,22 +143,38 @@ def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coro
 _agreed: set[tuple[Any, Keyspace]] = set()
 
 
-def _agreement() -> Call[None] | None:
-    # Asked once by each process: with a wrong number of partitions every session is looked for where it is not.
+def take_new_secret_key() -> None:
+    """Have the store take this site's ``SECRET_KEY`` as one of its own: for who replaced it without fallbacks."""
+    agreement = _agreement(takes_key=True)
+    if agreement is not None:
+        agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
+
+
+def _agreement(*, takes_key: bool = False) -> Call[None] | None:
+    # Asked once by each process: with a wrong number of partitions every session is looked for where it is not, and
+    # with another site's SECRET_KEY none can be read, but all can be ended.
     store = client.pool(), keyspace()
-    if store in _agreed:
+    if store in _agreed and not takes_key:
         return None
     space = store[1]
     here = [str(space.count), FORMAT.decode()]
 
     def read(reply: list[bytes]) -> None:
-        there = [part.decode() for part in reply]
+        *there, knows_key = [part.decode() for part in reply]
         if there != here:
             raise ImproperlyConfigured(
                 f"The sessions under the prefix {space.prefix!r} are spread over {there[0]} partitions in format "
                 f"{there[1]}, and this site would look for {here[0]} in format {here[1]}. Set REDSESS['PARTITIONS'] "
                 f"back to {there[0]}; or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
             )
+        if not knows_key:
+            raise ImproperlyConfigured(
+                f"The sessions under the prefix {space.prefix!r} know another SECRET_KEY than this site's. If they are "
+                "another site's, set another REDSESS['PREFIX'] here. If this site's key was replaced, put the old one "
+                "into SECRET_KEY_FALLBACKS; or, where it has leaked, sign everybody out: manage.py endsessions --all "
+                "--new-secret-key."
+            )
         _agreed.add(store)
 
-    return Call(Partition(space.prefix), scripts.META, (space.meta,), here, read)
+    args: tuple[str | int, ...] = (*here, int(takes_key), *fingerprints(space.prefix))
+    return Call(Partition(space.prefix), scripts.META, (space.meta,), args, read)

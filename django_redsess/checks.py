@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from django_redsess import limits
 from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
+from django_redsess.keys import PREFIX_WORDS, is_prefix
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
 
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
@@ -48,10 +49,7 @@ SECONDS_OR_NONE = Rule(
 )
 
 RULES = {
-    "PREFIX": Rule(
-        lambda value: isinstance(value, str) and bool(value) and not set(value) & set("{}"),
-        "a text that is not empty and has no brace in it",
-    ),
+    "PREFIX": Rule(is_prefix, PREFIX_WORDS),
     "MAX_SESSIONS": AT_LEAST_ONE,
     "MAX_SESSIONS_PER_USER": Rule(
         lambda value: limits.is_maximum(value) or _is_path(value),

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from binascii import crc_hqx
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
+from django.core.exceptions import ImproperlyConfigured
+
 from django_redsess.conf import conf
+
+PREFIX_WORDS = (
+    "a text, not empty and without braces, that does not end in a colon and a number: the names of partitions do"
+)
+
+
+def is_prefix(value: object) -> bool:
+    """
+    Tell whether ``value`` can be a ``PREFIX``, as :data:`PREFIX_WORDS` says it to a person.
+
+    ``shop:0`` is what the first partition is named where the prefix is ``shop``: two sites would share its keys.
+    """
+    return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
 
 
 def sid_of(session_key: str) -> str:
@@ -188,10 +204,13 @@ def _tags(prefix: str, count: int) -> list[str]:
 
 
 def keyspace() -> Keyspace:
-    """Return the keyspace that the settings describe."""
+    """Return the keyspace that the settings describe. Raises ImproperlyConfigured for a prefix that can't be."""
     return _keyspace(conf.PREFIX, conf.PARTITIONS)
 
 
 @lru_cache(maxsize=8)
 def _keyspace(prefix: str, count: int) -> Keyspace:
+    # Checks are not always run, and what belongs to another site must not be touched.
+    if not is_prefix(prefix):
+        raise ImproperlyConfigured(f"REDSESS['PREFIX'] must be {PREFIX_WORDS}; it is {prefix!r}.")
     return Keyspace(prefix, count)

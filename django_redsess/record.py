@@ -10,7 +10,7 @@ bytes  from    content
 6      15      Django's age, milliseconds; 0 where the deadline was set as a date
 1      21      length of the user id, in bytes
 n      22      user id, UTF-8; nothing for a guest
-12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload; the key has PREFIX in it
+12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
 rest   34 + n  payload: address, user agent and the serialized data, see payload.py
 ====== ======= ====================================================================
 
@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from django_redsess.conf import conf
 from django_redsess.payload import packed, unpacked
 
 FORMAT = b"2"
@@ -112,6 +111,16 @@ def unpack(sid: str, record: bytes) -> Record:
     return Record(head[1:].decode(), Client(address, user_agent), data, revision_of(record))
 
 
+def fingerprints(prefix: str) -> list[str]:
+    """
+    Return what tells the ``SECRET_KEY`` of one site from that of another, then those of ``SECRET_KEY_FALLBACKS``.
+
+    They are 16 characters each, and stored: nothing can be made of them, and each prefix gives others.
+    """
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return [blake2b(prefix.encode(), digest_size=8, key=_derived(key, b"redsess.store")).hexdigest() for key in keys]
+
+
 def log_unusable(sid: str, error: Exception) -> None:
     """Log that the record of ``sid`` can't be used. The text of a foreign exception could show its data: not logged."""
     reason = str(error) if isinstance(error, RecordError) else type(error).__name__
@@ -121,12 +130,10 @@ def log_unusable(sid: str, error: Exception) -> None:
 def _seal(secret_key: str | bytes, sid: str, head: bytes, payload: bytes) -> bytes:
     # The sid has a fixed length and the head tells its own, so that no two contents run together to the same bytes.
     sealed = b"".join((FORMAT, sid.encode(), head, payload))
-    return blake2b(sealed, digest_size=SEAL_SIZE, key=_seal_key(secret_key, conf.PREFIX)).digest()
+    return blake2b(sealed, digest_size=SEAL_SIZE, key=_derived(secret_key, b"redsess.record")).digest()
 
 
 @lru_cache(maxsize=8)
-def _seal_key(secret_key: str | bytes, prefix: str) -> bytes:
-    # Of two stores with one secret, each has a key of its own: no record is good in the other.
+def _derived(secret_key: str | bytes, purpose: bytes) -> bytes:
     secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
-    of_all = blake2b(secret, digest_size=32, person=b"redsess.record").digest()
-    return blake2b(prefix.encode(), digest_size=32, key=of_all).digest()
+    return blake2b(secret, digest_size=32, person=purpose).digest()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
-from django_redsess import notice, online
+from django_redsess import call, notice, online
 from django_redsess.client import SessionStoreUnavailable
 from django_redsess.keys import is_sid
 from django_redsess.listing import USERS_MAX
@@ -45,6 +45,11 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
         add("--all", action="store_true", help="every session in which somebody is signed in")
+        add(
+            "--new-secret-key",
+            action="store_true",
+            help="with --all: SECRET_KEY was replaced, without SECRET_KEY_FALLBACKS; use the new one from now on",
+        )
         add("--keep", action="append", metavar="SID", help="leave this session; can be given several times")
         add("--reason", default="", metavar="TEXT", help=f"for the users to read, at most {notice.TEXT_MAX} characters")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
@@ -55,6 +60,9 @@ class Command(BaseCommand):
         self.options = options
         self._validate()
         with told_as_errors():
+            if options["new_secret_key"]:
+                # Before that, nothing of the store can be asked.
+                call.take_new_secret_key()
             self._resolve()
             # What is named wrongly is told before.
             if options["interactive"]:
@@ -73,6 +81,8 @@ class Command(BaseCommand):
             raise CommandError("--all ends all sessions: name no users or sessions with it.")
         if not options["all"] and not options["targets"]:
             raise CommandError("Give user names or sids, or --all.")
+        if options["new_secret_key"] and not options["all"]:
+            raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         try:
             notice.check(options["reason"])
         except ValueError as error:
