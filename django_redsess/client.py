@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -22,7 +23,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 REFUSALS = ("BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 """How the answers of a server begin that works, but can't do this now."""
 
+FORBIDDEN = (
+    *("ACL failure in script", "The user executing the script can't"),
+    *("unknown command", "Unknown command", "Unknown Redis command"),
+    *("DB index is out of range", "SELECT is not allowed", "DENIED"),
+)
+"""How the answers of a server begin that does not let us do what we need, or does not know it: until a person changes
+an ACL, a renamed command or an address. (Those of redis-py's NoPermissionError do, too.)"""
+
 Part = str | bytes
 """What a name or an argument is, besides a number."""
 
@@ -49,8 +58,8 @@ logger = logging.getLogger("django_redsess")
 
 class SessionStoreUnavailable(Exception):  # noqa: N818
     """
-    The server that holds the sessions can't be reached in time, or can't do now what it was asked to; or too many
-    requests change one session at once.
+    The server that holds the sessions can't be reached in time, or can't do now, or not for us, what it was asked to;
+    or too many requests change one session at once.
 
     This is neither a missing key nor a missing session: nobody is signed out by it, and the same cookie works
     afterwards. The middleware answers 503.
@@ -61,11 +70,12 @@ class _Outage:
     """
     What this process knows of an outage, so that it is logged once when it begins and once when it is over.
 
-    ``only_the_same``: it is over when one of the scripts works that met it, and not when any does.
+    ``only_the_same``: it is over when one of the scripts works that met it, and not when any does. ``tells_each``: each
+    script that meets it is logged, since another may lack something else.
     """
 
-    def __init__(self, *, only_the_same: bool) -> None:
-        self._only_the_same = only_the_same
+    def __init__(self, *, only_the_same: bool, tells_each: bool = False) -> None:
+        self._only_the_same, self._tells_each = only_the_same, tells_each
         self._lock = threading.Lock()
         self._met_by: set[str] = set()
         self._since = 0.0
@@ -77,11 +87,13 @@ class _Outage:
     def met(self, script: Script, error: Exception) -> None:
         with self._lock:
             begins = not self._met_by
+            told = script.name in self._met_by if self._tells_each else not begins
             self._met_by.add(script.name)
             if begins:
                 self._since = time.monotonic()
-        if begins:
-            logger.error("Sessions can't be reached: %s: %s", type(error).__name__, error)
+        if not told:
+            where = f" ({_place_of(error, script)})" if self._tells_each else ""
+            logger.error("Sessions can't be reached: %s: %s%s", type(error).__name__, _words_of(error), where)
 
     def worked(self, script: Script) -> None:
         if not self._met_by:
@@ -98,6 +110,8 @@ out_of_reach = _Outage(only_the_same=False)
 
 # A full server still loads: it has recovered when what it refused works again.
 refusing = _Outage(only_the_same=True)
+
+forbidding = _Outage(only_the_same=True, tells_each=True)
 
 
 class _Attempt:
@@ -122,6 +136,7 @@ class _Attempt:
     def succeeded(self) -> None:
         out_of_reach.worked(self.script)
         refusing.worked(self.script)
+        forbidding.worked(self.script)
 
     def failed(self, error: RedisError) -> None:
         """Prepare for being sent again; else raise what the caller is to know."""
@@ -131,6 +146,9 @@ class _Attempt:
         elif isinstance(error, UNREACHABLE) and self.repeats:
             self.repeats -= 1
             self.once = ()
+        elif _is_forbidden(error):
+            forbidding.met(self.script, error)
+            raise SessionStoreUnavailable(f"The server that holds the sessions refuses: {_words_of(error)}") from error
         elif _is_outage(error):
             outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
             outage.met(self.script, error)
@@ -294,6 +312,7 @@ def _is_outage(error: RedisError) -> bool:
         or isinstance(
             error,
             (
+                redis.exceptions.AskError,  # MovedError is one: the address is that of a cluster's node.
                 redis.exceptions.ClusterDownError,
                 redis.exceptions.OutOfMemoryError,
                 redis.exceptions.ReadOnlyError,
@@ -301,6 +320,24 @@ def _is_outage(error: RedisError) -> bool:
             ),
         )
     )
+
+
+def _is_forbidden(error: RedisError) -> bool:
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and str(error).startswith(FORBIDDEN)
+    )
+
+
+def _words_of(error: Exception) -> str:
+    # Some servers repeat what they were sent, and tell where in the script it was.
+    return re.split(", with args| script: ", str(error))[0]
+
+
+def _place_of(error: Exception, script: Script) -> str:
+    # Redis 7.0 does not name the command of a script that it refuses, but its line.
+    at = re.search(r"@user_script:(\d+)", str(error))
+    line = script.text.splitlines()[int(at[1]) - 1] if at else ""
+    return " ".join([*re.findall(r'call\("(\w+)"', line), "in the script", script.name])
 
 
 _OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, tuple[redis.asyncio.Redis, Any]]] = WeakKeyDictionary()
