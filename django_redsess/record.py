@@ -10,7 +10,7 @@ bytes  from    content
 6      15      Django's age, milliseconds; 0 where the deadline was set as a date
 1      21      length of the user id, in bytes
 n      22      user id, UTF-8; nothing for a guest
-12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload
+12     22 + n  seal: keyed BLAKE2b of format, sid, user id and payload; each PREFIX has a key of its own
 rest   34 + n  payload: address, user agent and the serialized data, see payload.py
 ====== ======= ====================================================================
 
@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
+from django_redsess.conf import conf
 from django_redsess.payload import packed, unpacked
 
 FORMAT = b"2"
@@ -96,7 +97,7 @@ def unpack(sid: str, record: bytes) -> Record:
     Read what :func:`pack` wrote for the session ``sid``.
 
     Raises RecordError when the format is unknown or the seal fits neither ``SECRET_KEY`` nor any of
-    ``SECRET_KEY_FALLBACKS``: the record was changed, cut short, or copied from another session.
+    ``SECRET_KEY_FALLBACKS``: the record was changed, cut short, or copied from another session or ``PREFIX``.
     """
     if record[:1] != FORMAT or len(record) < USER_ID_AT:
         raise RecordError("unknown format")
@@ -118,7 +119,7 @@ def fingerprints(prefix: str) -> list[str]:
     They are 16 characters each, and stored: nothing can be made of them, and each prefix gives others.
     """
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return [blake2b(prefix.encode(), digest_size=8, key=_derived(key, b"redsess.store")).hexdigest() for key in keys]
+    return [_derived(key, b"redsess.store", prefix)[:8].hex() for key in keys]
 
 
 def log_unusable(sid: str, error: Exception) -> None:
@@ -130,10 +131,12 @@ def log_unusable(sid: str, error: Exception) -> None:
 def _seal(secret_key: str | bytes, sid: str, head: bytes, payload: bytes) -> bytes:
     # The sid has a fixed length and the head tells its own, so that no two contents run together to the same bytes.
     sealed = b"".join((FORMAT, sid.encode(), head, payload))
-    return blake2b(sealed, digest_size=SEAL_SIZE, key=_derived(secret_key, b"redsess.record")).digest()
+    return blake2b(sealed, digest_size=SEAL_SIZE, key=_derived(secret_key, b"redsess.record", conf.PREFIX)).digest()
 
 
 @lru_cache(maxsize=8)
-def _derived(secret_key: str | bytes, purpose: bytes) -> bytes:
+def _derived(secret_key: str | bytes, purpose: bytes, prefix: str) -> bytes:
+    # For each prefix another, so that no record of one site is good for another that has the same SECRET_KEY.
     secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
-    return blake2b(secret, digest_size=32, person=purpose).digest()
+    of_purpose = blake2b(secret, digest_size=32, person=purpose).digest()
+    return blake2b(prefix.encode(), digest_size=32, key=of_purpose).digest()
