@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
+from django_redsess.backend import SessionStoreUnavailable
 from django_redsess.keys import Partition, keyspace
 from testproject.servers import Server
 from tests.support.behind import make_due, stored
@@ -215,6 +216,24 @@ def test_a_server_that_takes_no_writes_serves_reads(
     assert browser.cookie == cookie
     assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
     assert browser.get("/read/colour/").content == b"red"
+
+
+def test_a_server_that_cannot_write_to_its_disk_refuses_to_end_sessions_until_it_is_told_to(
+    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
+) -> None:
+    use_server(own_server)
+    browser.sign_in(alice)
+    cookie, sid = browser.cookie, browser.sid
+    with without_disk(own_server):
+        assert_unavailable(browser.post(f"{browser.views}/sign-out/"))
+        with pytest.raises(SessionStoreUnavailable):
+            online.end(sid)
+        assert browser.get(f"{browser.views}/who/").content == b"alice"
+        assert browser.cookie == cookie
+        own_server.client.config_set("stop-writes-on-bgsave-error", "no")
+        assert browser.post(f"{browser.views}/sign-out/").status_code == 200
+        assert browser.get("/who/").content == b"nobody"
+    assert (stored(own_server.client), online.count()) == (0, 0)
 
 
 def is_busy(server: Server) -> bool:
