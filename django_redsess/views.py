@@ -15,6 +15,7 @@ from django.template import Engine
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import browsers, limits, online
@@ -49,8 +50,10 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
     return for_its_user
 
 
+# Not left to the site's middleware; the list sets the cookie that goes with its forms.
 @require_safe
 @never_cache
+@csrf_protect
 @_for_its_user
 def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
     """List the user's sessions: this one first, then the newest sign-ins."""
@@ -70,6 +73,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
 
 
 @require_POST
+@csrf_protect
 @_for_its_user
 def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: str) -> HttpResponse:
     """End one session of the user. Of somebody else's it tells what it tells of none."""
@@ -85,6 +89,7 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
 
 
 @require_POST
+@csrf_protect
 @_for_its_user
 def end_others(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
     """End all sessions of the user but this one."""

@@ -251,6 +251,21 @@ def test_a_page_of_another_site_ends_nothing(alice: User) -> None:
     assert not is_signed_in(there)
 
 
+def test_a_site_without_csrf_middleware_needs_the_token_all_the_same(alice: User, settings: Any) -> None:
+    there, here = sign_in(alice), sign_in(alice)
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name.lower()]
+    here.handler.enforce_csrf_checks = True
+    here.handler.load_middleware()
+    for url in (end_url(there), END_OTHERS):
+        assert here.post(url).status_code == 403
+    assert is_signed_in(there)
+    # As the form of the page sends it.
+    [token, *_] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', here.get(LIST).text)
+    assert "was ended" in press(here, end_url(there), data={"csrfmiddlewaretoken": token})
+    assert not is_signed_in(there)
+    assert press(here, END_OTHERS, data={"csrfmiddlewaretoken": token})
+
+
 def test_a_guest_is_asked_to_sign_in_and_gets_to_the_list(client: Client, alice: User) -> None:
     there = sign_in(alice)
     for answer in (client.get(LIST), client.post(END_OTHERS), client.post(end_url(there))):
