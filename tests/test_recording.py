@@ -14,6 +14,7 @@ from django.test import AsyncClient, Client
 from django_redsess import online, store, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
+from testproject.shop.models import Product
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, make_older, stored
 
@@ -101,6 +102,15 @@ def test_a_view_that_is_not_named_is_not_recorded(guest: Visitor) -> None:
 def test_a_function_names_the_item(guest: Visitor) -> None:
     guest.get("/items/asked?item=lamp")
     assert guest.items == ["lamp"]
+
+
+def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visitor_makes_up(guest: Visitor) -> None:
+    product = Product.objects.create(slug="lamp", name="Lamp")
+    for made_up in ("", "lamp2", "LAMP ", "1", *(f"lamp-{number}" for number in range(20))):
+        assert guest.get(f"/items/found?product={made_up}").status_code == 404
+    assert viewed.total() == (0, 0)
+    assert guest.get("/items/found?product=lamp").status_code == 200
+    assert viewed.popular() == [(str(product.pk), 1)]
 
 
 def test_a_function_that_names_none_records_nothing(guest: Visitor, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template import engines
 from django.template.response import TemplateResponse
 from django.urls import path
@@ -17,6 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_redsess import viewed
 from django_redsess.middleware import passive
 from django_redsess.viewed import records_view
+from testproject.shop.models import Product
 from tests.site.views import condition
 
 
@@ -92,6 +94,12 @@ def asked(request: HttpRequest) -> HttpResponse:
     return HttpResponse("yes")
 
 
+@records_view(lambda request: request.product.pk)
+def found(request: HttpRequest) -> HttpResponse:
+    request.product = get_object_or_404(Product, slug=request.GET.get("product"))  # type: ignore[attr-defined]
+    return HttpResponse("yes")
+
+
 @records_view(lambda request: 1 / 0)
 def fails(request: HttpRequest) -> HttpResponse:
     return HttpResponse("yes")
@@ -125,6 +133,7 @@ urlpatterns = [
     path("arecords/<path:item>", arecords, name="arecords"),
     path("marked/<int:number>", marked, name="marked"),
     path("asked", asked, name="asked"),
+    path("found", found, name="found"),
     path("fails", fails, name="fails"),
     path("shown/<path:item>", Shown.as_view(), name="shown"),
     path("rendered-late/<path:item>", rendered_late, name="rendered-late"),
