@@ -39,7 +39,10 @@ KEYS_OF_SESSION_MAX = 11
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
-REFUSALS = ("BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+REFUSALS = (
+    *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
+    "TRYAGAIN",
+)
 """How the answers of a server begin that works, but can't do this now."""
 
 FORBIDDEN = (
