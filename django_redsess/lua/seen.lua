@@ -1,8 +1,9 @@
 -- Stands behind user.lua: that a session is seen.
 
--- How long ago a session was seen: less than nothing by a clock that was stepped back.
+-- How long ago a session was seen: less than nothing by a clock that was stepped back. (Not without bounds, as a time
+-- may be that somebody else wrote.)
 local function since_seen_of(sid)
-  return now - (redis.call("ZSCORE", recent, sid) or 0)
+  return math.max(-now, now - (redis.call("ZSCORE", recent, sid) or 0))
 end
 
 -- Note that a session was seen now, unless it was less than an interval ago. Returns how long ago it was.

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import AsyncClient, Client
 
-from django_redsess import checks, online, scripts, viewed
+from django_redsess import online, scripts, server_checks, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace
 from testproject.servers import Server
@@ -108,7 +108,12 @@ def life(
         viewed.rank(1)
         viewed.total()
         viewed.reset("item-1")
-        for arguments in (["online"], ["cleanviewed"], ["clearsessions"], ["cleansessions", "--dry-run"]):
+        for arguments in (
+            ["online"],
+            ["cleanviewed", "--limit", "1", "--noinput"],
+            ["clearsessions"],
+            ["cleansessions", "--dry-run"],
+        ):
             call_command(*arguments)
         assert faults() == []
         viewed.reset_all()
@@ -129,7 +134,7 @@ def life(
         call_command("endsessions", "--all", interactive=False)
         assert online.count() == 0
         own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [each.id for each in checks.check_eviction()] == ["django_redsess.W008"]
+        assert [each.id for each in server_checks.check_server()] == ["django_redsess.W008"]
 
     return live
 
