@@ -44,7 +44,9 @@ END_MAX = 50_000
 END_SECONDS = 5.0
 
 LINES_MAX = 1000
-"""Of so many users in a request each gets a line of history; of more there is one line for all."""
+"""Of so many users in a request each gets a line of history; of more the list gets one for each thousand."""
+
+IDS_IN_LINE = 1000
 
 
 class EndingMixin(ListAdmin):
@@ -323,8 +325,11 @@ class EndingMixin(ListAdmin):
             text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
             lines.append(of_list(text % {"count": guests}))
         if len(users) > LINES_MAX:
-            text = gettext("Ended sessions: %(count)d, of users: %(users)d.")
-            lines.append(of_list(text % {"count": users.total(), "users": len(users)}))
+            text = gettext("Ended sessions: %(count)d, of users: %(users)d. Ids of users: %(ids)s.")
+            ids = list(users)
+            for some in (ids[start : start + IDS_IN_LINE] for start in range(0, len(ids), IDS_IN_LINE)):
+                count = sum(users[user_id] for user_id in some)
+                lines.append(of_list(text % {"count": count, "users": len(some), "ids": ", ".join(some)}))
             users.clear()
         names = users_by_id(set(users))
         for user_id, count in users.items():

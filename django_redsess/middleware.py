@@ -178,6 +178,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
         empty = session.is_empty()
         if session.accessed:
             patch_vary_headers(response, ("Cookie",))
+        if shared and session.notice and set((yield from session.opening())) <= {"_messages"}:
+            # The message that says why the old one is gone is no reason to begin another.
+            return response
         if session.late and session.session_key is None:
             # The browser has a newer cookie by now, which this answer must not touch. Somebody who signs in gets one.
             if empty or not session.modified or response.status_code >= 500:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
@@ -16,7 +17,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from django_redsess import browsers, online, ranking, viewed
 from django_redsess.conf import conf
@@ -29,6 +30,9 @@ OTHERS_MAX = 20
 
 VALUE_MAX = 1000
 """Characters of a value that are shown."""
+
+KEYS_MAX = 500
+"""Keys of a session that its page lists."""
 
 KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys whose values no page shows: they would do harm in other hands. ``HIDDEN_VALUES`` names more."""
@@ -56,10 +60,14 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
     headings, rows = [gettext("Key"), gettext("Size")], []
     if with_values:
         headings.append(gettext("Value"))
-    for key, size in details.sizes.items():
+    for key, size in islice(details.sizes.items(), KEYS_MAX):
         value = [_shown(key, details.data[key])] if with_values else []
         rows.append([ranking.shown(text) for text in (str(key), filesizeformat(size), *value)])
-    return table(headings, rows) if rows else gettext("There is nothing in it.")
+    if not rows:
+        return gettext("There is nothing in it.")
+    left = len(details.sizes) - len(rows)
+    more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
+    return table(headings, rows) + paragraph(more)
 
 
 def other_sessions(session: OnlineSession, site: AdminSite) -> str:

@@ -806,7 +806,11 @@ def test_more_users_than_history_has_lines_for_have_one_together(
     answer(admin_client, response, reason="Closing time")
     entry = LogEntry.objects.get()
     assert entry.content_type == ContentType.objects.get_for_model(OnlineSession)
-    assert entry.change_message == "Ended sessions: 5, of users: 5. Reason: Closing time"
+    named = ", ".join(str(user.pk) for user in User.objects.all() if user != entry.user)
+    assert entry.change_message.startswith("Ended sessions: 5, of users: 5. Ids of users: ")
+    assert entry.change_message.endswith(". Reason: Closing time")
+    ids = entry.change_message.removesuffix(". Reason: Closing time").rpartition(": ")[2]
+    assert sorted(ids.split(", ")) == sorted(named.split(", "))
 
 
 def test_as_many_users_as_history_has_lines_for_have_one_each(admin_client, users, sids, monkeypatch) -> None:

@@ -97,3 +97,12 @@ def test_the_page_of_a_session_that_an_earlier_release_saved_is_shown(
             assert response.status_code == 200, depth
             assert "basket" in Page(response).text or "can't be read" in Page(response).text, depth
             online.end(session.sid)
+
+
+def test_of_very_many_keys_the_page_lists_some(client: Client, new_session: Any) -> None:
+    session = new_session("7", **{f"key {number}": number for number in range(10_000)})
+    staff(client, "view_onlinesession", "view_session_data")
+    page = Page(client.get(page_of(session.sid)))
+    assert page.text.count("key ") == 500
+    # The user's id is one of them.
+    assert "And 9501 more keys." in page.text

@@ -109,6 +109,20 @@ def test_nothing_else_of_a_session_goes_with_it(
     assert answer.cookies["sessionid"]["max-age"] == 0
 
 
+def test_the_message_that_a_session_is_over_begins_none(
+    browser: Browser, alice: User, redis: Any, settings: Any
+) -> None:
+    settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.messages.middleware.MessageMiddleware"]
+    browser.sign_in(alice, colour="blue")
+    online.end(browser.sid, reason="Bye.")
+    answer = browser.get(f"{browser.views}/read/colour/", headers={"X-Says": "public"})
+    assert (answer.status_code, list(answer.cookies), stored(redis)) == (200, [], 0)
+    # The next answer that is the visitor's own has it.
+    assert browser.get(f"{browser.views}/read/colour/")["X-Session-Ended"].startswith("kicked")
+    assert "_messages" in SessionStore(browser.cookie)
+
+
 def test_what_says_that_nothing_has_changed_brings_no_cookie(
     browser: Browser, alice: User, redis: Any, settings: Any
 ) -> None:
