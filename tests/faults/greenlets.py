@@ -1,8 +1,9 @@
 """
 Visitors in greenlets, whose time is up at any moment: each must find its own session.
 
-A program, since all of a process is made of greenlets or nothing. Its argument is the URL of a server. It prints how
-many loads were interrupted, and how many found what they should.
+A program, since all of a process is made of greenlets or nothing. Its arguments are the URL of a server, and the secret
+key of the site whose sessions are there. It prints how many loads were interrupted, and how many found what they
+should.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from django_redis import get_redis_connection  # noqa: E402
 from tests.support.outages import caches  # noqa: E402
 
 settings.configure(
-    SECRET_KEY="of these greenlets",
+    SECRET_KEY=sys.argv[2],
     INSTALLED_APPS=["django_redsess"],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",

@@ -173,10 +173,9 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> Non
     asyncio.run(visit_all())
 
 
-def test_greenlets_whose_time_is_up(site: None, server: Server) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.greenlets", server.url], capture_output=True, text=True, timeout=60
-    )
+def test_greenlets_whose_time_is_up(site: None, server: Server, settings: Any) -> None:
+    command = [sys.executable, "-m", "tests.faults.greenlets", server.url, settings.SECRET_KEY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     interrupted, own = map(int, done.stdout.split())
     assert interrupted > 10
