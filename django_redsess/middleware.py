@@ -294,12 +294,15 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
     """
     Answer 503: the sessions can't be reached, and nobody is signed out by that.
 
-    The page is the template ``django_redsess/503.html``, rendered without the request, whose user can't be told. What
-    ``instead_of`` was to close at its end is closed at the end of this answer.
+    The page is the template ``django_redsess/503.html``, rendered without the request, whose user can't be told; a line
+    of text, where that fails. What ``instead_of`` was to close at its end is closed at the end of this answer.
     """
     try:
         response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
-    except TemplateDoesNotExist:  # A site need not look for templates in apps.
+    except Exception as error:
+        # A site need not look for templates in apps, or collect static files; and the template may be its own.
+        if not isinstance(error, TemplateDoesNotExist):
+            logger.warning("The page django_redsess/503.html can't be made: %s", type(error).__name__)
         response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
     response.headers["Cache-Control"] = "no-store"
     if request.method in ("GET", "HEAD", "OPTIONS"):

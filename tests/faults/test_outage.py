@@ -177,6 +177,17 @@ def test_a_site_without_templates_of_apps_answers_too(
     assert_logged_once(log)
 
 
+def test_a_page_that_fails_itself_is_a_line_of_text(browser: Browser, alice: User, proxy: Proxy, settings: Any) -> None:
+    browser.sign_in(alice)
+    # Its style sheet has not been collected.
+    storage = "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": {"BACKEND": storage}}
+    proxy.refuse()
+    response = browser.get(f"{browser.views}/who/")
+    assert_unavailable(response)
+    assert response.content == b"Sessions can't be reached."
+
+
 def test_no_line_has_the_session_key(browser: Browser, alice: User, proxy: Proxy, log: Any) -> None:
     browser.sign_in(alice)
     proxy.refuse()
