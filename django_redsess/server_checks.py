@@ -12,7 +12,6 @@ from django.conf import settings
 from django.core import checks
 from django.utils.encoding import force_str
 from django.utils.module_loading import import_string
-from django_redis import get_redis_connection
 from django_redis.cache import RedisCache
 from redis.connection import BlockingConnectionPool, parse_url
 from redis.exceptions import NoPermissionError, ResponseError
@@ -51,7 +50,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
         return [error("E004", f"{named}, {wrong}.", hint)]
     try:
-        pool = get_redis_connection(alias).connection_pool
+        pool = client.pool()
         # This connects to nothing, but fails on an option that there is not.
         pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text is left out: it may show a part of the URL, with the password.
@@ -215,7 +214,7 @@ def _pools() -> dict[str, Any]:
     if not is_in_use():
         return {}
     try:
-        pool = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+        pool = client.pool()
         if isinstance(pool, SentinelConnectionPool):
             return {SERVER: pool, SENTINELS: pool.sentinel_manager.sentinels[0].connection_pool}
         return {SERVER: pool}
