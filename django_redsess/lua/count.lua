@@ -5,6 +5,7 @@
 -- include user.lua
 -- include remove.lua
 -- include listing.lua
+-- include latest.lua
 local since = since_from(ARGV[2])
 
 remove(due(200), "expired")
@@ -16,8 +17,5 @@ elseif ARGV[1] ~= "" then
 else
   count = redis.call("ZCOUNT", KEYS[11], since, "+inf")
 end
--- By a clock that was stepped back, those that are there came later than now: a day at most, as in put.lua.
-for index = 11, #KEYS do
-  at = math.max(at, tonumber(redis.call("ZRANGE", KEYS[index], -1, -1, "WITHSCORES")[2] or 0))
-end
-return with_ended({ count, text(math.min(at, now + 86400000)) })
+for index = 11, #KEYS do at = math.max(at, now_or_latest(KEYS[index])) end
+return with_ended({ count, text(at) })

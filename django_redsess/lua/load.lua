@@ -8,7 +8,8 @@
 local sid, how = ARGV[1], ARGV[2]
 local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
 local record = deadline > now and redis.call("HGET", login, sid)
-local since_seen = record and how ~= "" and note_seen(sid, record, tonumber(ARGV[3]))
+local since_seen = record and how ~= "" and since_seen_of(sid)
+if since_seen then note_seen(sid, record, since_seen, tonumber(ARGV[3])) end
 -- With the default settings that is all, so it stands before what else there may be to do.
 if record and not prolongs(how, ARGV[4], ARGV[5], ARGV[6]) then return { record, 0 } end
 

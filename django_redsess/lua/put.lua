@@ -1,4 +1,4 @@
--- Stands behind record.lua: the way in.
+-- Stands behind record.lua and latest.lua: the way in.
 
 -- Write a record, and note when its session will be due. django_deadline goes into the record, due into the order of
 -- deadlines; before is where it was in that order, or nil; first the earliest of all, or nil where nobody has looked.
@@ -24,13 +24,6 @@ local function write_anew(sid, record, login_time, date, policy, seen, before, f
   write(sid, record, django_deadline, due_at(django_deadline, login_time, policy, seen), before, first)
 end
 
--- When a session counts as seen that comes now: by a clock that was stepped back, with the newest. Else it would be the
--- first to go, and over when the clock is right again. A day ahead at most: so far a clock that was fast is believed.
-local function seen_first()
-  local newest = tonumber(redis.call("ZRANGE", recent, -1, -1, "WITHSCORES")[2] or 0)
-  return math.max(now, math.min(newest, now + 86400000))
-end
-
 -- Put a session's user into the lists of who is online.
 local function sign_in(sid, user_id, login_time, seen)
   redis.call("ZADD", online_user, text(login_time), sid)
@@ -45,9 +38,10 @@ local function sign_out(sid, user_id)
   redis.call("ZREM", online_user_of .. user_id, sid)
 end
 
--- Add a session to every key. No login time (nil) stands for now; first as above.
+-- Add a session to every key. No login time (nil) stands for now; first as above. By a clock that was stepped back it
+-- counts as seen with the newest: else it would be the first to go, and over when the clock is right again.
 local function put(sid, record, user_id, login_time, date, policy, first)
-  local seen = seen_first()
+  local seen = now_or_latest(recent)
   login_time = user_id ~= "" and (login_time or seen) or nil
   write_anew(sid, record, login_time, date, policy, seen, nil, first)
   redis.call("ZADD", recent, "GT", text(seen), sid)

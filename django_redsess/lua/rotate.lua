@@ -9,6 +9,7 @@
 -- include record.lua
 -- include popular.lua
 -- include viewed.lua
+-- include latest.lua
 -- include put.lua
 -- include remove.lua
 -- include room.lua

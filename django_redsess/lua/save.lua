@@ -11,6 +11,7 @@
 -- include seen.lua
 -- include popular.lua
 -- include viewed.lua
+-- include latest.lua
 -- include put.lua
 local sid, record, user_id, date, loaded = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
 local policy, signs_in, passive = policy_from(ARGV[5], ARGV[6], ARGV[7]), ARGV[9] == "1", ARGV[10] == "1"
@@ -22,7 +23,8 @@ if not found then return { "gone", note_of(sid), item } end
 if revision_of(found) == revision_of(record) then return { "saved" } end
 if loaded ~= "" and revision_of(found) ~= loaded then return { "changed", found, item } end
 
-local user_before, seen = user_of(found), now - math.min(0, since_seen_of(sid))
+local user_before, since_seen = user_of(found), since_seen_of(sid)
+local seen = now - math.min(0, since_seen)
 local comes = user_id ~= "" and (user_before ~= user_id or signs_in)
 if user_before ~= "" and user_before ~= user_id then sign_out(sid, user_before) end
 local deadline_before, age_before = django_times(found)
@@ -34,7 +36,7 @@ else
   local login_time = comes and seen or limited and (redis.call("ZSCORE", online_user, sid) or seen)
   write_anew(sid, record, login_time, date, policy, seen, before)
 end
-note_seen(sid, record, comes and 0 or policy.interval)
+note_seen(sid, record, since_seen, comes and 0 or policy.interval)
 if comes then sign_in(sid, user_id, seen, seen) end
 -- pcall: the session is written, whatever becomes of that.
 if item then pcall(note_view, sid, item, keep, items_max, KEYS[11]) end

@@ -11,7 +11,8 @@ local sid, how, item, keep, items_max = ARGV[1], ARGV[2], ARGV[7], ARGV[8], ARGV
 local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
 local record = deadline > now and redis.call("HGET", login, sid)
 if not record then return { 0, 0 } end
-local since_seen = how ~= "" and note_seen(sid, record, tonumber(ARGV[3]))
+local since_seen = how ~= "" and since_seen_of(sid)
+if since_seen then note_seen(sid, record, since_seen, tonumber(ARGV[3])) end
 note_view(sid, item, keep, items_max, KEYS[11])
 if not prolongs(how, ARGV[4], ARGV[5], ARGV[6]) then return { 1, 0 } end
 
