@@ -18,7 +18,7 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from testproject.servers import Server
-from tests.support.outages import BUDGET, caches, end_outage, frozen
+from tests.support.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.support.proxy import Proxy
 from tests.support.running import wait_until
 from tests.support.sentinels import behind_sentinel
@@ -37,12 +37,12 @@ def reach(
     """Return a function that points the site at the proxy; what it is given is for the pool of connections."""
     with ExitStack() as ended:
 
-        def use(**pool: Any) -> None:
+        def use(*, timeout: float = TIMEOUT, **pool: Any) -> None:
             if request.param == "sentinel":
-                sentinel = behind_sentinel(server, tmp_path, port=proxy.port, **pool)
+                sentinel = behind_sentinel(server, tmp_path, port=proxy.port, timeout=timeout, **pool)
                 settings.CACHES = ended.enter_context(sentinel)
             else:
-                settings.CACHES = caches(proxy.url)
+                settings.CACHES = caches(proxy.url, timeout=timeout)
                 pool["protocol"] = int(request.param[-1])
                 settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = pool
                 # django-redis finds a pool by its address, and by nothing else.
@@ -193,14 +193,15 @@ async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
 
 
 def test_many_tasks_wait_for_a_connection(reach: Ways, new_session: Callable[..., SessionStore], proxy: Proxy) -> None:
-    reach(max_connections=20)
+    # A healthy server on a machine that is busy: no time-out is to close a connection.
+    reach(timeout=5, max_connections=20)
     assert_all_answered(new_session, proxy, 20)
 
 
 def test_many_tasks_wait_for_one_of_a_blocking_pool(
     site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy
 ) -> None:
-    blocking(settings, proxy, timeout=20)
+    blocking(settings, proxy, wait=20, timeout=5)
     assert_all_answered(new_session, proxy, 5)
 
 
@@ -212,11 +213,11 @@ def assert_all_answered(new_session: Callable[..., SessionStore], proxy: Proxy, 
     assert proxy.accepted - before <= connections
 
 
-def blocking(settings: Any, proxy: Proxy, *, timeout: float) -> None:
-    made = caches(f"{proxy.url}?client_name=blocking")
+def blocking(settings: Any, proxy: Proxy, *, wait: float, timeout: float = TIMEOUT) -> None:
+    made = caches(f"{proxy.url}?client_name=blocking", timeout=timeout)
     made["sessions"]["OPTIONS"] |= {
         "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
-        "CONNECTION_POOL_KWARGS": {"max_connections": 5, "timeout": timeout},
+        "CONNECTION_POOL_KWARGS": {"max_connections": 5, "timeout": wait},
     }
     settings.CACHES = made
     end_outage()
@@ -231,7 +232,7 @@ def test_a_stall_lets_nobody_wait_longer_than_the_settings_say(
     server: Server,
     asynchronous: bool,
 ) -> None:
-    blocking(settings, proxy, timeout=0.5)
+    blocking(settings, proxy, wait=0.5)
     cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
     with serving() as visited, frozen(server):
         started = time.monotonic()
