@@ -1,14 +1,17 @@
-"""Session ids, partitions, and the name of every key in Redis."""
+"""Session keys and sids, buckets and partitions, and the name of every key in Redis."""
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
-from binascii import crc_hqx
+from binascii import b2a_base64, crc_hqx
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from itertools import product
+from os import urandom
+from string import ascii_lowercase, digits
 
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess.conf import conf
@@ -27,19 +30,62 @@ def is_prefix(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
 
 
+BUCKETS = 1024
+"""How many parts sessions are divided into. A partition has a run of them, so there are at most as many partitions."""
+
+KEY_LENGTH = 32
+"""Of a session key that is made here. Those that were made elsewhere may have other lengths."""
+
+# The two characters that stand for each bucket, as the first two of a key.
+_BUCKET_CHARS = [a + b for a, b in product(digits + ascii_lowercase, repeat=2)][:BUCKETS]
+
+# Each byte stands for a character, and each character for as many bytes: those that are left over are not used.
+_CHARACTERS = (VALID_KEY_CHARS * 8).encode()[:256]
+_LEFT_OVER = bytes(range(256 - 256 % len(VALID_KEY_CHARS), 256))
+
+_NO_ESCAPING = bytes.maketrans(b"+/", b"._")
+_SID = re.compile(r"[0-9a-z]{2}[0-9A-Za-z._]{18}")
+
+
+def new_key(bucket: int | None = None) -> str:
+    """
+    Return a session key that nobody can guess.
+
+    Its first two characters write ``bucket``, or a random one; the other 30 are random: 155 bits.
+    """
+    # As random as Django's, which asks for each character alone and takes twenty times as long. Of twice as many bytes
+    # as are needed, more are left over than half of them once in 10^40 times.
+    random = urandom(2 * KEY_LENGTH)
+    if bucket is None:
+        # Two random characters would not do: they have 1 296 values, of which some stand for the same bucket.
+        bucket = int.from_bytes(random[:2], "big") % BUCKETS
+    return _BUCKET_CHARS[bucket] + random[2:].translate(_CHARACTERS, _LEFT_OVER)[: KEY_LENGTH - 2].decode()
+
+
 def sid_of(session_key: str) -> str:
     """
     Name the session of ``session_key`` without giving the key away.
 
-    Returns 20 characters: the first 15 bytes of the key's SHA-256 as base64, with ``.`` and ``_`` in place of ``+``
-    and ``/``. Whoever knows a sid can't make a cookie from it.
+    Returns 20 characters: the key's first two, which tell the bucket, and 18 of the base64 of its SHA-256, with ``.``
+    and ``_`` in place of ``+`` and ``/``. Whoever knows a sid can't make a cookie from it.
     """
-    return b64encode(sha256(session_key.encode()).digest()[:15], b"._").decode()
+    digest = b2a_base64(sha256(session_key.encode()).digest())
+    return session_key[:2] + digest[:18].translate(_NO_ESCAPING).decode()
 
 
 def is_sid(text: str) -> bool:
     """Tell whether ``text`` has the form of a sid."""
-    return len(text) == 20 and text.isascii() and text.replace(".", "").replace("_", "").isalnum()
+    return _SID.fullmatch(text) is not None
+
+
+def bucket_of(key_or_sid: str) -> int:
+    """Return the bucket of a session, which its key and its sid tell. It never changes."""
+    return int(key_or_sid[:2], 36) % BUCKETS
+
+
+def bucket_of_user(user_id: str) -> int:
+    """Return the bucket in which all sessions of a user are: the first ten bits of the digest of the id."""
+    return int.from_bytes(sha256(user_id.encode()).digest()[:2], "big") >> 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +113,17 @@ class Partition:
 
     @property
     def recent(self) -> str:
-        """Sorted set: sid → last seen."""
+        """Sorted set: sid → last seen, sessions with a user."""
         return self._name("recent")
 
     @property
-    def online_seen(self) -> str:
-        """Sorted set: sid → last seen, sessions with a user only."""
-        return self._name("online:seen")
+    def guests(self) -> str:
+        """Sorted set: sid → last seen, sessions without a user."""
+        return self._name("guests")
 
     @property
     def online_user(self) -> str:
-        """Sorted set: sid → login time, sessions with a user only."""
+        """Sorted set: sid → login time, sessions with a user."""
         return self._name("online:user")
 
     def online_user_of(self, user_id: str) -> str:
@@ -99,7 +145,7 @@ class Partition:
 
     @property
     def totals(self) -> str:
-        """Hash: how many sessions were ever created, and ended for each reason; all views of items."""
+        """Hash: how many sessions were created, and ended for each reason, guests also apart; all views of items."""
         return self._name("totals")
 
     @property
@@ -115,7 +161,7 @@ class Partition:
     @property
     def names(self) -> list[str]:
         """A name of each kind."""
-        lists = [self.login, self.expire, self.recent, self.online_seen, self.online_user, self.online_user_of("0")]
+        lists = [self.login, self.expire, self.recent, self.guests, self.online_user, self.online_user_of("0")]
         return [*lists, self.viewed_by("0"), self.ended_of("0"), self.wake, self.totals, self.samples, self.viewed]
 
     def kind_of(self, name: str) -> str:
@@ -125,7 +171,7 @@ class Partition:
         Returns ``"list"`` for what holds sessions, ``"user"`` for a user's, ``"session"`` for what belongs to one,
         ``"other"`` for the rest, and ``""`` for a name that this module does not make.
         """
-        if name in (self.login, self.expire, self.recent, self.online_seen, self.online_user):
+        if name in (self.login, self.expire, self.recent, self.guests, self.online_user):
             return "list"
         if name in (self.wake, self.totals, self.samples, self.viewed):
             return "other"
@@ -168,19 +214,24 @@ class Keyspace:
         return Partition(tag) if mine else None
 
     def of_sid(self, sid: str) -> Partition:
-        """Return the partition of a session: the leading bits of its sid's digest. It never changes."""
-        return self._of_digest(b64decode(sid[:4], b"._")) if self.count > 1 else self.partitions[0]
+        """Return the partition of a session."""
+        return self.of_bucket(bucket_of(sid)) if self.count > 1 else self.partitions[0]
+
+    def number_of(self, sid: str) -> int:
+        """Return which of the partitions that of a session is, from 0 on."""
+        return bucket_of(sid) * self.count >> 10
 
     def of_user(self, user_id: str) -> Partition:
         """Return the home partition of a user, where all of that user's sessions are."""
-        return self._of_digest(sha256(user_id.encode()).digest())
+        return self.of_bucket(bucket_of_user(user_id))
 
     def of_item(self, item: str) -> Partition:
         """Return the partition that counts the views of ``item``."""
-        return self._of_digest(sha256(item.encode()).digest())
+        return self.partitions[int.from_bytes(sha256(item.encode()).digest()[:3], "big") * self.count >> 24]
 
-    def _of_digest(self, digest: bytes) -> Partition:
-        return self.partitions[int.from_bytes(digest[:3], "big") * self.count >> 24]
+    def of_bucket(self, bucket: int) -> Partition:
+        """Return the partition that has ``bucket``. Of twice as many partitions, each has half a run."""
+        return self.partitions[bucket * self.count >> 10]
 
 
 @lru_cache(maxsize=8)

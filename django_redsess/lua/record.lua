@@ -1,4 +1,4 @@
--- Stands behind user.lua: whether a session lives, what is in its record, and when it will be due.
+-- Stands behind user.lua: whether a session lives, what is in its record, and why it is gone.
 
 -- The deadline of a session, if it is still ahead; or false.
 local function in_time(sid)
@@ -12,41 +12,27 @@ local function live_record(sid)
   return deadline and redis.call("HGET", login, sid), deadline
 end
 
--- Why a session is gone, as far as that is still known: "rotated" and its new sid; or the reason of its end, when it
--- ended, and what its user is to read; or "".
+-- The note of why a session is gone: "rotated" and its new sid; or the reason of its end, when it ended, and what its
+-- user is to read; or "" where there is none.
 local function note_of(sid)
   -- pcall: somebody may have put anything there.
   local note = redis.pcall("GET", ended_of .. sid)
   return type(note) == "string" and note or ""
 end
 
--- Whether a record may be one of this user: whose one is that can't be read, nobody knows.
+-- Whether a record may be one of this user. One that can't be read may be anybody's.
 local function may_be_of(record, user_id)
   return record and (not is_readable(record) or user_id ~= "" and user_of(record) == user_id)
 end
 
--- New with each write, so that two records are the same exactly if their revisions are.
+-- The revision of a record. It is new with each write: two records are the same exactly if their revisions are.
 local function revision_of(record)
-  return string.sub(record, 2, 9)
+  return string.sub(record, 2, 7)
 end
 
--- Django's deadline of a record, and its age: 0 where the deadline was set as a date.
-local function django_times(record)
-  if #record < 21 then return 0, 0 end
-  local deadline, age = struct.unpack(">I6I6", record, 10)
-  return deadline, age
-end
-
--- What limits the life of a session besides Django's deadline: milliseconds, 0 for no limit. Idle counts from when it
--- was last seen, to the interval between two notes of that: one more of these is added, so that nothing ends early.
-local function policy_from(interval, idle, absolute)
-  return { interval = tonumber(interval), idle = tonumber(idle), absolute = tonumber(absolute) }
-end
-
--- When a session that was seen then will be due: the earliest of its deadlines. No login time (nil) for a guest's.
-local function due_at(django_deadline, login_time, policy, seen)
-  local at = django_deadline
-  if policy.idle > 0 then at = math.min(at, seen + policy.idle + policy.interval) end
-  if policy.absolute > 0 and login_time then at = math.min(at, login_time + policy.absolute) end
-  return at
+-- When a record was written, or up to a second before that. Where the deadline was set as a date, it is about that.
+local function written_at(record)
+  if #record < length_at then return 0 end
+  local deadline, age = struct.unpack(">I5I4", record, 8)
+  return (deadline - age - 1) * 1000
 end

@@ -1,12 +1,19 @@
 -- Stands behind partition.lua: whose a record is.
 
--- The header of a record is described in record.py. One of another release has another format.
+-- Where a record has the length of its user id: see record.py. A record of another release may have another format.
+local length_at = 29
+
 local function is_readable(record)
-  return #record >= 22 and string.byte(record, 1) == 50 and #record >= 22 + string.byte(record, 22)
+  return #record > length_at and string.byte(record, 1) == 51 and #record >= length_at + string.byte(record, length_at)
 end
 
--- "" stands for no user.
+-- The user id of a record; "" for a guest's, and for one that can't be read.
 local function user_of(record)
   if not record or not is_readable(record) then return "" end
-  return string.sub(record, 23, 22 + string.byte(record, 22))
+  return string.sub(record, length_at + 1, length_at + string.byte(record, length_at))
+end
+
+-- When its user signed in. This is sealed in the record.
+local function login_time_of(record)
+  return text((struct.unpack(">I6", record, length_at + 1 + string.byte(record, length_at))))
 end
