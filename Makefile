@@ -25,7 +25,7 @@ test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Pyt
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner
 	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s' */log/* | sed 's|/log/[^:]*||'
 
-bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions)
+bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions, ARGS=--targets: half an hour)
 	@QUICK=$(QUICK) FULL=$(FULL) $(BIN)/python -m benchmarks $(ARGS)
 
 lint: .venv/installed-dev  ## Check style, types, import layers and migrations
