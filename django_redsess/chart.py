@@ -13,7 +13,7 @@ from django.utils.formats import date_format, get_format, number_format
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from django_redsess.upkeep import Present, Sample
+from django_redsess.upkeep import Present, Sample, evicted
 
 # Of the lines' own coordinates: the browser stretches them to the width there is, and leaves their height.
 WIDTH, HEIGHT = 1000, 160
@@ -91,6 +91,7 @@ def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeStr
             "noted_until": "" if now.at - noted[-1].at <= GAP else _time(noted[-1].at, plot.time_format),
             "signed_in": _line(plot, [_Count(count.at, count.signed_in) for count in shown]),
             "guests": _line(plot, [_Count(count.at, count.guests) for count in shown]),
+            "evicted": [_number(count) for count in evicted(noted)] if any(evicted(noted)) else None,
         }
     return render_to_string("django_redsess/online_chart.html", context)
 

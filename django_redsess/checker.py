@@ -34,7 +34,7 @@ def check(*, mend: bool = False) -> Iterator[Step]:
     """
     space = keyspace()
     for partition in space.partitions:
-        for key in (partition.login, partition.expire, partition.recent, partition.online_seen, partition.online_user):
+        for key in (partition.login, partition.expire, partition.recent, partition.guests, partition.online_user):
             yield from _entries(partition, key, mend=mend)
     cursor = None
     while cursor != 0:

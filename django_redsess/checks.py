@@ -48,9 +48,12 @@ SECONDS_OR_NONE = Rule(
     lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
 )
 
+MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
+
 RULES = {
     "PREFIX": Rule(is_prefix, PREFIX_WORDS),
     "MAX_SESSIONS": AT_LEAST_ONE,
+    "MAX_GUESTS": Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None"),
     "MAX_SESSIONS_PER_USER": Rule(
         lambda value: limits.is_maximum(value) or _is_path(value),
         "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
@@ -128,6 +131,18 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
         error("E003", f"REDSESS[{name!r}] must be {RULES[name].words}; it is {given[name]!r}.", default)
         for name in wrong
     ]
+
+
+@checks.register(checks.Tags.security)
+def check_guests(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of a maximum of guests that is none."""
+    given = getattr(settings, "REDSESS", {})
+    if not isinstance(given, Mapping) or not all(RULES[name].allows(getattr(conf, name)) for name in MAXIMA):
+        return []
+    if conf.MAX_GUESTS is None or conf.MAX_GUESTS <= conf.MAX_SESSIONS:
+        return []
+    message = f"REDSESS['MAX_GUESTS'] is {conf.MAX_GUESTS:,}, and MAX_SESSIONS {conf.MAX_SESSIONS:,}: it does nothing."
+    return [warning("W024", message, "Guests' sessions are part of MAX_SESSIONS: set it lower, or leave it out.")]
 
 
 @checks.register(checks.Tags.security)

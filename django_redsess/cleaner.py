@@ -26,27 +26,34 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
 
 
 def evicted(
-    *, maximum: int | None = None, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True
+    *,
+    maximum: int | None = None,
+    guests: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[int]:
     """
-    End the sessions longest unseen above ``maximum`` (the setting MAX_SESSIONS when None), as :func:`expired` does.
+    End the sessions that are too many, guests' first, those longest unseen, as :func:`expired` does.
 
-    Each script counts anew, so that two cleaners at once don't take out too many.
+    ``maximum`` is how many there may be, ``guests`` how many of guests (the settings MAX_SESSIONS and MAX_GUESTS when
+    None). Each script counts anew, so that two cleaners at once don't take out too many.
     """
-    yield from _until_done(upkeep.evict(conf.MAX_SESSIONS if maximum is None else maximum, limit=batch_size), go_on)
+    yield from _until_done(upkeep.evict(upkeep.allowed(maximum, guests), limit=batch_size), go_on)
 
 
-def backlog(*, maximum: int | None = None, after_expired: bool = True) -> tuple[int, int]:
+def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
     """
     Count the sessions that :func:`expired` would end, and those that :func:`evicted` would.
 
     ``after_expired`` counts the latter as they would be with the former gone already.
     """
     due, excess = 0, 0
-    for call in upkeep.backlog(conf.MAX_SESSIONS if maximum is None else maximum):
+    allowed = upkeep.allowed(maximum, guests)
+    for call in upkeep.backlog():
         count = call.run()
         due += count.due
-        excess += max(0, count.stored - count.maximum - (count.due if after_expired else 0))
+        gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
+        excess += allowed.too_many(count.signed_in - (gone - gone_guests), count.guests - gone_guests)
     return due, excess
 
 

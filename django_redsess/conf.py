@@ -26,8 +26,13 @@ class Conf:
 
     @cached_property
     def MAX_SESSIONS(self) -> int:
-        """How many sessions are kept; above that the ones longest unseen are evicted."""
+        """How many sessions are kept; above that the ones longest unseen are evicted, guests' before others."""
         return self._read("MAX_SESSIONS", 10_000_000)
+
+    @cached_property
+    def MAX_GUESTS(self) -> int | None:
+        """How many guests' sessions are kept at most; None for as many as those with a user leave room for."""
+        return self._read("MAX_GUESTS", None)
 
     @cached_property
     def MAX_SESSIONS_PER_USER(self) -> int | str | None:
@@ -56,7 +61,7 @@ class Conf:
 
     @cached_property
     def TOUCH_INTERVAL(self) -> int:
-        """Seconds that must pass before a request writes again that its session was seen."""
+        """The steps, in seconds, in which last seen is noted: of the requests within one, only the first writes."""
         return self._read("TOUCH_INTERVAL", 10)
 
     @cached_property

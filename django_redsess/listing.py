@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django_redsess import scripts
 from django_redsess.call import Call, Steps
 from django_redsess.keys import Partition, is_sid, keyspace
+from django_redsess.reading import TIME_MAX
 from django_redsess.signals import Ended, Endings, Reason
 from django_redsess.store import batches, session_keys, time_of, with_ended
 
@@ -24,9 +25,6 @@ CONSIDERED_MAX = 5000
 
 SHALLOW = 2_000
 """Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
-
-TIME_MAX = 2.0**52
-"""Milliseconds: far beyond all times, and scores are exact up to there."""
 
 NEAR_ENOUGH = 200
 """So many entries too many may be read of each partition, to find a page in fewer steps."""
@@ -251,9 +249,9 @@ def _lists(which: Which, *, by_seen: bool | None = None) -> list[tuple[Partition
     space = keyspace()
     if which.user_ids is None:
         if which.guests:
-            return [(partition, [partition.recent]) for partition in space.partitions]
+            return [(partition, [partition.recent, partition.guests]) for partition in space.partitions]
         if which.only_by_seen or by_seen:
-            return [(partition, [partition.online_seen]) for partition in space.partitions]
+            return [(partition, [partition.recent]) for partition in space.partitions]
         return [(partition, [partition.online_user]) for partition in space.partitions]
     if len(which.user_ids) > USERS_MAX:
         raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(which.user_ids)}.")

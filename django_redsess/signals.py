@@ -37,7 +37,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     """Its deadline has passed."""
     EVICTED = "evicted"
-    """There were more than ``MAX_SESSIONS``, and it was the one longest unseen."""
+    """There were too many sessions, or the server was full, and it was the one longest unseen: guests' go first."""
     KICKED = "kicked"
     """An administrator ended it, or ``online.end()``."""
     REPLACED = "replaced"

@@ -12,11 +12,20 @@ from typing import Any, NamedTuple
 
 from django_redsess import scripts
 from django_redsess.call import Call
+from django_redsess.conf import conf
 from django_redsess.keys import Partition, keyspace
 from django_redsess.signals import Endings, Reason, session_ended
 from django_redsess.store import AT_ONCE_MAX, session_keys, share_of, time_of
 
 BATCH_MAX = 1000
+
+RESERVE_MIN = 100
+
+NO_LIMIT = 2**53
+"""More than there can be; the highest number that Lua counts up to."""
+
+ALONG_MIN, ALONG_MAX = 50, 100
+"""Beside a new session, so many others are taken out at least, and at most."""
 
 REASONS = tuple(Reason)
 
@@ -30,19 +39,42 @@ class Batch(NamedTuple):
     more: bool
 
 
+class Allowed(NamedTuple):
+    """
+    How many sessions a partition may have: ``signed_in``; and of guests what these leave of it.
+
+    But guests may always have ``reserve``, and never more than ``guests``.
+    """
+
+    signed_in: int
+    reserve: int
+    guests: int
+
+    def too_many(self, signed_in: int, guests: int) -> int:
+        """Count those that are too many of so many; ``excess.lua`` has the same rule."""
+        guests_allowed = min(max(self.signed_in - signed_in, self.reserve), self.guests)
+        return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
+
+
 class Backlog(NamedTuple):
-    """How many sessions of a partition are due, of how many in all, and how many of those it may have."""
+    """
+    How many sessions of a partition are due; and how many there are ``signed_in``, and of ``guests``.
+
+    ``due_guests`` are those of guests among the due. Of more than a thousand due ones that is estimated.
+    """
 
     due: int
-    stored: int
-    maximum: int
+    signed_in: int
+    guests: int
+    due_guests: int
 
 
 class Sample(NamedTuple):
     """
     Who was online in the minute that began ``at``, and what had happened until then since the store began.
 
-    ``signed_in`` and ``guests`` are sessions, ``created`` all that there ever were, ``ended`` those that are over.
+    ``signed_in`` and ``guests`` are sessions, ``created`` all that there ever were, ``ended`` those that are over, and
+    ``guests_ended`` those of guests among these.
     """
 
     at: datetime
@@ -50,6 +82,7 @@ class Sample(NamedTuple):
     guests: int
     created: int
     ended: dict[Reason, int]
+    guests_ended: dict[Reason, int]
 
 
 class Present(NamedTuple):
@@ -111,20 +144,47 @@ def expire(*, limit: int) -> list[Call[Batch]]:
     ]
 
 
-def evict(maximum: int, *, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` sessions (at most 250) of each partition above its share of ``maximum``, oldest first."""
-    space = keyspace()
-    args = (share_of(maximum, space.count), _batch(limit), _tell())
-    return [Call(partition, scripts.EVICT, session_keys(partition), args, _cleaned) for partition in space.partitions]
+def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
+    """
+    Return how many sessions each partition may have, where all together may have ``maximum``, and of guests ``guests``.
+
+    None stands for the setting. 1 % of ``maximum``, at least 100, is kept for guests, however many are signed in.
+    """
+    maximum = conf.MAX_SESSIONS if maximum is None else maximum
+    guests = conf.MAX_GUESTS if guests is None else guests
+    reserve = min(max(maximum // 100, RESERVE_MIN), maximum)
+    partitions = keyspace().count
+    return Allowed(*(share_of(each, partitions) for each in (maximum, reserve, NO_LIMIT if guests is None else guests)))
 
 
-def backlog(maximum: int) -> list[Call[Backlog]]:
-    """Count what there is to clean in each partition, where all together may have ``maximum`` sessions."""
-    space = keyspace()
-    share = share_of(maximum, space.count)
+def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
+    """End up to ``limit`` sessions (at most 250) of each partition that are too many: guests' first, longest unseen."""
+    args = (*allowed, _batch(limit), _tell())
     return [
-        Call(partition, scripts.BACKLOG, session_keys(partition), (), lambda reply: Backlog(reply[0], reply[1], share))
-        for partition in space.partitions
+        Call(partition, scripts.EVICT, session_keys(partition), args, _cleaned) for partition in keyspace().partitions
+    ]
+
+
+def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
+    """
+    Return what there is to clean beside a new session, or None where these counts say that it is not enough yet.
+
+    So the store stays bounded though no cleaner runs. Enough is 50 of a kind, or of what is too many a twentieth of the
+    maximum where that is less. The call ends up to 100: those that are due, then guests', then others.
+    """
+    may = allowed()
+    enough = max(1, min(ALONG_MIN, may.signed_in // 20))
+    if due < ALONG_MIN and may.too_many(recent, guests) < enough:
+        return None
+    args = (*may, ALONG_MAX, _tell())
+    return Call(partition, scripts.CLEAN, session_keys(partition), args, _cleaned)
+
+
+def backlog() -> list[Call[Backlog]]:
+    """Count what there may be to clean in each partition."""
+    return [
+        Call(partition, scripts.BACKLOG, session_keys(partition), (1000,), _backlog)
+        for partition in keyspace().partitions
     ]
 
 
@@ -140,7 +200,7 @@ def sample() -> list[Call[float]]:
             partition,
             scripts.SAMPLE,
             (*session_keys(partition), partition.samples),
-            (SAMPLES_KEPT_SECONDS * 1000, "created", *Reason),
+            (SAMPLES_KEPT_SECONDS * 1000, "created", *Reason, *(f"guests:{reason}" for reason in Reason)),
             lambda milliseconds: milliseconds / 1000,
         )
         for partition in keyspace().partitions
@@ -207,6 +267,11 @@ def _tell() -> int:
     return int(bool(session_ended.receivers))
 
 
+def _backlog(reply: list[int]) -> Backlog:
+    due, signed_in, guests, looked_at, of_guests = reply
+    return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
+
+
 def _cleaned(more: int, ended: Endings) -> Batch:
     return Batch(len(ended), bool(more))
 
@@ -226,10 +291,23 @@ def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
 
 
 def _sample(note: bytes) -> Sample:
-    minute, signed_in, guests, created, *ended = note.split()
+    minute, *counts = note.split()
+    signed_in, guests, created, *ended = map(int, counts)
     # One of an earlier release may know fewer reasons.
-    totals = dict(zip(REASONS, [*map(int, ended), *[0] * (len(REASONS) - len(ended))], strict=True))
-    return Sample(time_of(minute), int(signed_in), int(guests), int(created), totals)
+    ended += [0] * (2 * len(REASONS) - len(ended))
+    in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
+    totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
+    return Sample(time_of(minute), signed_in, guests, created, *totals)
+
+
+def evicted(samples: Sequence[Sample]) -> tuple[int, int]:
+    """Count the sessions with a user, and those of guests, that were evicted from the first sample to the last."""
+    first, last = (
+        (sample.ended[Reason.EVICTED], sample.guests_ended[Reason.EVICTED]) for sample in (samples[0], samples[-1])
+    )
+    # A store that was emptied meanwhile counts from 0 again.
+    in_all, of_guests = (max(0, after - before) for before, after in zip(first, last, strict=True))
+    return max(0, in_all - of_guests), of_guests
 
 
 def _batch(limit: int) -> int:

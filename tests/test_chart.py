@@ -23,7 +23,17 @@ BLUE, ORANGE = "#2f7fc1", "#c8640f"
 
 
 def sample(minutes_ago: float, signed_in: int = 0, guests: int = 0, *, end: datetime = END) -> Sample:
-    return Sample(end - timedelta(minutes=minutes_ago), signed_in, guests, 0, dict.fromkeys(Reason, 0))
+    return Sample(
+        end - timedelta(minutes=minutes_ago), signed_in, guests, 0, dict.fromkeys(Reason, 0), dict.fromkeys(Reason, 0)
+    )
+
+
+def evicting(minutes_ago: float, ended: int, guests: int) -> Sample:
+    """Return a sample up to which so many were evicted, of them so many guests."""
+    return sample(minutes_ago, 7, 3)._replace(
+        ended=dict.fromkeys(Reason, 0) | {Reason.EVICTED: ended},
+        guests_ended=dict.fromkeys(Reason, 0) | {Reason.EVICTED: guests},
+    )
 
 
 def draw(samples: Sequence[Sample], now: Present | None = None, *, hours: int = 24) -> str:
@@ -372,3 +382,18 @@ def test_nothing_is_loaded_and_nothing_runs() -> None:
     html = draw(full_day())
     for word in ("<script", "<style", " style=", "http", "href", "src=", "url(", " on"):
         assert word not in re.sub(r">[^<]*<", "><", html)
+
+
+def test_who_was_evicted_meanwhile_is_told_guests_apart() -> None:
+    html = draw([evicting(2000, 0, 0), evicting(1400, 1000, 400), evicting(700, 1000, 400), evicting(0, 4500, 3897)])
+    # What was before those hours does not count.
+    assert "Evicted, for there were too many: 3,497 guests, 3 signed in" in html
+    with translation.override("de"):
+        html = draw([evicting(700, 1000, 400), evicting(0, 4500, 3897)])
+    assert "Verdrängt, da es zu viele waren: 3.497 Gäste, 3 angemeldet" in html
+
+
+def test_where_nobody_was_evicted_nothing_is_said_of_it() -> None:
+    assert "Evicted" not in draw([evicting(700, 1000, 400), evicting(0, 1000, 400)])
+    # A store that was emptied meanwhile.
+    assert "Evicted" not in draw([evicting(700, 1000, 400), evicting(0, 0, 0)])

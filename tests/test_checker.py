@@ -139,8 +139,8 @@ def sessions(client: Redis) -> dict[str, tuple[Any, ...]]:
     for partition in store.keyspace().partitions:
         for packed_sid, record in client.hgetall(partition.login).items():
             sid = packed_sid.decode()
-            user_id = record[22 : 22 + record[21]].decode()
-            names = [partition.expire, partition.recent, partition.online_seen, partition.online_user]
+            user_id = record[29 : 29 + record[28]].decode()
+            names = [partition.expire, partition.recent, partition.guests, partition.online_user]
             names += [partition.online_user_of(user_id)] if user_id else []
             scores = [client.zscore(name, sid) for name in names]
             found[sid] = (record, *scores, client.zrange(partition.viewed_by(sid), 0, -1, withscores=True))
@@ -166,7 +166,7 @@ def test_every_entry_of_every_key_is_compared(filled, redis) -> None:
     entries = 0
     for partition in store.keyspace().partitions:
         entries += redis.hlen(partition.login)
-        for name in (partition.expire, partition.recent, partition.online_seen, partition.online_user):
+        for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
             entries += redis.zcard(name)
     many = partition_of(filled.one_of_many).online_user_of("many")
     # And each key that belongs to one session or user; of a long list, each entry.
@@ -268,10 +268,9 @@ class Damage:
 
 def listed_in(partition: Partition, sid: str, user_id: str = "") -> list[str]:
     """The lists that a session is in."""
-    names = [partition.expire, partition.recent]
-    if user_id:
-        names += [partition.online_seen, partition.online_user, partition.online_user_of(user_id)]
-    return names
+    if not user_id:
+        return [partition.expire, partition.guests]
+    return [partition.expire, partition.recent, partition.online_user, partition.online_user_of(user_id)]
 
 
 def without_deadline(client: Redis, filled: Filled, kind: str) -> Damage:
@@ -283,10 +282,28 @@ def without_deadline(client: Redis, filled: Filled, kind: str) -> Damage:
 
 def without_last_seen(client: Redis, filled: Filled, kind: str) -> Damage:
     sid = getattr(filled, kind)
-    key = partition_of(sid).recent
+    key = partition_of(sid).guests if kind == "guest" else partition_of(sid).recent
     assert client.zrem(key, sid)
-    # When a guest was last seen is said nowhere else.
-    return Damage([("missing", sid, key)], changed=[sid] if kind == "guest" else [])
+    # When it was last seen is said nowhere else.
+    return Damage([("missing", sid, key)], changed=[sid])
+
+
+def in_both(client: Redis, filled: Filled, kind: str) -> Damage:
+    sid, partition = getattr(filled, kind), partition_of(getattr(filled, kind))
+    wrong = partition.recent if kind == "guest" else partition.guests
+    client.zadd(wrong, {sid: 5})
+    return Damage([("stray", sid, wrong)])
+
+
+def in_the_wrong_one(client: Redis, filled: Filled, kind: str) -> Damage:
+    sid, partition = getattr(filled, kind), partition_of(getattr(filled, kind))
+    right, wrong = partition.recent, partition.guests
+    if kind == "guest":
+        right, wrong = wrong, right
+    client.zadd(wrong, {sid: client.zscore(right, sid)})
+    client.zrem(right, sid)
+    # When it was seen is known.
+    return Damage([("missing", sid, right), ("stray", sid, wrong)])
 
 
 def without_entry(client: Redis, filled: Filled, of: str, kind: str) -> Damage:
@@ -294,13 +311,6 @@ def without_entry(client: Redis, filled: Filled, of: str, kind: str) -> Damage:
     key = getattr(partition_of(sid), of)
     assert client.zrem(key, sid)
     return Damage([("missing", sid, key)])
-
-
-def without_last_seen_at_all(client: Redis, filled: Filled) -> Damage:
-    sid, partition = filled.member, partition_of(filled.member)
-    client.zrem(partition.recent, sid)
-    client.zrem(partition.online_seen, sid)
-    return Damage([("missing", sid, partition.recent), ("missing", sid, partition.online_seen)], changed=[sid])
 
 
 def without_entry_of_user(client: Redis, filled: Filled, user_id: str) -> Damage:
@@ -367,7 +377,7 @@ def other_login_time(client: Redis, filled: Filled, kind: str, user_id: str) -> 
 def other_login_time_in_the_list_of_all(client: Redis, filled: Filled) -> Damage:
     sid, partition = filled.member, partition_of(filled.member)
     client.zadd(partition.online_user, {sid: 5})
-    return Damage([("differs", sid, partition.online_user_of("7"))], changed=[sid])
+    return Damage([("differs", sid, partition.online_user)])
 
 
 def viewed_by_nobody(client: Redis, filled: Filled) -> Damage:
@@ -406,11 +416,10 @@ def no_deadlines(client: Redis, filled: Filled) -> Damage:
 
 
 def no_list(client: Redis, filled: Filled, of: str) -> Damage:
-    key = getattr(partition_of(filled.member), of)
+    key = getattr(partition_of(filled.guest if of == "guests" else filled.member), of)
     sids = [sid.decode() for sid in client.zrange(key, 0, -1)]
     client.delete(key)
-    guests = [sid for sid in sids if sid in filled.guests]
-    return Damage([("missing", sid, key) for sid in sids], changed=guests if of == "recent" else [])
+    return Damage([("missing", sid, key) for sid in sids], changed=sids if of in ("recent", "guests") else [])
 
 
 def no_list_of_user(client: Redis, filled: Filled, user_id: str) -> Damage:
@@ -436,10 +445,12 @@ DAMAGES: dict[str, Callable[[Redis, Filled], Damage]] = {
     "a guest without deadline": partial(without_deadline, kind="guest"),
     "a member without deadline": partial(without_deadline, kind="member"),
     "one of many without deadline": partial(without_deadline, kind="one_of_many"),
-    "a guest not in recent": partial(without_last_seen, kind="guest"),
+    "a guest not in guests": partial(without_last_seen, kind="guest"),
     "a member not in recent": partial(without_last_seen, kind="member"),
-    "a member not in online:seen": partial(without_entry, of="online_seen", kind="member"),
-    "a member in neither": without_last_seen_at_all,
+    "a guest in recent too": partial(in_both, kind="guest"),
+    "a member in guests too": partial(in_both, kind="member"),
+    "a guest in recent alone": partial(in_the_wrong_one, kind="guest"),
+    "a member in guests alone": partial(in_the_wrong_one, kind="member"),
     "a member not in online:user": partial(without_entry, of="online_user", kind="member"),
     "one of many not in online:user": partial(without_entry, of="online_user", kind="one_of_many"),
     "a member not in the user's list": partial(without_entry_of_user, user_id="7"),
@@ -451,13 +462,12 @@ DAMAGES: dict[str, Callable[[Redis, Filled], Damage]] = {
     "one of many without record": partial(without_record, kind="one_of_many", user_id="many"),
     "nobody in expire": partial(ghost_in, of="expire"),
     "nobody in recent": partial(ghost_in, of="recent"),
-    "nobody in online:seen": partial(ghost_in, of="online_seen"),
+    "nobody in guests": partial(ghost_in, of="guests"),
     "nobody in online:user": partial(ghost_in, of="online_user"),
     "nobody in a user's list": partial(ghost_of_user, user_id="7"),
     "nobody in a long list": partial(ghost_of_user, user_id="many"),
     "nobody in nobody's list": partial(ghost_of_user, user_id="nobody"),
     "very many in nobody's list": many_ghosts_of_user,
-    "a guest in online:seen": partial(guest_among_members, of="online_seen"),
     "a guest in online:user": partial(guest_among_members, of="online_user"),
     "a guest in a user's list": partial(sid_of_another, kind="guest", user_id="7"),
     "a member in another user's list": partial(sid_of_another, kind="member", user_id="a:b"),
@@ -471,7 +481,7 @@ DAMAGES: dict[str, Callable[[Redis, Filled], Damage]] = {
     "no login": no_records,
     "no expire": no_deadlines,
     "no recent": partial(no_list, of="recent"),
-    "no online:seen": partial(no_list, of="online_seen"),
+    "no guests": partial(no_list, of="guests"),
     "no online:user": partial(no_list, of="online_user"),
     "no list of a user": partial(no_list_of_user, user_id="7"),
     "no long list of a user": partial(no_list_of_user, user_id="many"),
@@ -530,7 +540,7 @@ def test_what_lost_its_deadline_is_told_with_its_user(filled, redis, told) -> No
 
 def test_what_lost_an_entry_is_listed_again(filled, redis) -> None:
     expected = {session.sid for session in online.sessions()}
-    for name in ("online_user", "online_seen"):
+    for name in ("online_user", "recent"):
         no_list(redis, filled, name)
     assert {session.sid for session in online.sessions()} != expected
     list(checker.check(mend=True))
@@ -756,7 +766,7 @@ def test_no_name_of_somebody_else_acts_on_the_terminal(redis, capsys) -> None:
 
 def test_damage_under_such_names_is_mended(redis) -> None:
     (partition,) = store.keyspace().partitions
-    lists = (partition.expire, partition.recent, partition.online_seen, partition.online_user)
+    lists = (partition.expire, partition.recent, partition.guests, partition.online_user)
     for text in NASTY:
         for name in lists:
             redis.zadd(name, {text: 5})
@@ -831,7 +841,7 @@ def test_a_check_of_large_records_reads_a_few_megabytes_at_once(redis, new_sessi
     assert max(checked.record_bytes for checked in replies) <= MEGABYTES_MAX * 1_000_000
     # A session that is damaged is mended all the same.
     sid = redis.hkeys(store.keyspace().partitions[0].login)[0].decode()
-    redis.zrem(partition_of(sid).recent, sid)
+    redis.zrem(partition_of(sid).recent if user else partition_of(sid).guests, sid)
     assert len(faults(mend=True)) == 1
 
 

@@ -160,6 +160,19 @@ def test_an_unknown_setting_that_is_like_none_gets_no_guess(settings, name: obje
     assert error.hint.startswith("It knows ")
 
 
+def test_more_guests_than_sessions_is_warned_of(settings) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 1000, "MAX_GUESTS": 1001}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W024"
+    assert "1,001" in warning.msg
+    for maximum in (1000, None):
+        settings.REDSESS = {"MAX_SESSIONS": 1000, "MAX_GUESTS": maximum}
+        assert messages() == []
+    # What is wrong at all is told once.
+    settings.REDSESS = {"MAX_SESSIONS": "1000", "MAX_GUESTS": 1001}
+    assert [each.id for each in messages()] == ["django_redsess.E003"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -169,6 +182,9 @@ def test_an_unknown_setting_that_is_like_none_gets_no_guess(settings, name: obje
         ("MAX_SESSIONS", 0),
         ("MAX_SESSIONS", "10"),
         ("MAX_SESSIONS", True),
+        ("MAX_GUESTS", 0),
+        ("MAX_GUESTS", "10"),
+        ("MAX_GUESTS", True),
         ("MAX_SESSIONS_PER_USER", 0),
         ("MAX_SESSIONS_PER_USER", -1),
         ("MAX_SESSIONS_PER_USER", 2.5),

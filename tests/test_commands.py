@@ -39,6 +39,15 @@ WRONG = {
     "a huge batch": (["cleansessions", "--batch-size", "1001"], "--batch-size must be from 1 to 1000, not 1001"),
     "a maximum of none": (["cleansessions", "--max-sessions", "0"], "--max-sessions must be 1 or more, not 0"),
     "a negative maximum": (["cleansessions", "--max-sessions", "-5"], "--max-sessions must be 1 or more, not -5"),
+    "fewer guests than none": (["cleansessions", "--guests", "-1"], "--guests must be 0 or more, not -1"),
+    "guests only what is due": (
+        ["cleansessions", "--guests", "0", "--only", "expired"],
+        "--guests and --only can't be given together",
+    ),
+    "guests forever": (
+        ["cleansessions", "--guests", "0", "--forever"],
+        "--guests and --forever can't be given together",
+    ),
     "an unknown kind": (["cleansessions", "--only", "nonsense"], "--only must be expired or excess, not nonsense"),
     "a heartbeat nowhere": (["cleansessions", "--heartbeat", "/nowhere/heart"], "/nowhere/heart can't be written"),
     "check forever": (["cleansessions", "--check", "--forever"], "--check and --forever can't be given together"),
@@ -68,7 +77,7 @@ def fill_with_due(client: redis_py.Redis, new_session: Callable[..., Any], count
             here = [sid for sid in sids if space.of_sid(sid) == partition]
             together.hset(partition.login, mapping=dict.fromkeys(here, record))
             together.zadd(partition.expire, dict.fromkeys(here, 1))
-            together.zadd(partition.recent, dict.fromkeys(here, 1))
+            together.zadd(partition.guests, dict.fromkeys(here, 1))
         together.execute()
 
 
@@ -183,6 +192,28 @@ def test_a_dry_run_counts_what_a_real_one_then_takes_out(redis, new_session, cap
     assert counts[0] == counts[1]
     assert counts[0][0] == 8
     assert counts[0][1] > 0
+
+
+@pytest.mark.parametrize(("maximum", "guests"), [(240, None), (120, None), (120, 40), (30, None)])
+def test_a_dry_run_counts_guests_and_users_as_a_real_one_takes_them_out(
+    redis, new_session, partitions, settings, capsys, maximum: int, guests: int | None
+) -> None:
+    sessions = [new_session(str(number % 9) if number % 3 == 0 else "") for number in range(190)]
+    make_due(redis, *(session.sid for session in sessions[::10]))
+    settings.REDSESS = {**settings.REDSESS, "MAX_GUESTS": guests}
+    counts = []
+    for dry_run in (True, False):
+        call_command("cleansessions", max_sessions=maximum, dry_run=dry_run, json=True)
+        summary = json.loads(capsys.readouterr().out)
+        counts.append((summary["expired"], summary["evicted"]))
+    assert counts[0] == counts[1]
+    assert counts[0][0] == 19
+    signed_in = online.count()
+    of_guests = online.count(guests=True) - signed_in
+    if partitions == 1:
+        # 57 of each three are left that are not due, and 114 of guests.
+        expected = {(240, None): (57, 114), (120, None): (57, 100), (120, 40): (57, 40), (30, None): (30, 30)}
+        assert (signed_in, of_guests) == expected[maximum, guests]
 
 
 @pytest.mark.usefixtures("partitions")

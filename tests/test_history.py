@@ -20,9 +20,8 @@ from django.http import HttpRequest
 from django_redsess import cleaner, online, store, upkeep
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
-from django_redsess.record import Client, Record, pack
 from django_redsess.signals import Reason
-from tests.support.behind import make_due, note, now_of, stored
+from tests.support.behind import make_due, note, now_of, stored, written
 
 pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
 
@@ -150,6 +149,19 @@ def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
     assert (sample.created, sample.signed_in) == (20, 10 - evicted)
 
 
+def test_of_what_has_ended_guests_are_counted_apart(redis, new_session) -> None:
+    guests = [new_session(colour="blue") for _ in range(25)]
+    members = [new_session(f"user {number}") for number in range(3)]
+    expire(redis, *guests[:2], members[0])
+    online.end(guests[2].sid, guests[3].sid, guests[4].sid)
+    evicted = sum(cleaner.evicted(guests=1))
+    assert evicted > 0
+    sample = sampled()
+    assert sample.guests_ended == {**NOTHING_ENDED, "kicked": 3, "expired": 2, "evicted": evicted}
+    assert sample.ended == {**NOTHING_ENDED, "kicked": 3, "expired": 3, "evicted": evicted}
+    assert (sample.signed_in, sample.guests) == (2, 20 - evicted)
+
+
 def test_what_a_create_cleans_up_is_counted_too(redis, new_session, settings) -> None:
     make_due(redis, new_session("7").sid)
     settings.REDSESS = {"MAX_SESSIONS": 1}
@@ -207,9 +219,9 @@ def test_a_sign_in_that_comes_too_late_is_neither(new_session) -> None:
 
 def test_a_create_that_is_repeated_counts_once(redis) -> None:
     sid = sid_of("a" * 32)
-    written = store.Written(pack(sid, Record("", Client(), b"{}"), age_seconds=60), "")
+    one = written(sid)
     # As when the reply to the first was lost.
-    assert [store.create(sid, written).run().word for _ in range(2)] == ["saved", "saved"]
+    assert [store.create(sid, one).run().word for _ in range(2)] == ["saved", "saved"]
     assert stored(redis) == 1
     assert sampled().created == 1
 
@@ -218,8 +230,7 @@ def test_a_create_under_a_taken_sid_counts_nothing() -> None:
     sid = sid_of("a" * 32)
     for expected in ("saved", "taken"):
         # Another record each time: that of another session.
-        written = store.Written(pack(sid, Record("", Client(), b"{}"), age_seconds=60), "")
-        assert store.create(sid, written).run().word == expected
+        assert store.create(sid, written(sid)).run().word == expected
     assert sampled().created == 1
 
 
@@ -293,5 +304,5 @@ def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_se
     for partition in store.keyspace().partitions:
         [(note, minute)] = redis.zrange(partition.samples, 0, -1, withscores=True)
         redis.delete(partition.samples)
-        redis.zadd(partition.samples, {note.rpartition(b" ")[0]: minute})
+        redis.zadd(partition.samples, {note.rsplit(b" ", 1 + len(Reason))[0]: minute})
     assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.history()] == [(1, 0)]

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, execute_from_command_line
 
-from django_redsess import viewed
+from django_redsess import cleaner, online, viewed
 from django_redsess.record import Client as Visitor
 from testproject import servers
-from tests.support.behind import make_due, make_seen
+from tests.support.behind import make_due, make_seen, note, now_of
 from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -201,6 +201,22 @@ def test_everyone_is_listed_with_guests(redis, sids, new_session) -> None:
     assert run()[-1] == "3 sessions are online."
 
 
+def test_everyone_ends_with_who_was_evicted(redis, new_session) -> None:
+    minute = now_of(redis).replace(second=0, microsecond=0)
+    note(redis, minute - timedelta(minutes=1))
+    for number in range(8):
+        new_session(str(number))
+    for _ in range(5):
+        new_session(colour="blue")
+    evicted = sum(cleaner.evicted(maximum=4, guests=1))
+    cleaner.sample()
+    signed_in = 8 - online.count()
+    assert 0 < signed_in < evicted
+    last = f"Evicted in the last 24 hours: {evicted - signed_in} of guests, {signed_in} of users."
+    assert run("--everyone")[-1] == last
+    assert last not in run()
+
+
 def test_a_user_who_was_deleted_is_named_as_such(users, sids) -> None:
     number = users["bob"].pk
     users["bob"].delete()
@@ -264,7 +280,7 @@ def test_json_has_every_detail(users, new_session) -> None:
     )
     assert login_at.utcoffset() == seen_at.utcoffset() == expires_at.utcoffset() == datetime.now(UTC).utcoffset()
     assert login_at <= seen_at < expires_at
-    assert row.pop("size") > len(FIREFOX)
+    assert row.pop("size") > 50
     assert row == {
         "sid": session.sid,
         "user_id": str(users["alice"].pk),

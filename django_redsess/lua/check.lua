@@ -1,6 +1,6 @@
 -- Compare some entries of one key with the other keys, and mend what disagrees if told to. A record with a deadline is
--- a session, and belongs into each list of its kind; what lacks either is none, and goes. What was seen or signed in
--- more than an hour ahead was so by a clock that was fast, and counts as of now.
+-- a session, and belongs into each list of its kind. What lacks either is none, and goes. A session that was seen more
+-- than an hour ahead of now was so by a clock that was fast: it counts as seen now.
 -- KEYS: those of partition.lua, then the key to walk through. ARGV: "mend" or ""; cursor, 0 at first and at the end;
 -- about how many entries; and for the list of a user, the user id. Reply: cursor, how many entries, how many bytes of
 -- records, and three texts for each fault: its kind, sid, key; see with_ended.
@@ -42,21 +42,17 @@ local function check_session(sid, record)
   end
   local user_id = user_of(record)
   local of_user = online_user_of .. user_id
-  local seen = redis.call("ZSCORE", recent, sid) or redis.call("ZSCORE", online_seen, sid) or text(now)
-  check_entry(recent, sid, seen)
-  seen = check_time(recent, sid, seen)
-  if user_id == "" then
-    check_entry(online_seen, sid)
-    check_entry(online_user, sid)
-    return
-  end
-  local login_time = redis.call("ZSCORE", online_user, sid) or redis.call("ZSCORE", of_user, sid) or text(now)
-  check_entry(online_seen, sid, seen)
-  if mend then redis.call("ZADD", online_seen, "XX", "LT", seen, sid) end
-  check_entry(online_user, sid, login_time)
-  login_time = check_time(online_user, sid, login_time)
-  if tonumber(check_entry(of_user, sid, login_time) or login_time) ~= tonumber(login_time) then
-    if fault("differs", sid, of_user) then redis.call("ZADD", of_user, login_time, sid) end
+  local own, others = seen_list_of(user_id), user_id == "" and recent or guests
+  local seen = redis.call("ZSCORE", own, sid) or redis.call("ZSCORE", others, sid) or text(now)
+  check_entry(own, sid, seen)
+  check_entry(others, sid)
+  check_time(own, sid, seen)
+  if user_id == "" then return check_entry(online_user, sid) end
+  local login_time = login_time_of(record)
+  for _, key in ipairs({ online_user, of_user }) do
+    if tonumber(check_entry(key, sid, login_time) or login_time) ~= tonumber(login_time) then
+      if fault("differs", sid, key) then redis.call("ZADD", key, login_time, sid) end
+    end
   end
 end
 

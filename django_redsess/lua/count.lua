@@ -15,7 +15,7 @@ if since == "" and ARGV[1] ~= "listed" then
 elseif ARGV[1] ~= "" then
   count = #of_users(false, since)
 else
-  count = redis.call("ZCOUNT", KEYS[11], since, "+inf")
+  for index = 11, #KEYS do count = count + redis.call("ZCOUNT", KEYS[index], since, "+inf") end
 end
 for index = 11, #KEYS do at = math.max(at, now_or_latest(KEYS[index])) end
 return with_ended({ count, text(at) })

@@ -1,10 +1,11 @@
 -- End sessions: those that are named, or up to 250 of a list.
--- KEYS: those of partition.lua, then the list. ARGV: reason, or "" for one that was never anybody's; what their users
--- are to read; who stays: those that began after a time, those not seen since a time (each "" for none of them), so many
--- sids, and the sessions of so many users; each of these two counts stands before what it counts. Then up to 250 sids;
--- or the lowest and the highest score in the list, and how many of the lowest to leave out because they stay.
+-- KEYS: those of partition.lua, then the list.
+-- ARGV: reason, or "" for one that was never anybody's; what their users are to read. Then who stays: those that began
+-- after a time, or ""; those not seen since a time, or ""; how many sids, and these; how many users, and these. Then up
+-- to 250 sids; or of the list, the lowest and the highest score, and how many of the lowest to leave out because they
+-- stay.
 -- Reply: how many it has dealt with; of a list, 1 if that was not all, and where to go on: the score, and how many to
--- leave out there; and the sids that named ones live on under, having got another key. See with_ended.
+-- leave out there; and the new sids of those named that have got another key. See with_ended.
 -- include partition.lua
 -- include user.lua
 -- include record.lua
@@ -36,14 +37,13 @@ end
 -- When a guest's session began is not known, but when it was seen, and when its record was written.
 local function began_later(login_time, seen, record)
   if login_time then return tonumber(login_time) > latest end
-  local deadline, age = django_times(record or "")
-  return seen > latest and deadline - age > latest
+  return seen > latest and written_at(record or "") > latest
 end
 
 local function stays(sid)
   if kept_sids[sid] then return true end
   if not latest and not since and not next(kept_users) then return false end
-  local seen = tonumber(redis.call("ZSCORE", recent, sid) or 0)
+  local seen = tonumber(last_seen(sid) or 0)
   if since and seen < since then return true end
   local login_time = redis.call("ZSCORE", online_user, sid)
   local record = (next(kept_users) or not login_time) and redis.call("HGET", login, sid)

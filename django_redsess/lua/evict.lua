@@ -1,8 +1,9 @@
--- End the sessions longest unseen, as of now, above a maximum. ARGV: maximum, how many at most, "1" to say whom.
--- Reply: how many are still above it, see with_ended.
+-- End sessions that are too many, as of now: guests' first, the longest unseen first.
+-- KEYS: see partition.lua. ARGV: how many there may be (three numbers, see too_many), how many to end at most, "1" to
+-- name those that ended. Reply: how many are still too many, see with_ended.
 -- include partition.lua
 -- include user.lua
 -- include remove.lua
-local maximum = tonumber(ARGV[1])
-remove(excess(maximum, tonumber(ARGV[2])), "evicted", recent, ARGV[3] ~= "1")
-return with_ended(math.max(0, redis.call("ZCARD", recent) - maximum))
+-- include excess.lua
+local maximum, reserve, guests_maximum = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+return with_ended(evict(maximum, reserve, guests_maximum, tonumber(ARGV[4]), ARGV[5] ~= "1"))

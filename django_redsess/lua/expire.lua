@@ -1,5 +1,6 @@
--- End sessions whose deadline has passed, as of now. ARGV: how many at most, "1" to say whom.
--- Reply: 1 if more of them are there, see with_ended.
+-- End sessions that are due, as of now.
+-- KEYS: see partition.lua. ARGV: how many at most, "1" to name those that ended.
+-- Reply: 1 if more are due, else 0, see with_ended.
 -- include partition.lua
 -- include user.lua
 -- include remove.lua

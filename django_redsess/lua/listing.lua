@@ -1,5 +1,6 @@
 -- Stands behind partition.lua: which sessions a list is of.
--- KEYS from 11 on: one sorted set of sids that is the list; or the lists of some users, to be looked at together.
+-- KEYS from 11 on: one sorted set of sids that is the list, or two whose scores are of one kind; or the lists of some
+-- users, to be looked at together.
 
 local considered_max = 5000
 

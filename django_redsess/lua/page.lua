@@ -1,25 +1,31 @@
 -- Read a page of sessions, after taking out up to 200 that are due.
--- KEYS: see listing.lua. ARGV: "" to go by the scores of the one list, else "login" or "seen" for lists of users;
--- how many milliseconds ago they were seen at most, or "" (the scores of the one list are when they were, then); first
--- and last rank; "REV" for the latest first, or ""; "rows" to read rows too, "as it is" to take out nothing, or "".
--- Reply: sid, score, sid, score, …; and rows, see row_of, of how many of them; see with_ended.
+-- KEYS: see listing.lua.
+-- ARGV: "" to go by the scores of the one list or two, else "login" or "seen" for lists of users; how many milliseconds
+-- ago sessions were last seen at most, or "" (the scores of the one list or two are last seen, where this is given);
+-- first and last rank; "REV" for the latest first, or ""; "rows" to read rows too, "as it is" to take out nothing, or
+-- "".
+-- Reply: sid, score, sid, score, …; how many of these the rows are of; the rows, see row_of. See with_ended.
 -- include partition.lua
 -- include user.lua
 -- include remove.lua
 -- include rows.lua
 -- include listing.lua
+-- include together.lua
 local order, since, first, last, reverse = ARGV[1], since_from(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
 if ARGV[6] ~= "as it is" then remove(due(200), "expired") end
 local entries = {}
 if order == "" then
-  -- By rank, which takes the same time at any depth.
-  local before = since ~= "" and redis.call("ZCOUNT", KEYS[11], "-inf", "(" .. since) or 0
-  if reverse == "REV" then
-    last = math.min(last, redis.call("ZCARD", KEYS[11]) - before - 1)
-    entries = last >= first and redis.call("ZRANGE", KEYS[11], first, last, "REV", "WITHSCORES") or {}
-  else
-    entries = redis.call("ZRANGE", KEYS[11], before + first, before + last, "WITHSCORES")
+  local parts = {}
+  for index = 11, #KEYS do
+    local before = since ~= "" and redis.call("ZCOUNT", KEYS[index], "-inf", "(" .. since) or 0
+    parts[#parts + 1] = part_of(KEYS[index], before, reverse == "REV")
+  end
+  local one, other = parts[1], parts[2]
+  if other then
+    entries = read_together(one, other, first, last, reverse == "REV")
+  elseif first < one.count then
+    entries = one.read(first, last)
   end
 else
   local sids, scores = of_users(order == "seen", since)

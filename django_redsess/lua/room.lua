@@ -1,9 +1,9 @@
 -- Stands behind remove.lua: how many sessions a user may have.
 
--- What must go so that a user has no more than `limit` sessions (nil: any number) with the one that signs in: up to 250
--- sids, how many there ought to be, and the reason; or nothing (nil) where it is that one that must go. What is due does
--- not count, nor does the sid that the session leaves. It looks at the 1 000 that signed in first; where all those are
--- due, they go.
+-- Which sessions must go, so that a user has no more than `limit` (nil: any number) with the one that signs in.
+-- Returns up to 250 sids, how many it ought to be, and the reason; or nil where the one that signs in must go.
+-- A due session does not count, nor does the sid that the session leaves. Only the 1 000 that signed in first are
+-- looked at. Where all of these are due, they go.
 local function in_the_way(user_id, sid, leaves, limit, policy)
   if not limit then return {}, 0 end
   local list = online_user_of .. user_id
@@ -29,7 +29,7 @@ local function in_the_way(user_id, sid, leaves, limit, policy)
   if #there == 0 then return { unpack(due_too, 1, 250) }, math.huge, "expired" end
   if policy == "end_least_recent" then
     for index, at in ipairs(redis.call("ZMSCORE", recent, unpack(there))) do seen[there[index]] = tonumber(at or 0) end
-    -- Of those that were noted at the same time, the one that was signed in first.
+    -- Of those that were last seen at the same time, the one goes that was signed in first.
     table.sort(there, function(one, other)
       return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
     end)

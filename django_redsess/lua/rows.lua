@@ -6,7 +6,7 @@ local function row_of(sid, record)
   local deadline = record and redis.call("ZSCORE", expire, sid)
   if not deadline then return nil end
   local login_time = redis.call("ZSCORE", online_user, sid) or ""
-  local seen = redis.call("ZSCORE", recent, sid) or login_time
+  local seen = last_seen(sid) or login_time
   return { sid, login_time, seen, deadline, redis.call("ZRANGE", viewed_by .. sid, -1, -1)[1] or "", record }
 end
 

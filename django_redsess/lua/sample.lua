@@ -8,7 +8,7 @@ local minute = now - now % 60000
 local last = redis.call("ZRANGE", samples, -1, -1, "WITHSCORES")
 if not last[2] or tonumber(last[2]) < minute then
   local signed_in = redis.call("ZCARD", online_user)
-  local note = { text(minute), signed_in, redis.call("HLEN", login) - signed_in }
+  local note = { text(minute), signed_in, redis.call("ZCARD", guests) }
   for _, total in ipairs(redis.call("HMGET", totals, unpack(ARGV, 2))) do
     table.insert(note, total or 0)
   end

@@ -22,7 +22,7 @@ from django_redsess.signals import Ended, Reason, session_ended
 from testproject import servers
 from tests.support import operations
 from tests.support.agreement import disagreements
-from tests.support.behind import faults, make_due, stored
+from tests.support.behind import faults, make_due, make_seen, stored
 from tests.support.child import MOMENTS, Child, Moment
 from tests.support.running import Running, asleep, wait_until
 
@@ -65,7 +65,7 @@ def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
             operation, args = operations.clean, (4,)
         else:
             for sid in others:
-                redis.zadd(store.keyspace().of_sid(sid).recent, {sid: 1})
+                make_seen(redis, sid, 1)
             operation, args = operations.evict, (partitions, 4)
         ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
         assert (disagreements(redis), faults()) == ([], [])

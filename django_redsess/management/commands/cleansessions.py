@@ -9,6 +9,7 @@ from django_redsess import checker, cleaner
 from django_redsess.conf import conf
 from django_redsess.keys import keyspace
 from django_redsess.management.cleaning import CleaningCommand
+from django_redsess.upkeep import NO_LIMIT
 from django_redsess.waker import Waker
 
 REST_SECONDS_MAX = 5
@@ -22,25 +23,30 @@ FAULTS_SHOWN = 100
 KINDS = {"expired": "expired", "evicted": "excess"}
 """How sessions end here, and what --only calls it."""
 
+BESIDE_NO_GUESTS = ("only", "max_sessions", "check", "repair", "forever")
+
 ALONE = ("check", "repair", "dry_run", "forever")
 
 
 class Command(CleaningCommand):
     help = (
-        "End the sessions whose deadline has passed, then the ones longest unseen above the setting MAX_SESSIONS. "
+        "End the sessions whose deadline has passed, then the ones longest unseen above the setting MAX_SESSIONS, "
+        "guests' before those of users. With --guests N, end guests' sessions only, until N are left. "
         "Without --forever it makes one pass: run it from cron, every minute or every hour. With it, it sleeps until "
-        "the next deadline, and takes the samples that online.history() shows. Between runs each new session takes two "
-        "of either along. It can be stopped at any moment, and run in several places at once."
+        "the next deadline, and takes the samples that online.history() shows. Between runs new sessions take "
+        "some of either along. It can be stopped at any moment, and run in several places at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.epilog = (
             "Examples: manage.py cleansessions (from cron); manage.py cleansessions --forever --heartbeat "
-            "/run/cleansessions (as a service); manage.py cleansessions --dry-run; manage.py cleansessions --check"
+            "/run/cleansessions (as a service); manage.py cleansessions --dry-run; manage.py cleansessions --check; "
+            "manage.py cleansessions --guests 0 (after a flood of visitors without an account: nobody is signed out)"
         )
         add = parser.add_argument
         add("--only", metavar="expired|excess", help="take out only those whose time is over, or only those too many")
         add("--max-sessions", type=int, metavar="N", help="keep so many sessions (default: MAX_SESSIONS)")
+        add("--guests", type=int, metavar="N", help="take out guests' sessions, those longest unseen, until N are left")
         add("--dry-run", action="store_true", help="count what would be taken out, and change nothing")
         add(
             "--check",
@@ -53,6 +59,8 @@ class Command(CleaningCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.checks = options["check"] or options["repair"]
         self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.checks else {"expired": 0, "evicted": 0}
+        if options["guests"] is not None:
+            self.counts = {"evicted": 0}
         self._waker: Waker | None = None
         self._next_sample = 0.0
         super().handle(*args, **options)
@@ -65,11 +73,20 @@ class Command(CleaningCommand):
         if len(given) > 1:
             raise CommandError(f"{given[0]} and {given[1]} can't be given together.")
         self.at_least_one("max_sessions")
+        self.guests = self.options["guests"]
+        if self.guests is not None:
+            others = [name for name in BESIDE_NO_GUESTS if self.options[name]]
+            if others:
+                raise CommandError(f"--guests and --{others[0].replace('_', '-')} can't be given together.")
+            if self.guests < 0:
+                raise CommandError(f"--guests must be 0 or more, not {self.guests}.")
         self.maximum = self.options["max_sessions"] or conf.MAX_SESSIONS
+        if self.guests is not None:
+            self.maximum = NO_LIMIT
         only = self.options["only"]
         if only not in (None, "expired", "excess"):
             raise CommandError(f"--only must be expired or excess, not {only}.")
-        self.kinds = [kind for kind, name in KINDS.items() if only in (None, name)]
+        self.kinds = [kind for kind, name in KINDS.items() if only in (None, name) and kind in self.counts]
         super().validate()
 
     def total(self) -> int | None:
@@ -104,17 +121,25 @@ class Command(CleaningCommand):
             mended = f", {counts['mended']:,} are mended" if self.options["repair"] else ""
             return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}."
         verb = "There are" if self.options["dry_run"] else "Removed"
+        if self.guests is not None:
+            return f"{verb} {counts['evicted']:,} guests' sessions above {self.guests:,}."
         expired, evicted = f"{counts['expired']:,} expired sessions", f"{counts['evicted']:,} above the maximum"
         return f"{verb} {expired} and {evicted} of {self.maximum:,}."
 
     def _backlog(self) -> dict[str, int]:
-        expired, evicted = cleaner.backlog(maximum=self.maximum, after_expired="expired" in self.kinds)
+        expired, evicted = cleaner.backlog(
+            maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds
+        )
         return {kind: count for kind, count in (("expired", expired), ("evicted", evicted)) if kind in self.kinds}
 
     def _clean(self) -> None:
         how: dict[str, Any] = {"batch_size": self.options["batch_size"], "go_on": lambda: not self.stop.asked}
         for kind in self.kinds:
-            batches = cleaner.expired(**how) if kind == "expired" else cleaner.evicted(maximum=self.maximum, **how)
+            batches = (
+                cleaner.expired(**how)
+                if kind == "expired"
+                else cleaner.evicted(maximum=self.maximum, guests=self.guests, **how)
+            )
             for count in batches:
                 self.batch_done(kind, count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:

@@ -23,7 +23,7 @@ from django_redsess.listing import USERS_MAX
 from django_redsess.management.people import owner_of, say, told_as_errors, user_named
 from django_redsess.queryset import users_by_id
 from django_redsess.rows import READ_AT_ONCE
-from django_redsess.upkeep import printable
+from django_redsess.upkeep import evicted, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -193,6 +193,11 @@ class Command(BaseCommand):
             if dropped := [title for title in rows[0] if title not in widths]:
                 say(f"Too wide for this terminal: {', '.join(dropped)}.", self.stdout)
         say(self._sentence(len(sessions), count), self.stdout)
+        if self.options["everyone"] and (history := online.history()):
+            users_evicted, guests_evicted = evicted(history)
+            if users_evicted or guests_evicted:
+                text = f"Evicted in the last 24 hours: {guests_evicted:,} of guests, {users_evicted:,} of users."
+                say(text, self.stdout)
 
     def _sentence(self, shown: int, count: int) -> str:
         first, options = self.options["offset"], self.options
