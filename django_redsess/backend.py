@@ -7,10 +7,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from redis.exceptions import NoScriptError
 
-from django_redsess import call, cleaner
+from django_redsess import call, cleaner, reading
 from django_redsess.call import Steps, T
 from django_redsess.client import SessionStoreUnavailable
+from django_redsess.keys import sid_of
 from django_redsess.lifecycle import SessionLifecycle
 from django_redsess.notice import Notice
 
@@ -80,7 +82,20 @@ class SessionStore(SessionLifecycle):
 
         Data that this site did not write for this session (or can't read) is taken for none, and logged.
         """
-        return self.run(self._loading())
+        key = self.session_key
+        if key is None:
+            return {}
+        if self.unavailable:
+            self.fail_at_once()
+        # Without steps, since it is most of what most requests do.
+        touch = self.touch if self._client is not None else reading.Touch.NOTHING
+        try:
+            loaded = reading.read(sid_of(key), touch).run()
+        except SessionStoreUnavailable:
+            self.unavailable = True
+            raise
+        data = self._take(loaded)
+        return data if data is not None and self._moves_to is None else self.run(self._going_on(loaded, data))
 
     async def aload(self) -> dict[str, Any]:
         return await self.arun(self._loading())
@@ -94,13 +109,31 @@ class SessionStore(SessionLifecycle):
 
     def save(self, must_create: bool = False) -> None:
         """
-        Store the session's data, and note that it was seen.
+        Store the session's data.
 
         Where another request has changed the session since it was loaded, only the top-level keys that this one
         changed are written. With ``must_create``, raises CreateError when the key is taken; without, UpdateError when
         the session was ended, has expired or got another key meanwhile: it is not brought back. Raises
         SessionLimitReached for a sign-in that is one too many.
         """
+        if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
+            # Without steps, as load().
+            change = self._changing()
+            if change is not None:
+                record, revision, due, plain = change
+                try:
+                    outcome = plain.run()
+                except NoScriptError:
+                    return self.run(self.saving())
+                except SessionStoreUnavailable:
+                    self.unavailable = True
+                    raise
+                if outcome.word == "saved":
+                    self._base, self._revision, self._due = record, revision, due
+                    return
+                if outcome.word == "again":
+                    return self.run(self.saving(plainly=False))
+                self._merge(self._session_cache, outcome.record)
         self.run(self.saving(must_create))
 
     async def asave(self, must_create: bool = False) -> None:
@@ -110,7 +143,7 @@ class SessionStore(SessionLifecycle):
         """
         Choose a new key for the same session; the next save moves it there, all at once.
 
-        Nothing is sent before: when that save does not happen, the session stays under its old key.
+        Nothing changes before: when that save does not happen, the session stays under its old key.
         """
         self.run(self._cycling())
 
@@ -138,7 +171,8 @@ class SessionStore(SessionLifecycle):
         try:
             return self._session_cache
         except AttributeError:
-            return self.run(self.opening(no_load))
+            self._session_cache = {} if no_load else self.load()
+            return self._session_cache
 
     async def _aget_session(self, no_load: bool = False) -> dict[str, Any]:
         self.accessed = True

@@ -30,10 +30,12 @@ T = TypeVar("T")
 
 class Call(NamedTuple, Generic[T]):
     """
-    One round trip to one partition: what is sent, and ``read``, which makes a result of the reply.
+    One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
 
-    Where the script may end sessions, ``read`` gets what it replied, and which have ended. ``once`` follows ``args``,
-    but is left out when the call is sent again because its reply was lost: what must not happen twice.
+    Where the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args``, for
+    what must not happen twice: they are left out when the call is sent again because its reply was lost. ``before``
+    makes plain commands that are sent in front of the script, from the server's time. ``asks`` is how many those are;
+    ``read`` gets their replies last.
     """
 
     partition: Partition
@@ -42,30 +44,81 @@ class Call(NamedTuple, Generic[T]):
     args: Sequence[client.Part | int]
     read: Callable[..., T]
     once: Sequence[client.Part | int] = ()
+    before: Callable[[int], bytes] | None = None
+    asks: int = 0
 
     def run(self) -> T:
         """Send it, and return the result. Raises what :func:`client.run` raises, and ImproperlyConfigured."""
         if (agreement := _agreement()) is not None:
             agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        reply = client.run(self.partition, self.script, self.keys, self.args, self.once)
-        if not self.script.ends:
-            return self.read(reply)
-        result, at, *groups = reply
-        ended = Endings(at, groups)
-        signals.tell(ended)
-        return self.read(result, ended)
+        result, ended = self._result(client.run(*self[:4], self.once, **self._beside()))
+        if ended is not None:
+            signals.tell(ended)
+        return result
 
     async def arun(self) -> T:
         """Do as :meth:`run` does, awaiting the reply."""
         if (agreement := _agreement()) is not None:
             agreement.read(await client.arun(agreement.partition, agreement.script, agreement.keys, agreement.args))
-        reply = await client.arun(self.partition, self.script, self.keys, self.args, self.once)
+        result, ended = self._result(await client.arun(*self[:4], self.once, **self._beside()))
+        if ended is not None:
+            await signals.atell(ended)
+        return result
+
+    def _beside(self) -> dict[str, Any]:
+        return {} if self.before is None else {"before": self.before(_now()), "replies": self.asks}
+
+    def _result(self, reply: Any) -> tuple[T, Endings | None]:
+        beside: tuple[Any, ...] = ()
+        if self.before is not None:
+            reply, *beside = reply
         if not self.script.ends:
-            return self.read(reply)
+            return self.read(reply, *beside), None
         result, at, *groups = reply
+        client.clock().learn(divmod(int(at) * 1000, 1_000_000))
         ended = Endings(at, groups)
-        await signals.atell(ended)
-        return self.read(result, ended)
+        return self.read(result, ended, *beside), ended
+
+
+class Plain(NamedTuple, Generic[T]):
+    """
+    Plain commands in one round trip: ``read`` makes a result of their replies.
+
+    ``packed`` are the commands, or makes them by the server's time; ``replies`` is how many replies there are, and an
+    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage.
+    """
+
+    space: Keyspace
+    name: str
+    packed: bytes | Callable[[int], bytes]
+    replies: int
+    read: Callable[[list[Any]], T]
+    needed: int = 1
+
+    def run(self) -> T:
+        """Send them, and return the result. Raises what :func:`client.fetch` raises, and ImproperlyConfigured."""
+        space, name, packed, replies, read, needed = self
+        pool = client.pool()
+        if (pool is not _agreed_last[0] or space is not _agreed_last[1]) and (agreement := _agreement()) is not None:
+            agreement.read(client.run(agreement.partition, agreement.script, agreement.keys, agreement.args))
+        if not isinstance(packed, bytes):
+            packed = packed(pool.clock.now())
+        return read(client.fetch(name, packed, replies, needed, connections=pool))
+
+    async def arun(self) -> T:
+        """Do as :meth:`run` does, awaiting the replies."""
+        space, name, packed, replies, read, needed = self
+        pool = client.pool()
+        if (pool is not _agreed_last[0] or space is not _agreed_last[1]) and (agreement := _agreement()) is not None:
+            agreement.read(await client.arun(agreement.partition, agreement.script, agreement.keys, agreement.args))
+        if not isinstance(packed, bytes):
+            packed = packed(pool.clock.now())
+        return read(await client.afetch(name, packed, replies, needed))
+
+
+def _now() -> int:
+    # The agreement has brought the first time.
+    return client.clock().now() or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +134,7 @@ class Pause:
         await asyncio.sleep(self.seconds)
 
 
-Steps = Generator[Call[Any] | Pause, Any, T]
+Steps = Generator[Call[Any] | Plain[Any] | Pause, Any, T]
 
 
 def run(steps: Steps[T]) -> T:
@@ -141,6 +194,7 @@ def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coro
 
 
 _agreed: set[tuple[Any, Keyspace]] = set()
+_agreed_last: tuple[Any, Any] = None, None
 
 
 def take_new_secret_key() -> None:
@@ -153,19 +207,28 @@ def take_new_secret_key() -> None:
 def _agreement(*, takes_key: bool = False) -> Call[None] | None:
     # Asked once by each process: with a wrong number of partitions every session is looked for where it is not, and
     # with another site's SECRET_KEY none can be read, but all can be ended.
-    store = client.pool(), keyspace()
-    if store in _agreed and not takes_key:
+    pool, space = client.pool(), keyspace()
+    if pool is _agreed_last[0] and space is _agreed_last[1] and not takes_key:
+        # Most often it is the store that was asked for before: then it need not be looked for.
         return None
-    space = store[1]
+    if (pool, space) in _agreed and not takes_key:
+        return None
     here = [str(space.count), FORMAT.decode()]
 
-    def read(reply: list[bytes]) -> None:
-        *there, knows_key = [part.decode() for part in reply]
-        if there != here:
+    def read(reply: list[Any]) -> None:
+        global _agreed_last
+        *there, knows_key = [part.decode() for part in reply[:3]]
+        if there[1] != here[1]:
             raise ImproperlyConfigured(
-                f"The sessions under the prefix {space.prefix!r} are spread over {there[0]} partitions in format "
-                f"{there[1]}, and this site would look for {here[0]} in format {here[1]}. Set REDSESS['PARTITIONS'] "
-                f"back to {there[0]}; or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
+                f"The sessions under the prefix {space.prefix!r} are in format {there[1]}, and this release reads and "
+                f"writes format {here[1]} only. Go on with the release that wrote them; or begin anew, with "
+                "everybody signed out, under another REDSESS['PREFIX']."
+            )
+        if there[0] != here[0]:
+            raise ImproperlyConfigured(
+                f"The sessions under the prefix {space.prefix!r} are spread over {there[0]} partitions, and this site "
+                f"would look for {here[0]}. Set REDSESS['PARTITIONS'] back to {there[0]}; or begin anew, with "
+                "everybody signed out, under another REDSESS['PREFIX']."
             )
         if not knows_key:
             raise ImproperlyConfigured(
@@ -174,7 +237,9 @@ def _agreement(*, takes_key: bool = False) -> Call[None] | None:
                 "into SECRET_KEY_FALLBACKS; or, where it has leaked, sign everybody out: manage.py endsessions --all "
                 "--new-secret-key."
             )
-        _agreed.add(store)
+        client.clock().learn(reply[3])
+        _agreed_last = pool, space
+        _agreed.add(_agreed_last)
 
     args: tuple[str | int, ...] = (*here, int(takes_key), *fingerprints(space.prefix))
     return Call(Partition(space.prefix), scripts.META, (space.meta,), args, read)

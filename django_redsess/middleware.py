@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -68,7 +68,13 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if self.async_mode:
             return self.__acall__(request)
         with Answering(request):
-            return self._answer(request)
+            self.process_request(request)
+            try:
+                response: Any = self.get_response(request)
+            except SessionStoreUnavailable:
+                # Django's page for an error may need the session too, and then there is no answer at all.
+                return unavailable(request)
+            return self.process_response(request, response)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         with Answering(request) as answering:
@@ -79,24 +85,19 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 await sync_to_async(answering.send)()
                 raise
 
-    def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        self.process_request(request)
-        try:
-            response = self.get_response(request)
-        except SessionStoreUnavailable:
-            # Django's page for an error may need the session too, and then there is no answer at all.
-            return unavailable(request)
-        return self.process_response(request, response)  # type: ignore[arg-type]
-
     async def _aanswer(self, request: HttpRequest) -> HttpResponseBase:
         self.process_request(request)
         try:
-            response = await self.get_response(request)  # type: ignore[misc]
+            response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
         except SessionStoreUnavailable:
             return unavailable(request)
         session = session_of(request)
         if session is None:
-            return await sync_to_async(super().process_response)(request, response)
+            return await sync_to_async(super().process_response)(request, response)  # type: ignore[arg-type]
+        if _is_unchanged(request, session):
+            if session.accessed:
+                patch_vary_headers(response, ("Cookie",))
+            return response
         try:
             return await session.arun(self._closing(request, session, response))
         except SessionStoreUnavailable:
@@ -104,14 +105,14 @@ class SessionMiddleware(DjangoSessionMiddleware):
 
     def process_request(self, request: HttpRequest) -> None:
         super().process_request(request)
-        session = session_of(request)
-        if session is not None:
+        session = request.session
+        if isinstance(session, SessionStore):
             session.opened_by(partial(client_of, request), partial(_tell, request))
-            session.passive = (
-                request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
-                # Not request.headers, which takes as long to make as the rest of this.
-                or request.META.get(HttpHeaders.to_wsgi_name(conf.PASSIVE_HEADER)) == "1"
-            )
+            # Not request.headers, which takes as long to make as the rest of this.
+            if request.META.get(_name_in_meta(conf.PASSIVE_HEADER)) == "1" or (
+                conf.PASSIVE_PATHS and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
+            ):
+                session.passive = True
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
         if getattr(view, "session_passive", False):
@@ -132,6 +133,10 @@ class SessionMiddleware(DjangoSessionMiddleware):
         session = session_of(request)
         if session is None:
             return super().process_response(request, response)  # type: ignore[arg-type]
+        if _is_unchanged(request, session):
+            if session.accessed:
+                patch_vary_headers(response, ("Cookie",))
+            return response
         try:
             return session.run(self._closing(request, session, response))
         except SessionStoreUnavailable:
@@ -141,9 +146,6 @@ class SessionMiddleware(DjangoSessionMiddleware):
         self, request: HttpRequest, session: SessionStore, response: HttpResponseBase
     ) -> Steps[HttpResponseBase]:
         every = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
-        if session.session_key and not (session.accessed or session.modified or session.views_item or every):
-            # Nobody has looked at it.
-            return response
         if every and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
@@ -224,6 +226,27 @@ class SessionMiddleware(DjangoSessionMiddleware):
             samesite=settings.SESSION_COOKIE_SAMESITE,
         )
         patch_vary_headers(response, ("Cookie",))
+
+
+_name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)
+
+
+def _is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
+    """Tell whether the session and its cookie may stay as they are: with most answers, that is all there is to know."""
+    if (
+        session.unavailable
+        or session.modified
+        or session.views_item
+        or session.uncounted_item
+        or session.refresh_cookie
+        or session.notice
+        or session.late
+    ):
+        return False
+    key = session.session_key
+    if key != request.COOKIES.get(settings.SESSION_COOKIE_NAME):
+        return False
+    return key is None or session.passive or not settings.SESSION_SAVE_EVERY_REQUEST
 
 
 def _is_shared(response: HttpResponseBase) -> bool:
@@ -351,10 +374,12 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         if self.async_mode:
             return self.__acall__(request)
         response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
-        call.run(recording.note_view(request, response))
+        if recording.may_view(request, response):
+            call.run(recording.note_view(request))
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
-        await call.arun(recording.note_view(request, response))
+        if recording.may_view(request, response):
+            await call.arun(recording.note_view(request))
         return response

@@ -16,11 +16,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
-from django_redsess import call, listing, notice, store, upkeep
+from django_redsess import call, listing, notice, reading, store, upkeep
 from django_redsess.call import Steps, both
 from django_redsess.keys import is_sid
 from django_redsess.listing import Ending, Row, Which
-from django_redsess.record import Client, Record, RecordError, django_times, log_unusable, unpack
+from django_redsess.record import Client, RecordError, client_of, django_times, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
 from django_redsess.upkeep import REASONS, Present, Sample
 
@@ -36,10 +36,10 @@ class Session:
     A session that is online, without its data.
 
     ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
-    last used the session (exact to ``TOUCH_INTERVAL``), ``expires_at`` its deadline (all aware, UTC); ``address`` and
-    ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that of its record
-    in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id`` is ``""`` and
-    ``login_at`` None.
+    last used the session (or up to ``TOUCH_INTERVAL`` before that), ``expires_at`` its deadline (all aware, UTC);
+    ``address`` and ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that
+    of its record in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id``
+    is ``""`` and ``login_at`` None.
     """
 
     sid: str
@@ -116,11 +116,12 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
         for sid in gone:
-            loaded: store.Loaded = yield store.load(sid)
+            note: str = yield reading.note_of(sid)
+            rotated_to = reading.rotated_to(note)
             # Notes that somebody else wrote may go in a circle.
-            if loaded.rotated_to and loaded.rotated_to not in named:
-                wanted.append(loaded.rotated_to)
-                named.add(loaded.rotated_to)
+            if rotated_to and rotated_to not in named:
+                wanted.append(rotated_to)
+                named.add(rotated_to)
     return found
 
 
@@ -183,7 +184,7 @@ def _details(sid: str) -> Steps[Details | None]:
     """Look into the session ``sid``, a guest's too, without a trace; None when it is gone, due, or ``sid`` is none."""
     if not is_sid(sid):
         return None
-    loaded: store.Loaded = yield store.load(sid)
+    loaded: reading.Loaded = yield reading.read(sid)
     if loaded.record is None:
         return None
     try:
@@ -194,7 +195,7 @@ def _details(sid: str) -> Steps[Details | None]:
         log_unusable(sid, error)
         data, sizes = None, {}
     deadline, age = django_times(loaded.record)
-    return Details(data, sizes, store.time_of(str(deadline).encode()), age / 1000)
+    return Details(data, sizes, store.time_of(b"%d000" % deadline), age)
 
 
 details, adetails = both(_details)
@@ -319,7 +320,8 @@ def _together(partitions: list[Sample]) -> Sample:
         sum(sample.signed_in for sample in partitions),
         sum(sample.guests for sample in partitions),
         sum(sample.created for sample in partitions),
-        dict(zip(REASONS, map(sum, zip(*(sample.ended.values() for sample in partitions), strict=True)), strict=True)),
+        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
+        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
     )
 
 
@@ -329,19 +331,20 @@ def _session(row: Row, owners: Collection[str] | None = None) -> Session | None:
         record = unpack(row.sid, row.record)
         if owners is not None and record.user_id not in owners:
             raise RecordError("it is in the list of a user whose it is not")
+        user_id, client = record.user_id, client_of(record)
     except RecordError as error:
         log_unusable(row.sid, error)
         if owners is not None:
             return None
-        record = Record("", Client(), b"")
+        user_id, client = "", Client()
     return Session(
         row.sid,
-        record.user_id,
+        user_id,
         row.login_at,
         row.seen_at,
         row.expires_at,
-        record.client.address,
-        record.client.user_agent,
+        client.address,
+        client.user_agent,
         len(row.record),
         row.newest_item,
     )

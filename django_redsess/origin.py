@@ -12,15 +12,26 @@ from django_redsess.conf import conf
 from django_redsess.record import Client
 
 USER_AGENT_BYTES_MAX = 256
+USER_AGENT_KEPT_MAX = 1024
+"""Characters of a user agent that is kept in memory, cleaned; a longer one is cleaned each time."""
+
 TEXT_MAX = 100
 """Characters: no address is as long, with its zone."""
 
 
 def client_of(request: HttpRequest) -> Client:
     """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
+    user_agent: str = request.META.get("HTTP_USER_AGENT", "")
+    clean = _cleaned if len(user_agent) <= USER_AGENT_KEPT_MAX else _cleaned.__wrapped__
+    return Client(_address_of(request), clean(user_agent))
+
+
+# Kept, since the same browsers come again and again.
+@lru_cache(maxsize=1024)
+def _cleaned(user_agent: str) -> str:
     # A surrogate stands for a byte that is no UTF-8: it can't be stored.
-    user_agent = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", request.META.get("HTTP_USER_AGENT", ""))
-    return Client(_address_of(request), user_agent.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore"))
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", user_agent)
+    return text.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore")
 
 
 def _address_of(request: HttpRequest) -> str:

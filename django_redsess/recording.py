@@ -15,12 +15,18 @@ from django_redsess.conf import conf
 logger = logging.getLogger("django_redsess")
 
 
-def note_view(request: HttpRequest, response: HttpResponseBase) -> Steps[None]:
-    """Have the session note what ``request`` viewed, if ``response`` shows it, with its next save or at the end."""
+def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """Tell whether ``response`` is of a view that shows items, and one that counts. Most requests end here."""
+    match = request.resolver_match
+    if match is None or (getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)) is None:
+        return False
+    return request.method == "GET" and response.status_code == 200 and session_of(request) is not None
+
+
+def note_view(request: HttpRequest) -> Steps[None]:
+    """Have the session note what ``request`` viewed, with its next save or at the end. It is one that may view."""
     session = session_of(request)
-    if request.method != "GET" or response.status_code != 200 or session is None:
-        return
-    if session.passive or session.unavailable or _is_ahead(request):
+    if session is None or session.passive or session.unavailable or _is_ahead(request):
         return
     session.views_item = _item_viewed(request)
     if not session.opened:
@@ -63,7 +69,10 @@ def _item_viewed(request: HttpRequest) -> str:
     return ""
 
 
+# What browsers say that load pages which somebody may open: Sec-Purpose is it by now, the others are older.
+_PURPOSES = ("HTTP_SEC_PURPOSE", "HTTP_PURPOSE", "HTTP_X_MOZ")
+
+
 def _is_ahead(request: HttpRequest) -> bool:
-    # Browsers load pages that somebody may open: Sec-Purpose is what they say by now, the others are older.
-    said = [request.headers.get(name, "") for name in ("Sec-Purpose", "Purpose", "X-Moz")]
-    return any(value.strip().lower().startswith("prefetch") for value in said)
+    # Not request.headers, which takes longer to make than the rest of this.
+    return any(request.META.get(name, "").strip().lower().startswith("prefetch") for name in _PURPOSES)

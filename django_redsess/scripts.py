@@ -15,14 +15,15 @@ class Script:
 
     A line ``-- include other.lua`` stands for the text of that file. ``repeatable`` says whether a second run, after
     the reply to the first was lost, changes nothing more; ``ends`` that its reply is that of ``with_ended``, in
-    ``remove.lua``: what it asks for, and which sessions have ended with that.
+    ``remove.lua``: what it asks for, and which sessions have ended with that. ``task`` is what it is a short way to do:
+    in an outage the two are one.
     """
 
-    def __init__(self, name: str, *, repeatable: bool = True, ends: bool = False) -> None:
+    def __init__(self, name: str, *, repeatable: bool = True, ends: bool = False, task: str = "") -> None:
         def included(line: re.Match[str]) -> str:
             return (FOLDER / line[1]).read_text(encoding="utf-8")
 
-        self.name = name
+        self.name, self.task = name, task or name
         self.repeatable = repeatable
         self.ends = ends
         text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
@@ -30,14 +31,17 @@ class Script:
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-LOAD = Script("load")
+CHANGE = Script("change", task="save")
+PROLONG = Script("prolong")
+ADD = Script("add", task="create")
 CREATE = Script("create", ends=True)
-SAVE = Script("save")
+SAVE = Script("save", ends=True)
 ROTATE = Script("rotate", ends=True)
 LIMIT = Script("limit", ends=True)
 END = Script("end", ends=True)
 EXPIRE = Script("expire", ends=True)
 EVICT = Script("evict", ends=True)
+CLEAN = Script("clean", ends=True)
 COUNT = Script("count", ends=True)
 PAGE = Script("page", ends=True)
 FIND = Script("find")

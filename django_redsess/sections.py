@@ -21,6 +21,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess import browsers, online, ranking, viewed
 from django_redsess.conf import conf
+from django_redsess.deadlines import slack_of
 from django_redsess.filters import USER
 from django_redsess.models import OnlineSession
 from django_redsess.moments import exactly, when
@@ -118,14 +119,14 @@ def query_of(user_ids: Sequence[str]) -> str:
 
 
 def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[tuple[str, datetime]]:
-    interval = timedelta(seconds=conf.TOUCH_INTERVAL)
     if details is not None:
         django_deadline = details.django_deadline
         if conf.SLIDING and details.age_seconds:
             django_deadline = session.seen_at + timedelta(seconds=details.age_seconds)
         yield gettext("Django's: age or date"), django_deadline
     if conf.IDLE_TIMEOUT:
-        yield gettext("Idle: since it was last seen"), session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + interval
+        slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
+        yield gettext("Idle: since it was last seen"), session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
     if conf.ABSOLUTE_TIMEOUT and session.login_at:
         yield gettext("Absolute: since sign-in"), session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT)
 

@@ -1,23 +1,24 @@
 """
-What can be done with sessions in Redis: each operation is one call of one script.
+What can be done with sessions in Redis: each operation is one round trip, of one script or of a few plain commands.
 
-The functions here send nothing: each returns a :class:`~django_redsess.call.Call`, and ``call.run()`` or ``await
-call.arun()`` sends it. Operations that concern every partition return a call for each; ending sessions may take
+The functions here send nothing: each returns a :class:`~django_redsess.call.Call` (or ``Plain``), and ``call.run()`` or
+``await call.arun()`` sends it. Operations that concern every partition return a call for each; ending sessions may take
 several, one after another, and so it is steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django_redsess import scripts
-from django_redsess.call import Call, Steps
+from django_redsess import client, scripts
+from django_redsess.call import Call, Plain, Steps
 from django_redsess.conf import conf
-from django_redsess.keys import Partition, is_sid, keyspace
+from django_redsess.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
+from django_redsess.reading import Loaded, Touch, rotated_to, templates
+from django_redsess.record import REVISION_SIZE
 from django_redsess.signals import Ended, Endings, Reason
 
 AT_ONCE_MAX = 250
@@ -25,29 +26,6 @@ AT_ONCE_MAX = 250
 
 LAST_SECOND = 250_000_000_000
 """In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
-
-
-class Touch(StrEnum):
-    """What reading a session leaves behind."""
-
-    NOTHING = ""
-    SEEN = "seen"
-    """A note that it was seen: for a request that nobody made by hand."""
-    ACTIVE = "active"
-    """The same, and later deadlines, as far as the settings move them."""
-
-
-class Loaded(NamedTuple):
-    """A session as it was read; ``record`` is None when it is gone, and then ``note`` may say why."""
-
-    record: bytes | None
-    refresh_cookie: bool = False
-    note: str = ""
-
-    @property
-    def rotated_to(self) -> str:
-        """The sid under which the session lives on, or ``""``."""
-        return _rotated_to(self.note)
 
 
 class Limit(NamedTuple):
@@ -61,35 +39,45 @@ class Written(NamedTuple):
     """
     What a save writes.
 
-    ``date`` is the deadline where one was set as a date, else the record's age counts. ``signs_in`` gives a new login
-    time, ``passive`` leaves the deadline as it is. ``item`` is what the request views, ``""`` for nothing; its view is
-    noted at most once, though a save is repeated whose reply was lost. ``limit`` holds where a session is created or
-    gets another key.
+    ``record`` was made by the time ``at``, and the session will be ``due`` (both in milliseconds of the server's
+    clock). With ``later_stays``, a deadline that is later already stays. ``login_ms`` is 0 for a guest. ``item`` is
+    what the request views, ``""`` for nothing. Its view is noted at most once: a repetition of the save leaves it out.
+    ``limit`` is looked at where a session is created or gets another key.
     """
 
     record: bytes
     user_id: str
-    date: datetime | None = None
-    signs_in: bool = False
-    passive: bool = False
+    login_ms: int
+    at: int
+    due: int
+    later_stays: bool = False
     item: str = ""
     limit: Limit | None = None
 
 
-class Viewed(NamedTuple):
-    """What became of a view: whether the session is there and has noted it, and whether its cookie is to be sent."""
+class Stored(NamedTuple):
+    """How many sessions of a partition are due, and how many it has: signed-in ones, and guests."""
 
-    noted: bool
-    refresh_cookie: bool = False
+    due: int
+    recent: int
+    guests: int
 
 
 class Outcome(NamedTuple):
     """
-    What became of a save: ``saved``; or ``gone``; or ``changed``, and ``record`` is the one that is there now; or of a
-    new session ``taken``, when another has that sid; or ``refused``, when its user has enough of them.
+    What became of a save, as ``word`` says:
 
-    ``item`` is what was to be viewed with it, if that certainly has not been noted. ``crowded`` says that the user may
-    still have too many, more than a script takes out: :func:`end_above` goes on.
+    - ``saved``
+    - ``gone``: the session has ended or has another key, as ``note`` says
+    - ``changed``: another request was first, and ``record`` is the one that is there
+    - ``clock``: the record is to be made anew, by the time ``at``
+    - ``again``: the short script leaves it to the general one
+    - ``taken``: another session has the sid of this new one
+    - ``refused``: the user has enough sessions
+
+    ``item`` is what was to be viewed, if its view certainly was not noted. ``crowded`` says that the user may still
+    have too many, more than a script takes out: :func:`end_above` goes on. ``stored`` is how many sessions there were
+    just before, where that was asked.
     """
 
     word: str
@@ -97,35 +85,83 @@ class Outcome(NamedTuple):
     note: str = ""
     item: str = ""
     crowded: bool = False
+    at: int = 0
+    stored: Stored | None = None
 
     @property
     def rotated_to(self) -> str:
         """The sid under which the session lives on, or ``""``."""
-        return _rotated_to(self.note)
+        return rotated_to(self.note)
 
 
-def load(sid: str, touch: Touch = Touch.NOTHING) -> Call[Loaded]:
-    """Read the record of ``sid``, and leave behind that it was seen, as ``touch`` says."""
+SAVED, AGAIN = Outcome("saved"), Outcome("again")
+
+
+def prolong(loaded: Loaded, due: int) -> Call[bool]:
+    """Move the deadline of a session to ``due``, if it is still the one that was read. True where it was moved."""
+    partition = keyspace().of_sid(loaded.sid)
+    keys = (partition.expire, partition.recent, partition.guests)
+    return Call(partition, scripts.PROLONG, keys, (loaded.sid, loaded.due, due), bool)
+
+
+def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
+    """
+    Replace the record of a session that still has the revision ``loaded``, and nothing else: the short way to save.
+
+    A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else is to be done.
+    ``revision`` is that of ``record``. Raises redis-py's NoScriptError where the server does not know the script:
+    :func:`introduce_change` is for that.
+    """
+    space = keyspace()
+    _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    at = b"%d" % due if due else b""
+    packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+
+    def changed(replies: list[Any]) -> Outcome:
+        found = replies[0]
+        # A client repeats a command whose reply it lost: then the record that it brings is there already.
+        if found == 1 or (found and found[1 : 1 + REVISION_SIZE] == revision):
+            return SAVED
+        return Outcome("changed", found) if found else AGAIN
+
+    return Plain(space, scripts.CHANGE.task, packed, 1, changed)
+
+
+def introduce_change() -> Call[Any]:
+    """Tell the server the script of :func:`change`, with nothing to do."""
+    partition = keyspace().partitions[0]
+    return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)
+
+
+def add(sid: str, written: Written) -> Call[Outcome]:
+    """Add a session under a sid that nobody can have had: the short way to create. Count what there was before."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.LOAD, session_keys(partition), (sid, *_touching(touch)), _loaded)
+    login, expire, recent, guests, online_user, online_user_of, *_, totals = session_keys(partition)
+    listed = (recent, online_user, online_user_of) if written.user_id else (guests,)
+    keys = (login, expire, totals, *listed)
+    args = (sid, written.record, written.at, written.due, written.user_id)
+
+    def read(reply: int | bytes, stored: Sequence[Any]) -> Outcome:
+        if isinstance(reply, bytes):
+            return Outcome("clock", at=int(reply))
+        return Outcome("saved", stored=_stored(stored)) if reply else AGAIN
+
+    return Call(partition, scripts.ADD, keys, args, read, (1,), *_counting(partition))
 
 
 def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
     """
-    Add a session. Sessions that are due, or too many, make room: two of each.
+    Add a session.
 
     ``is_new`` says that nobody can have had that sid before, so there is nothing to look for. ``viewed`` says that it
     comes from another partition, and what it viewed there: items and the times of their views, one after another, as
     :func:`viewed_by` returns them.
     """
-    space = keyspace()
-    partition = space.of_sid(sid)
-    maximum = share_of(conf.MAX_SESSIONS, space.count)
-    made: tuple[str | bytes | int, ...] = (sid, written.record, written.user_id, _date(written), *_policy(), maximum)
-    args = (*made, *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
+    partition = keyspace().of_sid(sid)
+    made = (sid, *_record(written), *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
     keys, once = _view(partition, written.item)
     # Who repeats this may find what was created before.
-    return Call(partition, scripts.CREATE, keys, args, _outcome, (int(is_new), *once))
+    return Call(partition, scripts.CREATE, keys, made, _outcome, (int(is_new), *once), *_counting(partition))
 
 
 def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
@@ -135,7 +171,7 @@ def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
     Otherwise nothing is written.
     """
     partition = keyspace().of_sid(sid)
-    args = (sid, *_written(written, loaded), int(written.passive))
+    args = (sid, *_record(written), int(written.later_stays), loaded)
     keys, once = _view(partition, written.item)
     return Call(partition, scripts.SAVE, keys, args, _outcome, once)
 
@@ -150,9 +186,9 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
         written = written._replace(record=b"", item="", limit=None)
-    args = (old_sid, sid, *_written(written, loaded), *_limit(written))
+    args = (old_sid, sid, *_record(written), loaded, *_limit(written))
     keys, once = _view(partition, written.item)
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once)
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *_counting(partition))
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
@@ -175,9 +211,8 @@ def same_partition(sid: str, other_sid: str) -> bool:
 
 
 def at_home(sid: str, user_id: str) -> bool:
-    """Tell whether a session of this user (``""``: a guest) may have this sid: a user's are all in one partition."""
-    space = keyspace()
-    return space.count == 1 or not user_id or space.of_sid(sid) == space.of_user(user_id)
+    """Tell whether a session of this user (``""``: a guest) may have this sid: all of a user's are in one bucket."""
+    return not user_id or bucket_of(sid) == bucket_of_user(user_id)
 
 
 def end(
@@ -214,16 +249,25 @@ def end(
     return ended
 
 
-def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[Viewed]:
+def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
     Note that a live session views ``item``, and that it was seen, as ``touch`` says; and count the view.
 
-    It is not counted where :func:`counted_elsewhere` says so: :func:`count_view` is for that.
+    It is not counted where :func:`counted_elsewhere` says so: :func:`count_view` is for that. False where it is gone.
     """
-    partition = keyspace().of_sid(sid)
+    space = keyspace()
+    partition = space.of_sid(sid)
     keys, viewed = _view(partition, item)
-    args = (sid, *_touching(touch), *viewed)
-    return Call(partition, scripts.VIEW, keys, args, lambda reply: Viewed(*map(bool, reply)))
+    if touch is Touch.NOTHING:
+        return Call(partition, scripts.VIEW, keys, (sid, *viewed), bool)
+    _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
+    name = sid.encode()
+
+    def touches(now: int) -> bytes:
+        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        return touching % (seen, name, seen, name)
+
+    return Call(partition, scripts.VIEW, keys, (sid, *viewed), _noted, (), touches, 2)
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:
@@ -250,13 +294,14 @@ def forget(sid: str, item: str | None = None) -> Call[int]:
     return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
 
 
-def _policy() -> tuple[int, int, int]:
-    # Milliseconds, 0 for no limit.
-    return conf.TOUCH_INTERVAL * 1000, (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
+def _counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
+    # What tells whether there is something to clean, beside what makes a session.
+    recent, guests = client.packed("ZCARD", partition.recent), client.packed("ZCARD", partition.guests)
+    return lambda now: client.packed("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
 
 
-def _touching(touch: Touch) -> tuple[bytes, ...]:
-    return _bytes(touch.value, *_policy(), int(conf.SLIDING))
+def _stored(counts: Sequence[Any]) -> Stored | None:
+    return Stored(*counts) if all(isinstance(count, int) for count in counts) else None
 
 
 @lru_cache(maxsize=64)
@@ -279,16 +324,12 @@ def _items_max() -> int:
     return share_of(conf.VIEWED_LIMIT, keyspace().count)
 
 
-def _written(written: Written, loaded: bytes) -> tuple[str | bytes | int, ...]:
-    return written.record, written.user_id, _date(written), *_policy(), loaded, int(written.signs_in)
+def _record(written: Written) -> tuple[str | bytes | int, ...]:
+    return written.record, written.user_id, written.login_ms or "", written.at, written.due
 
 
 def _limit(written: Written) -> tuple[int | str, ...]:
     return written.limit or ("", "")
-
-
-def _date(written: Written) -> str:
-    return f"{written.date.timestamp() * 1000:.0f}" if written.date else ""
 
 
 @lru_cache(maxsize=2048)
@@ -298,7 +339,7 @@ def session_keys(partition: Partition) -> tuple[bytes, ...]:
         partition.login,
         partition.expire,
         partition.recent,
-        partition.online_seen,
+        partition.guests,
         partition.online_user,
         partition.online_user_of(""),
         partition.viewed_by(""),
@@ -324,26 +365,22 @@ def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
             yield partition, of_partition[start : start + AT_ONCE_MAX]
 
 
-def _rotated_to(note: str) -> str:
-    word, _, sid = note.partition(" ")
-    return sid if word == "rotated" and is_sid(sid) else ""
-
-
 def share_of(maximum: int, partitions: int) -> int:
     """Return how many of ``maximum`` sessions one of so many partitions may have."""
     return -(-maximum // partitions)
 
 
-def _loaded(reply: list[Any]) -> Loaded:
-    record, more = reply
-    return Loaded(None, note=more.decode(errors="replace")) if record is None else Loaded(record, bool(more))
-
-
-def _outcome(reply: list[bytes], _: Endings | None = None) -> Outcome:
+def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outcome:
     word, more, item = (*reply, b"", b"")[:3]
     record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
-    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded")
+    at = int(more) if word == b"clock" else 0
+    stored = _stored(counts) if counts else None
+    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, stored)
+
+
+def _noted(reply: int, _: Sequence[Any]) -> bool:
+    return bool(reply)
 
 
 def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.contrib.sessions.backends.base import SessionBase
 from django.utils.module_loading import import_string
 
-from django_redsess import popularity, store
+from django_redsess import deadlines, popularity, reading, store
 from django_redsess.backend import SessionStore
 from django_redsess.call import Steps, both
 from django_redsess.conf import conf
@@ -186,9 +186,11 @@ reset_all, areset_all = both(_reset_all)
 def viewing(session: SessionStore, item: str) -> Steps[bool]:
     """Take the steps of :func:`record`. ``item`` is an id already."""
     if (sid := session.stored_sid) is not None:
-        viewed: store.Viewed = yield store.view(sid, item, session.touch)
-        if viewed.noted:
-            session.refresh_cookie = session.refresh_cookie or viewed.refresh_cookie
+        if session.touch is reading.Touch.ACTIVE and deadlines.may_move():
+            # Only who has read a session can tell when it is due next.
+            yield from session.opening()
+        noted: bool = yield store.view(sid, item, session.touch)
+        if noted:
             if store.counted_elsewhere(sid, item):
                 yield store.count_view(item)
             return True

@@ -1,7 +1,9 @@
--- Read what must be the same wherever a store is used; the first to ask writes it. Of the secret keys, one is enough: so
--- a key can be replaced while processes run that have the old one only. The newest eight are known.
--- KEYS: meta. ARGV: number of partitions, format of records, "1" for a new key that nobody knows; then the fingerprints
--- of the key and its fallbacks. Reply: the first two, as the store has them, and "1" if it knows one of these keys.
+-- Read what must be the same wherever a store is used. The first to ask writes it. It is enough if the store knows one
+-- of the secret keys: so a key can be replaced while processes run that only have the old one. The newest eight are
+-- known.
+-- KEYS: meta. ARGV: number of partitions, format of records, "1" to take a new key that the store does not know; then
+-- the fingerprints of the key and its fallbacks.
+-- Reply: the first two, as the store has them; "1" if it knows one of these keys, else ""; the reply of TIME.
 -- pcall: a server that is full, or a replica, refuses these writes, and still serves reads.
 redis.pcall("HSETNX", KEYS[1], "partitions", ARGV[1])
 redis.pcall("HSETNX", KEYS[1], "format", ARGV[2])
@@ -18,4 +20,4 @@ if agrees and not known[ARGV[4]] then
   keys[#keys + 1] = ARGV[4]
   redis.pcall("HSET", KEYS[1], "keys", table.concat(keys, " ", math.max(1, #keys - 7)))
 end
-return { found[1] or ARGV[1], found[2] or ARGV[2], agrees and "1" or "" }
+return { found[1] or ARGV[1], found[2] or ARGV[2], agrees and "1" or "", redis.call("TIME") }

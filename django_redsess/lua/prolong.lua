@@ -1,25 +1,14 @@
--- Stands behind record.lua: how long a session that is seen lives on.
-
--- Move the deadline of a session (before) that is seen now, and was since_seen milliseconds ago. Returns whether its
--- cookie is to be sent again.
-local function prolong(sid, record, before, since_seen, policy, sliding)
-  -- Apart from the note that it was seen: else a passive request just before would keep this one from prolonging.
-  local django_deadline, age = django_times(record)
-  sliding = sliding and age > 0
-  -- By a clock that was stepped back it was last seen ahead of now, and then no deadline moves earlier.
-  local seen = now - math.min(0, since_seen)
-  local later = sliding and seen + age + policy.interval or django_deadline
-  local login_time = policy.absolute > 0 and redis.call("ZSCORE", online_user, sid)
-  local due = due_at(later, login_time, policy, seen)
-  local moved = due - before
-  if moved ~= 0 and math.abs(moved) >= policy.interval then
-    redis.pcall("ZADD", expire, "XX", text(due), sid)
-  elseif moved ~= 0 or since_seen < policy.interval then
-    return false
-  end
-  -- Nobody noted when the cookie was sent last. Its age is cut into tenths from the record's writing on, and the first
-  -- request in each sends it again: what the deadline moved by is the time since the request before.
-  local tenth, since_saved = age / 10, now - (django_deadline - age)
-  local before_this = math.max(0, since_saved - (moved > 0 and moved or since_seen))
-  return sliding and math.floor(since_saved / tenth) > math.floor(before_this / tenth)
+-- Move the deadline of a session, if it is still the one that was read, and still ahead.
+-- KEYS: expire recent guests. ARGV: sid, deadline that was read, new deadline. Reply: 1 if it has moved, else 0.
+local due, sid, new = tonumber(redis.call("ZSCORE", KEYS[1], ARGV[1]) or 0), ARGV[1], tonumber(ARGV[3])
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if due ~= tonumber(ARGV[2]) or due <= now then return 0 end
+if new < due then
+  -- A session that was seen ahead of now: the clock has stepped back. By that, no deadline may move earlier.
+  local seen = redis.call("ZSCORE", KEYS[2], sid) or redis.call("ZSCORE", KEYS[3], sid)
+  new = math.min(due, new + math.max(0, tonumber(seen or 0) - now))
 end
+-- pcall: a server that is full refuses this write, and the session can be read all the same.
+local moved = new ~= due and redis.pcall("ZADD", KEYS[1], "XX", "CH", string.format("%.0f", new), sid)
+return moved == 1 and 1 or 0

@@ -1,4 +1,5 @@
--- Forget how often items were viewed. KEYS: viewed totals. ARGV: items, or nothing for all. Reply: how many views it was.
+-- Forget how often items were viewed. KEYS: viewed totals. ARGV: items, or nothing for all.
+-- Reply: how many views those were.
 local popularity, totals = KEYS[1], KEYS[2]
 local views = 0
 if #ARGV == 0 then

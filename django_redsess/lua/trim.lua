@@ -1,4 +1,5 @@
--- Take the least viewed items out, as of now. KEYS: viewed totals. ARGV: how many to keep, how many to take out at most.
+-- Take the least viewed items out, as of now.
+-- KEYS: viewed totals. ARGV: how many to keep, how many to take out at most.
 -- Reply: how many it took out, and how many are still too many.
 local above = redis.call("ZCARD", KEYS[1]) - ARGV[1]
 local count, views = math.max(0, math.min(above, tonumber(ARGV[2]))), 0
