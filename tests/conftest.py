@@ -17,6 +17,7 @@ from django.contrib.auth.signals import user_logged_in
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
+from django_redsess import client, scripts
 from django_redsess.backend import SessionStore
 from testproject import servers
 from tests.site.meanwhile import meanwhile as in_the_middle
@@ -210,6 +211,57 @@ def commands(redis: redis_py.Redis) -> Callable[[], dict[str, int]]:
 
     count()
     return count
+
+
+@pytest.fixture
+def known_scripts(redis: redis_py.Redis) -> None:
+    """Else the first reply to each is that it is not known: nothing is lost with that one."""
+    for script in vars(scripts).values():
+        if isinstance(script, scripts.Script):
+            redis.script_load(script.text)
+
+
+@pytest.fixture
+def round_trips(monkeypatch: pytest.MonkeyPatch, known_scripts: None) -> Callable[[], int]:
+    """Return a function that counts how often something was sent and waited for since the last call."""
+    sent = 0
+
+    def counting(exchange: Any) -> Any:
+        def counted(*args: Any) -> Any:
+            nonlocal sent
+            sent += 1
+            return exchange(*args)
+
+        return counted
+
+    def count() -> int:
+        nonlocal sent
+        since, sent = sent, 0
+        return since
+
+    for name in ("_exchange", "_aexchange"):
+        monkeypatch.setattr(client, name, counting(getattr(client, name)))
+    return count
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch, known_scripts: None) -> list[str]:
+    """Name what has been sent since the test's start, in its order: scripts, and what is read by plain commands."""
+    names: list[str] = []
+
+    def run(partition: Any, script: scripts.Script, *args: Any, **more: Any) -> Any:
+        names.append(script.name)
+        return ways[0](partition, script, *args, **more)
+
+    def fetch(name: str, packed: bytes, *args: Any, **more: Any) -> Any:
+        # The short way of a save may be such a command, too.
+        names.append(scripts.CHANGE.name if scripts.CHANGE.digest.encode() in packed else name)
+        return ways[1](name, packed, *args, **more)
+
+    ways = client.run, client.fetch
+    monkeypatch.setattr(client, "run", run)
+    monkeypatch.setattr(client, "fetch", fetch)
+    return names
 
 
 @pytest.fixture

@@ -7,13 +7,15 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis as redis_py
 
-from benchmarks import views
+from benchmarks import python_cost, views
+from benchmarks.engines import BASE, OURS
 from benchmarks.fill import fill
 from benchmarks.pages import MINUTES, add_samples
 from django_redsess import cleaner, online, viewed
@@ -37,10 +39,11 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     assert sum(cleaner.expired()) == (1200 if due else 0)
 
 
-def test_cleaners_are_measured_beside_the_listing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ways", [(), ("--ways", "cleansessions, excess")])
+def test_cleaners_are_measured_beside_the_listing(tmp_path: Path, ways: tuple[str, ...]) -> None:
     file = tmp_path / "clean.json"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.clean", "--sessions", "1500", "--rounds", "1", "--json", str(file)],
+        [sys.executable, "-m", "benchmarks.clean", "--sessions", "1500", "--rounds", "1", "--json", str(file), *ways],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -49,7 +52,26 @@ def test_cleaners_are_measured_beside_the_listing(tmp_path: Path) -> None:
     assert "| listing |" in done.stdout
     runs = {run["way"]: run for run in json.loads(file.read_text())["runs"]}
     assert runs["listing"]["left_behind"] > 0
-    assert [run["left_behind"] for way, run in runs.items() if way != "listing"] == [0, 0, 0, 0]
+    others = [run["left_behind"] for way, run in runs.items() if way != "listing"]
+    assert others == ([0] if ways else [0, 0, 0, 0])
+
+
+def test_functions_and_microseconds_of_a_load_and_a_save_are_counted() -> None:
+    [(_, binary), *_] = servers.available().items()
+    entries = python_cost.measured(binary, engines=(OURS, BASE), rounds=2, count=20)
+    names = ["load", "load and save", *python_cost.REQUESTS.values(), "save"]
+    assert [(entry["engine"], entry["operation"]) for entry in entries] == [*product((OURS, BASE), names)]
+    for load, both, without, reads, writes, save in (entries[:6], entries[6:]):
+        assert 0 == without["functions_of_redis_py"] < reads["functions_of_redis_py"] < writes["functions_of_redis_py"]
+        for name in ("functions", "functions_of_redis_py", "functions_besides"):
+            assert 0 < load[name] < both[name]
+            assert load[name] + save[name] == pytest.approx(both[name])
+        # The same each time, for each.
+        assert load["functions"] == round(load["functions"])
+        assert load["functions"] == load["functions_of_redis_py"] + load["functions_besides"]
+    for of_ours, of_base in zip(entries[:2], entries[6:8], strict=True):
+        assert 0 < of_ours["own_microseconds"] < of_ours["microseconds"]
+        assert (of_base["own_microseconds"], of_base["ratio"]) == (None, 1)
 
 
 @pytest.mark.slow
@@ -122,6 +144,7 @@ def test_a_way_of_recording_views_counts_them_and_keeps_the_newest(
         ("listing in one pipeline", 5, 1),
         ("listing in one MULTI/EXEC", 7, 1),
         ("engine, every view noted", None, 1),
+        ("engine, sliding", None, 2),
         ("engine, defaults", None, 1),
     ],
 )
@@ -137,15 +160,15 @@ def test_commands_and_round_trips_of_a_view_are_counted(
     assert (result.commands if commands else None, result.round_trips) == (commands, round_trips)
 
 
-@pytest.mark.parametrize(("way", "moves"), [("engine, every view noted", True), ("engine, defaults", False)])
-def test_the_engine_moves_the_deadline_where_every_view_is_noted(
+@pytest.mark.parametrize(("way", "moves"), [("engine, sliding", True), ("engine, defaults", False)])
+def test_the_engine_moves_the_deadline_where_it_slides(
     server: servers.Server, settings: Any, way: str, moves: bool
 ) -> None:
     settings.CACHES = views.caches_of(server)
     side = views.Side(way, server)
     side.fill([["item-1"]])
     sid = sid_of(side.tokens[0])
-    make_older(side.conn, sid, 60)
+    make_older(side.conn, sid, 2 * 3600)
     expire = keyspace().of_sid(sid).expire
     deadline = side.conn.zscore(expire, sid)
     side.measure(1, [(0, "item-1")])

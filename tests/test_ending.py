@@ -275,10 +275,7 @@ def crowd(redis, users, new_session) -> dict[str, str]:
     }
     for name, sid in found.items():
         ago = 3000 if "hour" in name else 180_000 if "days" in name else 60
-        if name.startswith("guest"):
-            redis.zadd(store.keyspace().of_sid(sid).recent, {sid: milliseconds_ago(ago)})
-        else:
-            make_seen(redis, sid, milliseconds_ago(ago))
+        make_seen(redis, sid, milliseconds_ago(ago))
     return found
 
 
@@ -387,7 +384,7 @@ def test_a_named_session_that_gets_another_key_after_the_question_is_ended(admin
 def test_a_guest_who_is_seen_after_the_question_is_ended(admin_client, redis, new_session) -> None:
     guest = new_session(colour="blue")
     response = admin_client.get(CONFIRM + "?who=everyone")
-    redis.zadd(store.keyspace().of_sid(guest.sid).recent, {guest.sid: milliseconds_ago(-1)})
+    make_seen(redis, guest.sid, milliseconds_ago(-1))
     answer(admin_client, response)
     assert left() == {admin_client.session.sid}
 

@@ -32,10 +32,11 @@ def test_without_timeouts_only_a_save_moves_the_deadline(redis, new_session, set
     settings.SESSION_COOKIE_AGE = 1000
     session = new_session("7")
     make_older(redis, session.sid, 100)
-    opened(session)
+    again = opened(session)
     assert left(session) == 900
-    session.save()
-    assert left(session) == 1000
+    again.save()
+    # A save moves it by so much more that the next few need not.
+    assert left(session) in (1050, 1051)
 
 
 def test_an_idle_session_ends(redis, new_session, settings) -> None:
@@ -60,7 +61,8 @@ def test_an_idle_timeout_longer_than_djangos_age_changes_nothing(redis, new_sess
     session = new_session("7")
     make_older(redis, session.sid, 60)
     opened(session)
-    assert left(session) == 40
+    # The record has it in whole seconds, rounded up.
+    assert left(session) in (40, 41)
 
 
 def test_nothing_ends_before_its_idle_timeout_though_touches_are_an_interval_apart(
@@ -108,7 +110,7 @@ def test_sliding_moves_djangos_deadline_without_writing_the_record(redis, new_se
     make_older(redis, session.sid, 500)
     record = redis.hget(login, session.sid)
     opened(session)
-    assert left(session) == 1010
+    assert left(session) in (1050, 1051)
     assert redis.hget(login, session.sid) == record
 
 
@@ -136,7 +138,7 @@ def test_sliding_uses_the_age_of_the_session_itself(redis, new_session, settings
     session = new_session("7", _session_expiry=300)
     make_older(redis, session.sid, 200)
     opened(session)
-    assert left(session) == 310
+    assert left(session) == 315
 
 
 @pytest.mark.parametrize("setting", [{"IDLE_TIMEOUT": 600}, {"SLIDING": True}])
@@ -145,13 +147,14 @@ def test_a_passive_request_is_seen_and_prolongs_nothing(redis, new_session, sett
     settings.REDSESS = {**setting, "TOUCH_INTERVAL": 10}
     session = new_session("7")
     make_older(redis, session.sid, 300)
+    before = online.get(session.sid)
     request_session = opened(session, passive=True)
     found = online.get(session.sid)
-    assert datetime.now(UTC) - found.seen_at < timedelta(seconds=5)
-    assert left(session) == 290
+    assert found.seen_at > before.seen_at
+    assert found.expires_at == before.expires_at
     request_session["colour"] = "blue"
     request_session.save()
-    assert left(session) == 290
+    assert online.get(session.sid).expires_at == before.expires_at
     assert SessionStore(session.session_key)["colour"] == "blue"
 
 
@@ -187,11 +190,11 @@ def shopper(client, settings, db):
 @pytest.mark.parametrize(
     ("url", "headers", "seconds_left"),
     [
-        ("/who/", {}, 1010),
-        ("/who-elsewhere/", {}, 500),
-        ("/passive/", {}, 500),
-        ("/who/", {"X-Session-Passive": "1"}, 500),
-        ("/who/", {"X-Session-Passive": "0"}, 1010),
+        ("/who/", {}, 1050),
+        ("/who-elsewhere/", {}, 550),
+        ("/passive/", {}, 550),
+        ("/who/", {"X-Session-Passive": "1"}, 550),
+        ("/who/", {"X-Session-Passive": "0"}, 1050),
     ],
 )
 def test_requests_are_passive_by_path_by_view_or_by_header(redis, shopper, url, headers, seconds_left) -> None:
@@ -199,7 +202,7 @@ def test_requests_are_passive_by_path_by_view_or_by_header(redis, shopper, url, 
     response = shopper.get(url, headers=headers)
     assert response.content == b"alice"
     assert left(shopper.session) == seconds_left
-    assert ("sessionid" in response.cookies) == (seconds_left > 500)
+    assert ("sessionid" in response.cookies) == (seconds_left > 550)
 
 
 def test_the_cookie_is_sent_again_once_a_tenth_of_its_age_has_passed(redis, shopper) -> None:
@@ -207,8 +210,8 @@ def test_the_cookie_is_sent_again_once_a_tenth_of_its_age_has_passed(redis, shop
     for _ in range(20):
         make_older(redis, shopper.session.sid, 30)
         sent.append("sessionid" in shopper.get("/who/").cookies)
-    # Six hundred seconds, and a tenth of the age is a hundred.
-    assert sent.count(True) == 6
+    # Six hundred seconds, and a tenth of the age is a hundred; the record has its times in whole seconds.
+    assert 5 <= sent.count(True) <= 6
     assert not any(one and other for one, other in itertools.pairwise(sent))
 
 

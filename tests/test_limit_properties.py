@@ -130,6 +130,8 @@ class Limited(RuleBasedStateMachine):
         session.save()
         self._moved(one, session)
         if one.user:
+            # Its record has the true time, and a new sid is listed with that.
+            self._list_login(one)
             self._is_seen_now(one)
 
     # What must hold after each step
@@ -177,13 +179,16 @@ class Limited(RuleBasedStateMachine):
         self._moved(one, request.session)
         one.user = user
         one.login_at = next(self.clock)
-        partition = store.keyspace().of_user(user)
-        for name in (partition.online_user, partition.online_user_of(user)):
-            self.redis.zadd(name, {sid_of(one.key): one.login_at}, xx=True)
+        self._list_login(one)
         self._is_seen_now(one)
         oldest_first = sorted(others, key=lambda other: other.seen_at if "recent" in self.policy else other.login_at)
         for other in oldest_first[:excess]:
             self._end(other)
+
+    def _list_login(self, one: One) -> None:
+        partition = store.keyspace().of_user(one.user)
+        for name in (partition.online_user, partition.online_user_of(one.user)):
+            self.redis.zadd(name, {sid_of(one.key): one.login_at}, xx=True)
 
     def _is_seen_now(self, one: One) -> None:
         one.seen_at = next(self.clock)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from django.contrib.sessions.backends.base import UpdateError
 
-from django_redsess import lifecycle, online
+from django_redsess import online, saving
 from django_redsess.backend import SessionStore, SessionStoreUnavailable
 from django_redsess.merge import merge, same
 
@@ -173,7 +173,7 @@ def test_fifty_threads_that_each_set_a_key_leave_fifty_keys(new_session) -> None
 
 def test_a_save_that_never_gets_its_turn_is_an_outage_in_bounded_time(new_session, monkeypatch) -> None:
     session = new_session()
-    monkeypatch.setattr(lifecycle, "SAVE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(saving, "SAVE_SECONDS_MAX", 0.2)
     slow = loaded(session)
     dumps = slow.serializer.dumps
 

@@ -21,13 +21,19 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import AsyncClient, Client
 from django.urls import include, path
 
-from django_redsess import cleaner, online, store
+from django_redsess import cleaner, online, store, upkeep
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Ended, Reason, session_ended
 from tests.support.behind import make_due, make_seen, text_of
 from tests.support.visitors import Browser
 
 Told = list[Ended]
+
+
+@pytest.fixture(autouse=True)
+def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new session takes along what is due or too many, be it one."""
+    monkeypatch.setattr(upkeep, "ALONG_MIN", 1)
 
 
 @pytest.fixture
@@ -237,7 +243,7 @@ def test_ends_of_large_sessions_are_told_though_they_take_several_calls(told, ne
 
 @pytest.mark.usefixtures("partitions")
 def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) -> None:
-    # Due only when all are there: each create would clean up two others.
+    # Due only when all are there: each create would clean up others.
     sids = [new_session(f"user {number % 9}").sid for number in range(500)]
     make_due(redis, *sids)
     both = threading.Barrier(2)
@@ -860,7 +866,7 @@ def test_a_record_whose_user_is_no_text_is_told_all_the_same(told, redis, new_se
     session = new_session("7")
     partition = store.keyspace().of_sid(session.sid)
     record = redis.hget(partition.login, session.sid)
-    redis.hset(partition.login, session.sid, record[:22] + b"\xff" + record[23:])
+    redis.hset(partition.login, session.sid, record[:29] + b"\xff" + record[30:])
     redis.rename(partition.online_user_of("7"), partition.online_user_of("").encode() + b"\xff")
     make_due(redis, session.sid)
     assert sum(cleaner.expired()) == 1
@@ -881,9 +887,9 @@ def test_a_record_that_somebody_cut_short_is_ended_like_any_other(redis, told, n
     [partition] = store.keyspace().partitions
     record = redis.hget(partition.login, sid)
     # Its user id would go on for longer than it does itself.
-    redis.hset(partition.login, sid, record[:21] + b"\xff" + record[22:30])
+    redis.hset(partition.login, sid, record[:28] + b"\xff" + record[29:37])
     make_due(redis, sid, other)
-    new_session("9")
+    assert sum(cleaner.expired()) == 2
     assert sorted(ends(told)) == sorted([(sid, "", "expired"), (other, "8", "expired")])
     # Whose it was nobody knew: the user's list still has it.
     redis.flushall()

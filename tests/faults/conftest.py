@@ -18,7 +18,6 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from django_redsess import scripts
 from testproject import servers
 from tests.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
 from tests.support.child import Child
@@ -74,14 +73,6 @@ def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> No
     settings.ROOT_URLCONF = "tests.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
     people.passwords.clear()
-
-
-@pytest.fixture
-def known_scripts(redis: redis_py.Redis) -> None:
-    """Else the first reply to each is that it is not known: nothing is lost with that one."""
-    for script in vars(scripts).values():
-        if isinstance(script, scripts.Script):
-            redis.script_load(script.text)
 
 
 @pytest.fixture

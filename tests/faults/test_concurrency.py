@@ -16,7 +16,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 
-from django_redsess import lifecycle, online, viewed
+from django_redsess import online, saving, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import sid_of
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
@@ -147,7 +147,7 @@ LATE: dict[str, Callable[[SessionStore], object]] = {
 def test_too_many_writers_of_one_session_are_told_from_an_outage(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lifecycle, "SAVE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(saving, "SAVE_SECONDS_MAX", 0.05)
     cookie = site.ask(f"/held/write/text/{'x' * 20_000}/").cookie
     answers: list[Answer] = []
 

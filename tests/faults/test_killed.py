@@ -68,11 +68,12 @@ class Store:
     @property
     def user_at_home(self) -> str:
         """Somebody whose sessions belong to the partition where this one is."""
-        return next(user for user in map(str, range(100, 200)) if store.at_home(self.session.sid, user))
+        return next(user for user in map(str, range(1000, 99_999)) if store.at_home(self.session.sid, user))
 
     @property
     def user_elsewhere(self) -> str:
-        return next(user for user in map(str, range(100, 200)) if not store.at_home(self.session.sid, user))
+        here = store.keyspace().of_sid(self.session.sid)
+        return next(user for user in map(str, range(1000, 9999)) if store.keyspace().of_user(user) != here)
 
     def state(self) -> State:
         sessions = []

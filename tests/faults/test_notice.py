@@ -88,14 +88,15 @@ def test_a_full_server_still_tells(browser: Browser, alice: User, redis: Any) ->
 
 
 @pytest.mark.django_db
-def test_a_replica_still_tells(
+def test_a_replica_tells_afterwards(
     browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
 ) -> None:
     use_server(own_server)
     browser.sign_in(alice)
     online.end(browser.sid)
     with replica(own_server):
-        response = browser.get(f"{browser.views}/who/")
+        assert browser.get(f"{browser.views}/who/").status_code == 503
+    response = browser.get(f"{browser.views}/who/")
     assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
 
 

@@ -142,7 +142,7 @@ def everything(redis: redis_py.Redis) -> dict[str, Any]:
     """Return what is stored, all but when a session was last seen."""
     found: dict[str, Any] = {}
     for number, partition in enumerate(keyspace().partitions):
-        for name in ("login", "expire", "online_user", "online_seen"):
+        for name in ("login", "expire", "online_user", "recent", "guests"):
             key = getattr(partition, name)
             found[f"{number} {name}"] = redis.hgetall(key) if name == "login" else redis.zrange(key, 0, -1)
     return found

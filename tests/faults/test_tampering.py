@@ -17,6 +17,7 @@ from django.test import Client
 
 from django_redsess import cleaner, listing, online
 from django_redsess.keys import keyspace
+from django_redsess.record import unpack
 from django_redsess.signals import session_ended
 from testproject import settings as testproject_settings
 from tests.support.admin_pages import LIST, Page, page_of
@@ -89,11 +90,51 @@ def test_a_record_changed_in_any_byte_that_is_sealed_is_refused(
     sid = browser.sid
     genuine = redis.hget(login(sid), sid)
     # Behind the format come the revision and two times, which a script must be able to write.
-    for at in (0, *range(21, len(genuine))):
+    for at in (0, *range(16, len(genuine))):
         changed = bytearray(genuine)
         changed[at] ^= 1
         redis.hset(login(sid), sid, bytes(changed))
         assert_refused(browser, log)
+    redis.hset(login(sid), sid, genuine)
+    assert browser.get("/who/").content == b"alice"
+
+
+# Where each part of a record is, see record.py.
+PARTS: dict[str, Callable[[bytes], slice]] = {
+    "seal": lambda record: slice(16, 28),
+    "length of the user id": lambda record: slice(28, 29),
+    "user id": lambda record: slice(29, 29 + record[28]),
+    "login time": lambda record: slice(29 + record[28], 35 + record[28]),
+    "length of the client part": lambda record: slice(35 + record[28], 36 + record[28]),
+    "client part": lambda record: slice(36 + record[28], 36 + record[28] + record[35 + record[28]]),
+    "data": lambda record: slice(36 + record[28] + record[35 + record[28]], len(record)),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_that_is_sealed_is_refused_when_a_byte_of_it_is_changed_added_or_left_out(
+    site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture, part: str
+) -> None:
+    browser = Browser(Client(headers={"user-agent": "Mozilla/5.0 (X11)"}, REMOTE_ADDR="192.0.2.7"))
+    assert browser.post("/sign-in/alice/").status_code == 200
+    assert browser.post(f"/write/colour/{SECRET}/").status_code == 200
+    sid = str(browser.sid)
+    genuine = redis.hget(login(sid), sid)
+    record, where = unpack(sid, genuine), PARTS[part](genuine)
+    # The places are right.
+    assert genuine[PARTS["user id"](genuine)] == str(alice.pk).encode()
+    assert int.from_bytes(genuine[PARTS["login time"](genuine)], "big") == record.login_ms > 0
+    assert genuine[PARTS["client part"](genuine)] == record.client_packed != b""
+    assert where.start < where.stop
+    log.clear()
+    for at in range(where.start, where.stop):
+        for changed in (
+            genuine[:at] + bytes([genuine[at] ^ 1]) + genuine[at + 1 :],
+            genuine[:at] + genuine[at + 1 :],
+            genuine[:at] + b"\x00" + genuine[at:],
+        ):
+            redis.hset(login(sid), sid, changed)
+            assert_refused(browser, log)
     redis.hset(login(sid), sid, genuine)
     assert browser.get("/who/").content == b"alice"
 
@@ -106,14 +147,15 @@ def test_whatever_the_bytes_are_that_are_not_sealed_there_is_no_error(
         browser.sign_in(alice)
         sid = browser.sid
         genuine = redis.hget(login(sid), sid)
-        redis.hset(login(sid), sid, genuine[:1] + byte * 20 + genuine[21:])
-        assert browser.get(f"{browser.views}/user-id/").status_code == 200
+        redis.hset(login(sid), sid, genuine[:1] + byte * 15 + genuine[16:])
+        # They are no reason to refuse it.
+        assert browser.get(f"{browser.views}/user-id/").content == str(alice.pk).encode()
         # A deadline of long ago may end it.
         assert browser.post(f"{browser.views}/write/colour/red/").status_code in (200, 400)
         online.get(sid)
 
 
-@pytest.mark.parametrize("length", [0, 1, 9, 21, 22, 30, 50])
+@pytest.mark.parametrize("length", [0, 1, 7, 16, 27, 28, 29, 33, 40])
 def test_a_record_cut_short_is_refused(
     browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, length: int
 ) -> None:
@@ -152,8 +194,8 @@ def test_pickle_bytes_are_refused_and_not_run(
     sid, made = browser.sid, tmp_path / "made"
     payload = pickle.dumps(MakesFile(made))
     genuine = redis.hget(login(sid), sid)
-    # Format, revision, times, user and seal are alice's, and so is that no address is known.
-    kept = genuine[: 22 + genuine[21] + 16] + b"\n\n" if header else b""
+    # Format, revision, times, seal, user and login time are alice's, no client is known, and nothing is deflated.
+    kept = genuine[: 29 + genuine[28] + 6] + b"\x00\x00" if header else b""
     redis.hset(login(sid), sid, kept + payload)
     assert_refused(browser, log)
     online.find([sid])
@@ -198,7 +240,7 @@ def test_a_record_changed_between_load_and_save_is_refused(
 
     def tamper() -> None:
         genuine = redis.hget(login(sid), sid)
-        redis.hset(login(sid), sid, genuine[:1] + b"revision" + genuine[9:-3] + b'x"}')
+        redis.hset(login(sid), sid, genuine[:1] + b"revisi" + genuine[7:-3] + b'x"}')
 
     meanwhile(tamper)
     assert browser.post(browser.views + path).status_code == 400
@@ -228,7 +270,7 @@ def test_a_forged_note_is_no_error(browser: Browser, alice: User, redis: Any, no
 @pytest.mark.parametrize("score", ["inf", "-inf", "1e300", "-1", "0.5"])
 def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, settings: Any, score: str) -> None:
     settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
-    for key in ("expire", "recent", "online_seen", "online_user"):
+    for key in ("expire", "recent", "guests", "online_user"):
         browser.sign_in(alice)
         redis.zadd(getattr(keyspace().of_sid(browser.sid), key), {browser.sid: score})
         online.sessions()
@@ -254,7 +296,7 @@ def add(redis: Any, alice: User, sid: bytes, record: bytes) -> None:
     partition, in_an_hour = keyspace().of_user(str(alice.pk)), 4_000_000_000_000
     redis.hset(partition.login, sid, record)
     redis.zadd(partition.expire, {sid: in_an_hour})
-    for name in ("recent", "online_seen", "online_user"):
+    for name in ("recent", "online_user"):
         redis.zadd(getattr(partition, name), {sid: 1_700_000_000_000})
     redis.zadd(partition.online_user_of(str(alice.pk)), {sid: 1_700_000_000_000})
 
@@ -357,7 +399,7 @@ def test_a_forged_user_is_not_written_into_the_history_as_it_is(
     visitor.force_login(alice)
     sid = visitor.session.sid
     genuine = redis.hget(login(sid), sid)
-    redis.hset(login(sid), sid, genuine[:21] + b"\x01" + user_id + genuine[22 + genuine[21] :])
+    redis.hset(login(sid), sid, genuine[:28] + b"\x01" + user_id + genuine[29 + genuine[28] :])
     assert administrator.post(f"{LIST}end/", {"sids": sid}, follow=True).status_code == 200
     entry = LogEntry.objects.get()
     assert str(entry.object_id).isprintable()

@@ -35,6 +35,7 @@ def process(settings: Any, redis: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
         settings.REDSESS = {**settings.REDSESS, **redsess}
         monkeypatch.setattr(call, "_agreed", set())
+        monkeypatch.setattr(call, "_agreed_last", (None, None))
 
     yield start
     settings.REDSESS = before

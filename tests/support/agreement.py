@@ -22,12 +22,12 @@ def disagreements(client: redis.Redis) -> list[str]:
 
 
 def _user_of(record: bytes) -> str:
-    return record[22 : 22 + record[21]].decode()
+    return record[29 : 29 + record[28]].decode()
 
 
 def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
     records = client.hgetall(partition.login)
-    names = {partition.login, partition.expire, partition.recent, partition.online_seen, partition.online_user}
+    names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
     names |= {partition.wake, partition.totals, partition.samples}
@@ -46,15 +46,16 @@ def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
 
 
 def _within(client: redis.Redis, partition: Partition) -> list[str]:
-    users = {sid: _user_of(record) for sid, record in client.hgetall(partition.login).items()}
+    records = client.hgetall(partition.login)
+    users = {sid: _user_of(record) for sid, record in records.items()}
     signed_in = {sid for sid, user in users.items() if user}
     login_times = dict(client.zrange(partition.online_user, 0, -1, withscores=True))
     found = [
         f"{name} has {len(there)} of {len(expected)} sessions, {len(there - expected)} too many"
         for name, expected in {
             partition.expire: set(users),
-            partition.recent: set(users),
-            partition.online_seen: signed_in,
+            partition.recent: signed_in,
+            partition.guests: set(users) - signed_in,
             partition.online_user: signed_in,
         }.items()
         if (there := set(client.zrange(name, 0, -1))) != expected

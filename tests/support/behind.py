@@ -6,14 +6,16 @@ import random
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from math import ceil
 
 import pytest
 import redis
 import redis as redis_py
 
-from django_redsess import checker, store
+from django_redsess import checker, reading, store
 from django_redsess.conf import Conf, conf
 from django_redsess.keys import sid_of
+from django_redsess.record import Record, pack, unpack
 from django_redsess.signals import Reason
 
 
@@ -29,10 +31,10 @@ def make_due(client: redis.Redis, *sids: str) -> None:
 
 
 def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
-    """Say that the signed-in session ``sid`` was last seen then."""
+    """Say that the session ``sid`` was last seen then."""
     partition = store.keyspace().of_sid(sid)
-    client.zadd(partition.recent, {sid: milliseconds})
-    client.zadd(partition.online_seen, {sid: milliseconds})
+    for name in (partition.recent, partition.guests):
+        client.zadd(name, {sid: milliseconds}, xx=True)
 
 
 def stored(client: redis.Redis) -> int:
@@ -49,7 +51,9 @@ def now_of(client: redis.Redis) -> datetime:
 def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int = 2, created: int = 3) -> None:
     """Have a sample of that time in every partition, as if a cleaner had run then."""
     milliseconds = f"{at.timestamp() * 1000:.0f}"
-    text = " ".join([milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason)])
+    text = " ".join(
+        [milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason), *("0" for _ in Reason)]
+    )
     for partition in store.keyspace().partitions:
         client.zadd(partition.samples, {text: milliseconds})
 
@@ -79,13 +83,29 @@ def faults(*, mend: bool = False) -> list[str]:
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     """Turn the clock of this session forward: all its times happened so long before."""
     partition = store.keyspace().of_sid(sid)
-    for name in (partition.expire, partition.recent, partition.online_seen, partition.online_user):
+    for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
         client.zadd(name, {sid: -seconds * 1000}, xx=True, incr=True)
-    record = client.hget(partition.login, sid)
-    deadline = int.from_bytes(record[9:15], "big") - seconds * 1000
-    client.hset(partition.login, sid, record[:9] + deadline.to_bytes(6, "big") + record[15:])
-    if user_id := record[22 : 22 + record[21]].decode():
-        client.zincrby(partition.online_user_of(user_id), -seconds * 1000, sid)
+    packed = client.hget(partition.login, sid)
+    record = unpack(sid, packed)
+    older = pack(
+        sid,
+        record._replace(
+            deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
+        ),
+    )
+    # Under the same revision, so that who has read it before can save it.
+    client.hset(partition.login, sid, older[:1] + record.revision + older[7:])
+    if record.user_id:
+        client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
+
+
+def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> store.Written:
+    """Return what a save writes of a session without data."""
+    now = reading.time().run()
+    login_ms = now if user_id else 0
+    age = ceil(age_seconds)
+    record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")
+    return store.Written(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,7 +111,6 @@ def shift_clock(seconds: int) -> None:
 def die_at(number: int, moment: Moment) -> None:
     """Have this process killed when it sends its ``number``-th command, over whichever client."""
     import redis.asyncio.connection
-    import redis.connection
 
     sent = 0
 
@@ -124,19 +124,17 @@ def die_at(number: int, moment: Moment) -> None:
     def kill() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(connection: Any) -> None:
-        send = connection.send_packed_command
+    def watch_socket() -> None:
+        send = socket.socket.sendall
 
-        def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
-            if (packed := due(command)) is not None:
-                if moment == "half":
-                    self._sock.sendall(packed[: len(packed) // 2])
-                if moment == "after":
-                    send(self, [packed], check_health)
+        def sendall(self: Any, data: Any, *flags: int) -> None:
+            if (packed := due(bytes(data))) is not None:
+                if moment != "before":
+                    send(self, packed if moment == "after" else packed[: len(packed) // 2])
                 kill()
-            send(self, command, check_health)
+            send(self, data, *flags)
 
-        connection.send_packed_command = send_packed_command
+        socket.socket.sendall = sendall  # type: ignore[assignment, method-assign]
 
     def watch_asynchronous(connection: Any) -> None:
         send = connection.send_packed_command
@@ -150,7 +148,21 @@ def die_at(number: int, moment: Moment) -> None:
 
         connection.send_packed_command = send_packed_command
 
-    watch(redis.connection.AbstractConnection)
+    def watch_writer() -> None:
+        # What is short goes to it without redis-py's detour.
+        write = asyncio.StreamWriter.write
+
+        def written(self: Any, data: Any) -> None:
+            if (packed := due(bytes(data))) is not None:
+                if moment != "before":
+                    write(self, packed if moment == "after" else packed[: len(packed) // 2])
+                kill()
+            write(self, data)
+
+        asyncio.StreamWriter.write = written  # type: ignore[method-assign]
+
+    watch_writer()
+    watch_socket()
     watch_asynchronous(redis.asyncio.connection.AbstractConnection)
 
 

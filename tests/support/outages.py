@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from django_redis import get_redis_connection
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from testproject.servers import Server
+from tests.support.running import wait_until
 
 TIMEOUT = 0.5
 """Seconds, for connecting and for an answer: with one repetition no request takes longer than 1.5 s for it."""
@@ -86,3 +88,20 @@ def replica(server: Server) -> Iterator[None]:
     server.client.replicaof("127.0.0.1", 1)
     yield
     server.client.replicaof("no", "one")
+
+
+@contextmanager
+def without_replicas(server: Server) -> Iterator[None]:
+    server.client.config_set("min-replicas-to-write", 1)
+    yield
+    server.client.config_set("min-replicas-to-write", 0)
+
+
+@contextmanager
+def without_disk(server: Server) -> Iterator[None]:
+    shutil.rmtree(server.folder)
+    server.client.config_set("save", "3600 1")
+    server.client.bgsave()
+    wait_until(lambda: server.client.info("persistence")["rdb_last_bgsave_status"] == "err")
+    yield
+    server.client.config_set("save", "")
