@@ -1,9 +1,9 @@
 """
 What is done with sessions besides the engines: the least that the server and the network take, and the listing.
 
-Two use a plain socket and no client. "Our scripts" sends what our engine would send, made and packed before, and reads
-the replies: the engine can't be quicker. "GET" reads what the cache engine would read. The listing is that of *Redis in
-Action*, see ``views.py``.
+Two use a plain socket and no client. "Our scripts" sends what our engine would send, plain commands too, made and
+packed before, and reads the replies: the engine can't be quicker. "GET" reads what the cache engine would read. The
+listing is that of *Redis in Action*, see ``views.py``.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
-from django.conf import settings
-from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.cache import caches
-from django.utils.crypto import get_random_string
 from django_redis import get_redis_connection
 
 from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
-from benchmarks.operations import NEW_USERS, Ours, Run, Side, data_of, found, history
+from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.views import CLIENT, SESSIONS_AT_ONCE, update_token
-from django_redsess import scripts, store
-from django_redsess.call import Call
-from django_redsess.keys import sid_of
-from django_redsess.record import Record, pack, unpack
+from django_redsess import reading, scripts, store
+from django_redsess.call import Call, Plain
+from django_redsess.client import clock
+from django_redsess.keys import new_key, sid_of
 from django_redsess.signals import Reason
 
 try:
@@ -48,8 +45,16 @@ OTHERS = {
 """By name: the engine that makes the sessions, or whose settings are used, with a database of its own."""
 
 
+class Request(NamedTuple):
+    """What is sent at once, how many replies it has, and what finds something in them if all is well."""
+
+    packed: bytes
+    replies: int
+    content: Callable[[list[Any]], object]
+
+
 class Bare(Side):
-    """A side that sends what was packed before, over a socket of its own, and checks each reply."""
+    """A side that sends what was packed before, over a socket of its own, and checks the replies to each request."""
 
     def fill(self, sessions: int) -> None:
         super().fill(sessions)
@@ -58,27 +63,30 @@ class Bare(Side):
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = hiredis.Reader()
         self.ask(_packed("SELECT", where["db"]))
-        for script in (scripts.LOAD, scripts.CREATE, scripts.SAVE, scripts.ROTATE, scripts.END, scripts.VIEW):
+        for script in (scripts.CHANGE, scripts.ADD, scripts.ROTATE, scripts.END, scripts.VIEW):
             self.ask(_packed("SCRIPT", "LOAD", script.text))
 
-    def ask(self, packed: bytes) -> Any:
-        """Send one command, and return its reply. Raises what the server says it is an error."""
+    def ask(self, packed: bytes, count: int = 1) -> list[Any]:
+        """Send commands, and return so many replies. Raises what the server says is an error."""
         self.socket.sendall(packed)
-        while (reply := self.reader.gets()) is False:
-            received = self.socket.recv(65536)
-            if not received:
-                raise ConnectionError("The server has closed the connection.")
-            self.reader.feed(received)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        replies: list[Any] = []
+        while len(replies) < count:
+            while (reply := self.reader.gets()) is False:
+                received = self.socket.recv(65536)
+                if not received:
+                    raise ConnectionError("The server has closed the connection.")
+                self.reader.feed(received)
+            if isinstance(reply, Exception):
+                raise reply
+            replies.append(reply)
+        return replies
 
-    def asking(self, commands: list[tuple[bytes, Callable[[Any], object]]]) -> Run:
-        """Return what sends these commands in turn; with each is what finds something in a good reply."""
+    def asking(self, requests: list[Request]) -> Run:
+        """Return what sends these requests in turn."""
 
         def run() -> None:
-            for packed, content in commands:
-                found(content(self.ask(packed)))
+            for packed, replies, content in requests:
+                found(content(self.ask(packed, replies)))
 
         return run
 
@@ -92,92 +100,100 @@ class BareGet(Bare):
         cache: Any = caches["sessions"]
         prefix = self.session_class.cache_key_prefix
         names = [str(cache.client.make_key(prefix + key)) for key in self.some(count)]
-        return self.asking([(_packed("GET", name), bool) for name in names])
+        return self.asking([Request(_packed("GET", name), 1, any) for name in names])
 
 
 class BareScripts(Bare, Ours):
-    """Runs the scripts of our engine, with the same sessions."""
+    """
+    Sends what our engine sends, with the same sessions.
+
+    What a save sends is what its steps would send first. So the records are made before, and a second later the server
+    would want others: the sessions themselves are made before that.
+    """
 
     def prepare_load(self, count: int) -> Run:
         return self.asking([self._load(key) for key in self.some(count)])
 
     def prepare_change(self, count: int) -> Run:
-        commands = []
+        requests = []
         for key in self.some(count):
-            record = self._record_of(key)
-            data = self.session_class().serializer().loads(record.data) | {"basket": self.basket()}
-            written = self._written(key, record.user_id, data)
-            commands += [self._load(key), self._command(store.save(sid_of(key), written, loaded=record.revision))]
-        return self.asking(commands)
+            session = self._loaded(key)
+            session["basket"] = self.basket()
+            requests += [self._load(key), self._save(session)]
+        return self.asking(requests)
 
     def prepare_create(self, count: int) -> Run:
-        users = self.users(count, NEW_USERS)
-        self.made = [_new_key() for _ in users]
-        return self.asking(
-            [
-                self._command(store.create(sid_of(key), self._written(key, user, data_of(user)), is_new=True))
-                for key, user in zip(self.made, users, strict=True)
-            ]
-        )
+        requests = []
+        for user in self.users(count, NEW_USERS):
+            session = self.opened()
+            session.update(data_of(user))
+            requests.append(self._save(session))
+            self.made.append(session.session_key)
+        return self.asking(requests)
 
     def prepare_sign_in(self, count: int) -> Run:
-        commands = []
-        for user in self.users(count, NEW_USERS):
-            old, new = self.saved({"basket": self.basket()}), _new_key()
-            self.gone.append(old)
-            self.made.append(new)
-            record = self._record_of(old)
-            data = self.session_class().serializer().loads(record.data) | data_of(user)
-            written = self._written(new, user, data)._replace(signs_in=True)
-            rotate = store.rotate(sid_of(old), sid_of(new), written, loaded=record.revision)
-            commands += [self._load(old), self._command(rotate)]
+        users = [data_of(user) for user in self.users(count, NEW_USERS)]
+        self.gone = self.stored([{"basket": self.basket()} for _ in users])
         self.unseen(self.gone)
-        return self.asking(commands)
+        requests = []
+        for key, user in zip(self.gone, users, strict=True):
+            session = self._loaded(key)
+            session.cycle_key()
+            session.update({name: user[name] for name in AUTH_KEYS})
+            self.note_sign_in(session)
+            requests += [self._load(key), self._save(session)]
+            self.made.append(session.session_key)
+        return self.asking(requests)
 
     def prepare_end(self, count: int) -> Run:
         self.gone = self.stored([data_of(user) for user in self.users(count, NEW_USERS)])
         steps = [store.end([sid_of(key)], Reason.KICKED, follow=True) for key in self.gone]
-        return self.asking([self._command(next(each)) for each in steps])
+        return self.asking([self._request(next(each)) for each in steps])
 
     def prepare_view(self, count: int) -> Run:
         keys = self.some(count)
         items = self.dice.choices(ITEMS, k=count)
         return self.asking(
             [
-                self._command(store.view(sid_of(key), item, store.Touch.ACTIVE))
+                self._request(store.view(sid_of(key), item, reading.Touch.ACTIVE))
                 for key, item in zip(keys, items, strict=True)
             ]
         )
 
-    def _load(self, key: str) -> tuple[bytes, Callable[[Any], object]]:
-        return self._command(store.load(sid_of(key), store.Touch.ACTIVE))
+    def _loaded(self, key: str) -> Any:
+        # It is opened by nobody until it has been read: so that leaves no trace.
+        session = self.session_class(key)
+        found(session.get("basket"))
+        session.opened_by(lambda: CLIENT)
+        return session
 
-    def _command(self, call: Any) -> tuple[bytes, Callable[[Any], object]]:
-        assert isinstance(call, Call)
-        script = call.script
-        parts = ("EVALSHA", script.digest, len(call.keys), *call.keys, *call.args, *call.once)
-        return _packed(*parts), CONTENT[script.name]
+    def _load(self, key: str) -> Request:
+        return self._request(reading.read(sid_of(key), reading.Touch.ACTIVE))
 
-    def _record_of(self, key: str) -> Record:
-        sid = sid_of(key)
-        packed = store.load(sid).run().record
-        found(packed)
-        return unpack(sid, packed or b"")
+    def _save(self, session: Any) -> Request:
+        return self._request(next(session.saving()))
 
-    def _written(self, key: str, user: str, data: dict[str, Any]) -> store.Written:
-        record = Record(user, CLIENT, self.session_class().serializer().dumps(data))
-        return store.Written(pack(sid_of(key), record, age_seconds=settings.SESSION_COOKIE_AGE), user)
+    def _request(self, step: Any) -> Request:
+        now = clock().now() or 0
+        if isinstance(step, Plain):
+            packed = step.packed if isinstance(step.packed, bytes) else step.packed(now)
+            return Request(packed, step.replies, CONTENT[step.name])
+        assert isinstance(step, Call)
+        name = step.script.name
+        parts = ("EVALSHA", step.script.digest, len(step.keys), *step.keys, *step.args, *step.once)
+        before = step.before(now) if step.before else b""
+        return Request(before + _packed(*parts), step.asks + 1, CONTENT[name])
 
 
-CONTENT: dict[str, Callable[[Any], object]] = {
-    "load": lambda reply: reply[0],
-    "save": lambda reply: reply[0] == b"saved",
-    "create": lambda reply: reply[0][0] == b"saved",
-    "rotate": lambda reply: reply[0][0] == b"saved",
-    "end": lambda reply: reply[2:],  # Which have ended.
-    "view": lambda reply: reply[0],
+CONTENT: dict[str, Callable[[list[Any]], object]] = {
+    "read": lambda replies: replies[0],
+    "save": lambda replies: replies[-1] == 1,
+    "add": lambda replies: replies[-1] == 1,
+    "rotate": lambda replies: replies[-1][0][0] == b"saved",
+    "end": lambda replies: replies[-1][2:],  # Which have ended.
+    "view": lambda replies: replies[-1],
 }
-"""By script: what says of its reply whether it was not in vain."""
+"""By what is sent: what says of the replies whether it was not in vain."""
 
 
 class Listing(Side):
@@ -186,7 +202,7 @@ class Listing(Side):
     operations = ("view",)
 
     def fill(self, sessions: int) -> None:
-        self.known = [_new_key() for _ in range(sessions)]
+        self.known = [new_key() for _ in range(sessions)]
         for start in range(0, sessions, SESSIONS_AT_ONCE):
             with self._conn.pipeline(transaction=False) as together:
                 for number, token in enumerate(self.known[start : start + SESSIONS_AT_ONCE], start):
@@ -224,10 +240,6 @@ def operations_of(name: str) -> tuple[str, ...]:
 def side_of(name: str) -> Side:
     """Return the side of this name, an engine's or one of those here, in a process that has its settings."""
     return SIDES.get(name, Side)(ALL[name])
-
-
-def _new_key() -> str:
-    return get_random_string(32, VALID_KEY_CHARS)
 
 
 def _packed(*parts: str | bytes | int) -> bytes:

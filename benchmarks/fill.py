@@ -12,9 +12,9 @@ from typing import Any
 import redis
 from tqdm import tqdm
 
-from django_redsess import store
-from django_redsess.keys import Keyspace, Partition, keyspace, sid_of
-from django_redsess.record import Client, Record, pack
+from django_redsess import reading
+from django_redsess.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
+from django_redsess.record import Client, Record, client_packed, pack
 
 SESSIONS_AT_ONCE = 500
 ITEMS = [f"item-{number:02}" for number in range(100)]
@@ -56,7 +56,7 @@ class Waiting:
         self.others: list[str | int] = [viewed, *ITEMS]
 
     def add(self, sid: str, user_id: str, record: bytes, deadline: int, seen: int, first_item: int) -> None:
-        self.records[sid] = record[:9] + deadline.to_bytes(6, "big") + record[15:]
+        self.records[sid] = record
         self.deadlines[sid], self.seen[sid] = deadline, seen
         self.others += (user_id, sid, seen, first_item)
 
@@ -68,7 +68,7 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     Each has ``viewed`` (at most 100) items, and two weeks to live since it was seen, or is ``due`` already. They belong
     to as many ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
     """
-    store.load("").run()  # Agrees on the number of partitions.
+    reading.time().run()  # Agrees on the number of partitions.
     script = client.register_script(SCRIPT)
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
@@ -77,7 +77,7 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
         with client.pipeline(transaction=False) as together:
             together.hset(partition.login, mapping=of_partition.records)  # type: ignore[arg-type]
             together.zadd(partition.expire, of_partition.deadlines)
-            for name in (partition.recent, partition.online_seen, partition.online_user):
+            for name in (partition.recent, partition.online_user):
                 together.zadd(name, of_partition.seen)
             together.hincrby(partition.totals, "created", len(of_partition.records))
             script([partition.online_user_of(""), partition.viewed_by("")], of_partition.others, client=together)
@@ -89,10 +89,10 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
         for number in tqdm(range(count), unit="session", unit_scale=True, disable=None):
             user_id = str(number % (users or count) + 1)
             home = space.of_user(user_id)
-            sid = _sid_in(space, home)
-            record = _record(sid, user_id, number)
+            sid = sid_of(new_key(bucket_of_user(user_id)))
             seen = now - count + number
             deadline = seen if due else seen + AGE_SECONDS * 1000
+            record = _record(sid, user_id, seen, deadline, number)
             waiting[home].add(sid, user_id, record, deadline, seen, number % len(ITEMS))
             if len(waiting[home].records) == SESSIONS_AT_ONCE:
                 sending.pop().result()
@@ -110,15 +110,8 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
         client.hincrby(counting.totals, "views", times)
 
 
-def _sid_in(space: Keyspace, home: Partition) -> str:
-    while True:
-        sid = sid_of(random.randbytes(16).hex())
-        if space.of_sid(sid) == home:
-            return sid
-
-
-def _record(sid: str, user_id: str, number: int) -> bytes:
+def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:
     # The range of addresses that is set apart for benchmarks.
-    client = Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT)
-    record = Record(user_id, client, (SESSION % (user_id, random.randbytes(32).hex())).encode())
-    return pack(sid, record, age_seconds=AGE_SECONDS)
+    client = client_packed(Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
+    data = (SESSION % (user_id, random.randbytes(32).hex())).encode()
+    return pack(sid, Record(user_id, login_ms, -(-deadline // 1000), AGE_SECONDS, client, data))

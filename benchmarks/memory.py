@@ -10,7 +10,11 @@ tables) is not counted.
 A hash table doubles its size from time to time, so a session is cheaper just before that and dearer just after it. From
 one size to its double each table grows by exactly one doubling, wherever in between that falls; what remains is how
 full the tables were at the ends. Therefore four such differences are taken, from sizes that lie evenly between one
-doubling and the next, and the result is their mean.
+doubling and the next, and the result is their mean. It says what a session takes in a store of any size.
+
+Or a case says of how many sessions, a power of two: then the result is what each takes in a store of just so many,
+above one of a 128th, whose tables are as full. It differs from the mean by how full that is, and from one server to the
+other; but it can be compared with what was measured at that size before.
 """
 
 from __future__ import annotations
@@ -43,6 +47,9 @@ SESSIONS = 10_000
 
 DIFFERENCES = 4
 
+AT = 131_072
+"""The size of a store that targets are for."""
+
 PEERS = (BASE, "cache (Django's own Redis cache)", REDIS_SESSIONS)
 """Those that keep their sessions in Redis only. They have no viewed items."""
 
@@ -69,18 +76,27 @@ USER_AGENTS = [
 
 
 class Case(NamedTuple):
-    """Which sessions to measure: ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed."""
+    """
+    Which sessions to measure: ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed.
+
+    ``at`` is the size of the store, a power of two; 0 stands for the mean of several.
+    """
 
     engine: str
     kind: str
     viewed: int = 0
+    at: int = 0
 
 
+CASES_OF_TARGETS = tuple(Case(OURS, kind, at=AT) for kind in ("guest", "signed in"))
 CASES = (
+    *CASES_OF_TARGETS,
     *(Case(OURS, kind, viewed) for kind in ("guest", "signed in") for viewed in (0, 5, 25)),
     *(Case(peer, kind) for peer in PEERS for kind in ("guest", "signed in")),
 )
-FEW_CASES = tuple(case for case in CASES if case.engine in (OURS, BASE) and (case.viewed == 0 or case.kind != "guest"))
+FEW_CASES = tuple(
+    case for case in CASES if case.engine in (OURS, BASE) and not case.at and (case.viewed == 0 or case.kind != "guest")
+)
 
 
 def measured(
@@ -108,14 +124,15 @@ def measured(
 
 def _bytes(servers: Servers, case: Case, sessions: int) -> float:
     firsts = [round(sessions * 2 ** (step / DIFFERENCES)) for step in range(DIFFERENCES)]
-    sizes = [*firsts, *(2 * first for first in firsts)]
+    pairs = [(case.at // 128, case.at)] if case.at else [(first, 2 * first) for first in firsts]
+    sizes = [*(few for few, _ in pairs), *(many for _, many in pairs)]
     taken, stored = {}, 0
     # In a process of its own, since settings hold for the life of one.
     with ProcessPoolExecutor(1, get_context("spawn"), _configure, (case.engine, servers.stores)) as process:
         for size in sizes:
             process.submit(_add, case, stored, size).result()
             taken[size], stored = _used(servers.redis.client), size
-    return mean((taken[2 * first] - taken[first]) / first for first in firsts)
+    return mean((taken[many] - taken[few]) / (many - few) for few, many in pairs)
 
 
 def _used(client: redis.Redis) -> int:

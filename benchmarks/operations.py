@@ -2,7 +2,8 @@
 What is done with sessions: each operation as a request would do it, on sessions that were made before.
 
 Before a session is loaded, it has not been seen for a minute: ours then notes that it is seen now, which it does once
-in ten seconds, and so ``load`` is its dearest way of loading. ``reload`` is the other one.
+in ten seconds, and so ``load`` is its dearest way of loading. ``reload`` is the other one. What is changed has been
+changed before, less than an hour ago: ours then moves no deadline.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from benchmarks.engines import Engine, end_at_once, store_at_once
 from benchmarks.fill import ITEMS, SESSION, fill
 from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
+from django_redsess.deadlines import SLACK_MAX
 from django_redsess.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
@@ -219,11 +221,13 @@ class Ours(Side):
 
     def fill(self, sessions: int) -> None:
         super().fill(sessions)
-        # A view then drops the oldest, as it does with any visitor who has looked around.
         names = keyspace().partitions[0]
         with self.conn.pipeline(transaction=False) as together:
             for key in self.known:
+                # A view then drops the oldest, as it does with any visitor who has looked around.
                 together.zadd(names.viewed_by(sid_of(key)), history())
+                # As a change has left it.
+                together.zincrby(names.expire, SLACK_MAX, sid_of(key))
             together.execute()
 
     def tidy(self) -> None:
@@ -264,7 +268,7 @@ class Ours(Side):
     def unseen(self, keys: Iterable[str]) -> None:
         seen: dict[Any, int] = dict.fromkeys(map(sid_of, keys), int(time.time() * 1000) - UNSEEN_MILLISECONDS)
         names = keyspace().partitions[0]
-        for name in (names.recent, names.online_seen):
+        for name in (names.recent, names.guests):
             self.conn.zadd(name, seen, xx=True)
 
     def note_sign_in(self, session: Any) -> None:

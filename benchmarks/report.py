@@ -88,6 +88,7 @@ def markdown(results: Results) -> str:
         f"{results['date']}. {ABOUT}",
         _listed(results["machine"]),
         *(f"**{section} failed**: {why}" for section, why in results["failed"].items()),
+        *([_how(results["options"])] if results.get("options") else []),
         "## Targets",
         _table(("what", "target", "where", "measured", ""), _targets(results)),
     ]
@@ -105,12 +106,17 @@ No server writes to disk before it answers: Redis and Valkey keep nothing, Postg
 off, SQLite likewise. "{AGAIN}" is the very same as the base: a difference from the base that is no larger is none."""
 
 
+def _how(options: Mapping[str, Mapping[str, Any]]) -> str:
+    cells = [(name, how["how"], str(how["rounds"] or ""), how["date"]) for name, how in options.items()]
+    return _table(("section", "how", "rounds", "date"), cells)
+
+
 def _targets(results: Results) -> Iterator[tuple[str, ...]]:
     for target, found in judged(results):
         limit = f"{'≤' if target.at_most else '≥'} {target.limit:g} {target.unit}"
         for each in found:
             where = ", ".join(_named(each.row[name]) for name in DETAILS if name in each.row)
-            measured = _ratio(each.row, target.value) if "low" in each.row else f"{each.value:,.0f}"
+            measured = _ratio(each.row, target.value) if "ratio" in target.value else f"{each.value:,.0f}"
             yield target.name, limit, where, measured, each.verdict
         if not found:
             yield target.name, limit, "", "", "not measured"
@@ -132,17 +138,22 @@ def _bare(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _requests(rows: Sequence[Row]) -> Iterator[str]:
-    for (program, every), group in groups(rows, "server_program", "save_every_request"):
-        yield f"{program}{', SESSION_SAVE_EVERY_REQUEST on' if every else ''}: times {BASE}, then requests a second."
+    for (program, every, server), group in groups(rows, "server_program", "save_every_request", "server"):
+        on = ", SESSION_SAVE_EVERY_REQUEST on" if every else ""
+        yield f"{program}, {server}{on}: times {BASE}, then requests a second."
         yield _grid(group, "engine", "view", _ratio)
         yield _grid(group, "engine", "view", lambda row: f"{row['requests_per_second']:,.0f}")
 
 
 def _bytes(rows: Sequence[Row]) -> Iterator[str]:
     for (server,), group in groups(rows, "server"):
-        titled = [{**row, "sessions": f"{row['kind']}, {row['viewed']} viewed"} for row in group]
+        titled = [{**row, "sessions": _sessions_of(row)} for row in group]
         yield f"{server}:"
         yield _grid(titled, "engine", "sessions", lambda row: f"{row['bytes']:,.0f}")
+
+
+def _sessions_of(row: Row) -> str:
+    return f"{row['kind']}, " + (f"{row['at']:,} of them" if row["at"] else f"{row['viewed']} viewed")
 
 
 def _scale(rows: Sequence[Row]) -> Iterator[str]:
@@ -153,10 +164,21 @@ def _scale(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _ways(rows: Sequence[Row]) -> Iterator[str]:
-    for (sessions,), group in groups(ways(rows), "sessions"):
+    for (server, sessions), group in groups(ways(rows), "server", "sessions"):
         cells = [(row["way"], _ratio(row), f"{row['per_second']:,.0f}") for row in group]
-        yield f"{sessions:,} sessions:"
+        yield f"{server}, {sessions:,} sessions:"
         yield _table(("", f"times {LISTING}", "a second"), cells)
+
+
+def _python(rows: Sequence[Row]) -> Iterator[str]:
+    head = ("", "functions", "of these redis-py's", "own code, µs", "with redis-py, µs", f"times {BASE}")
+    yield _table(head, map(_python_cells, rows))
+
+
+def _python_cells(row: Row) -> tuple[str, ...]:
+    own = "" if row["own_microseconds"] is None else f"{row['own_microseconds']:.1f}"
+    counts = (f"{row[name]:.0f}" for name in ("functions", "functions_of_redis_py"))
+    return f"{row['engine']}: {row['operation']}", *counts, own, f"{row['microseconds']:.1f}", _ratio(row)
 
 
 def _pages(rows: Sequence[Row]) -> Iterator[str]:
@@ -168,8 +190,13 @@ def _pages(rows: Sequence[Row]) -> Iterator[str]:
 SECTIONS: dict[str, tuple[str, str, Callable[[Sequence[Row]], Iterator[str]]]] = {
     "operations": ("Operations", "Less is better.", _operations),
     "bare": ("Ours and its own scripts over a bare socket", "How much Python adds to what must be waited for.", _bare),
+    "python": ("Python", "Without what is waited for. See benchmarks/python_cost.py.", _python),
     "requests": ("Requests", "A whole site under a web server. More is better.", _requests),
-    "bytes": ("Bytes a session", "In the server. Ours has address and user agent of who is signed in.", _bytes),
+    "bytes": (
+        "Bytes a session",
+        "In the server. Ours has address and user agent of who is signed in. See benchmarks/memory.py.",
+        _bytes,
+    ),
     "scale": ("Few sessions and many", "Less is better.", _scale),
     "cleaning": ("Cleaning", "Sessions taken out. More is better. See benchmarks/clean.py.", _ways),
     "pages": ("Pages of the admin", "Less is better. See benchmarks/pages.py.", _pages),

@@ -77,8 +77,8 @@ def measured(
     blocks=3) -> Measured``. Each engine has as many ``sessions``; ``count`` of them, at most 1 000, are used for each
     operation in each of the ``rounds`` of each of the ``blocks``. What others are compared with is always measured. An
     engine that can't be used here is left out, with the reason. In the entries, ``client_cpu`` and ``server_cpu`` are
-    microseconds of an operation; ``round_trips`` and ``commands`` are None where no Redis is used. A progress bar is on
-    stderr, where that is a terminal.
+    microseconds of an operation, ``server_cpu_ratio`` compares the latter as ``ratio`` does the time; ``round_trips``
+    and ``commands`` are None where no Redis is used. A progress bar is on stderr, where that is a terminal.
 
     Raises ValueError for a ``count`` above the sessions that are there, WorkerFailed when an operation goes wrong, and
     KeyError for a name that there is not.
@@ -167,8 +167,10 @@ def _grouped(runs: list[Run]) -> Iterator[tuple[list[Run], list[Run]]]:
 
 def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[str, Any]:
     name = runs[0].engine
-    of_base = {(run.block, run.round): run.seconds for run in base}
-    ratio = paired([run.seconds for run in runs], [of_base[run.block, run.round] for run in runs])
+    of_base = {(run.block, run.round): run for run in base}
+    pairs = [(run, of_base[run.block, run.round]) for run in runs]
+    ratio = paired([run.seconds for run, _ in pairs], [other.seconds for _, other in pairs])
+    of_server = paired([run.server_cpu for run, _ in pairs], [other.server_cpu for _, other in pairs])
     asks = ALL[name].uses_redis
     is_served = asks or ALL[name].sql == "postgresql"
     return {
@@ -181,6 +183,7 @@ def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[s
         "client_cpu": median(run.client_cpu for run in runs) * 1e6,
         # Of one that asks nobody, what was counted is what it took the server to be asked for the numbers.
         "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if is_served else 0.0,
+        "server_cpu_ratio": of_server._asdict() if is_served else None,
         "round_trips": mean(run.reads for run in runs) if asks else None,
         "commands": mean(run.commands for run in runs) if asks else None,
     }
