@@ -5,7 +5,7 @@ Each engine has a process of its own. There each operation is done once as alway
 then it is done again and again with those replies, so that nothing is waited for and no system call made. That is timed
 in rounds, which alternate between the engines: "with redis-py" is all of it, "own code" is ours up to where redis-py
 begins, whose part is left out by giving back the replies as it did. It is warm: in a real request, between two waits,
-the same code takes longer.
+the same code takes longer. It needs hiredis, whose way of reading is the one that is given its replies again.
 
 Functions are those written in Python that are called, counted by ``sys.setprofile``; a generator that goes on counts as
 one that is called. "save" is what "load and save" takes above "load". Requests are those of ``site.py``, from the

@@ -371,7 +371,8 @@ def test_viewed_items_and_a_user_take_bytes() -> None:
     ]
     at_256, guest, without, with_5, with_25 = (entry["bytes"] for entry in entries)
     assert 100 < guest < without < with_5 < with_25
-    assert at_256 == pytest.approx(guest, rel=0.3)
+    # So few share what is there once.
+    assert guest / 2 < at_256 < guest * 2
 
 
 @pytest.mark.slow

@@ -93,7 +93,8 @@ def test_a_session_lives_as_long_as_it_should(
     key = web_server(operations.create, {**MEMBER, **data})
     assert is_about(seconds_left(key), age)
     web_server(operations.change, key, {"colour": "red"})
-    assert is_about(seconds_left(key), age)
+    # A save may move the deadline by a twentieth more, so that the next need not.
+    assert age - 5 < seconds_left(key) <= age * 1.05 + 1
     assert SessionStore(key)["colour"] == "red"
 
 
