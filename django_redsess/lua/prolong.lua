@@ -5,9 +5,11 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if due ~= tonumber(ARGV[2]) or due <= now then return 0 end
 if new < due then
-  -- A session that was seen ahead of now: the clock has stepped back. By that, no deadline may move earlier.
+  -- A session that was seen ahead of now: the clock has stepped back. By that, no deadline may move earlier; the second
+  -- is for the caller's time, which is no better.
   local seen = redis.call("ZSCORE", KEYS[2], sid) or redis.call("ZSCORE", KEYS[3], sid)
-  new = math.min(due, new + math.max(0, tonumber(seen or 0) - now))
+  local ahead = tonumber(seen or 0) - now
+  if ahead > 0 then new = math.min(due, new + ahead + 1000) end
 end
 -- pcall: a server that is full refuses this write, and the session can be read all the same.
 local moved = new ~= due and redis.pcall("ZADD", KEYS[1], "XX", "CH", string.format("%.0f", new), sid)

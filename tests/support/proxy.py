@@ -42,8 +42,6 @@ class Proxy:
     """
 
     def __init__(self, target_port: int) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
         self.accepted = self.lost = 0
         self._target_port = target_port
         self._mode: Mode = "pass"
@@ -54,7 +52,15 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
-        self._do(self._listen())
+        for tries_left in reversed(range(5)):
+            self.port = free_port()
+            try:
+                self._do(self._listen())
+                break
+            except OSError:  # Somebody else was first.
+                if not tries_left:
+                    raise
+        self.url = f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def open(self) -> int:
