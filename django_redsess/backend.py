@@ -131,9 +131,7 @@ class SessionStore(SessionLifecycle):
                 if outcome.word == "saved":
                     self._base, self._revision, self._due = record, revision, due
                     return
-                if outcome.word == "again":
-                    return self.run(self.saving(plainly=False))
-                self._merge(self._session_cache, outcome.record)
+                return self.run(self.saving(met=outcome))
         self.run(self.saving(must_create))
 
     async def asave(self, must_create: bool = False) -> None:

@@ -44,8 +44,8 @@ logger = logging.getLogger("django_redsess")
 class SessionSaving(SessionLoading):
     """A session that can be saved."""
 
-    def saving(self, must_create: bool = False, *, plainly: bool = True) -> Steps[None]:
-        """Save, at first by the short way, unless ``plainly`` says that this has been tried."""
+    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
+        """Save, at first by the short way; or go on from what that has ``met`` already."""
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -57,8 +57,8 @@ class SessionSaving(SessionLoading):
             yield from self._looking()
         began, tries, at = time.monotonic(), 0, 0
         while True:
-            change = self._changing() if plainly and not (must_create or at) else None
-            outcome, plainly = store.AGAIN, True
+            change = None if met or must_create or at else self._changing()
+            outcome, met = met or store.AGAIN, None
             if change is not None:
                 record, revision, due, plain = change
                 try:

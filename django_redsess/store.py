@@ -18,7 +18,7 @@ from django_redsess.call import Call, Plain, Steps
 from django_redsess.conf import conf
 from django_redsess.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.reading import Loaded, Touch, rotated_to, templates
-from django_redsess.record import REVISION_SIZE
+from django_redsess.record import revision_of
 from django_redsess.signals import Ended, Endings, Reason
 
 AT_ONCE_MAX = 250
@@ -120,7 +120,7 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
     def changed(replies: list[Any]) -> Outcome:
         found = replies[0]
         # A client repeats a command whose reply it lost: then the record that it brings is there already.
-        if found == 1 or (found and found[1 : 1 + REVISION_SIZE] == revision):
+        if found == 1 or (found and revision_of(found) == revision):
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
@@ -294,6 +294,7 @@ def forget(sid: str, item: str | None = None) -> Call[int]:
     return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
 
 
+@lru_cache(maxsize=1024)
 def _counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
     # What tells whether there is something to clean, beside what makes a session.
     recent, guests = client.packed("ZCARD", partition.recent), client.packed("ZCARD", partition.guests)
