@@ -21,11 +21,13 @@ from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.views import CLIENT, SESSIONS_AT_ONCE, update_token
-from django_redsess import reading, scripts, store
-from django_redsess.call import Call, Plain
-from django_redsess.client import clock
-from django_redsess.keys import new_key, sid_of
+from django_redsess.session import operations, reading
 from django_redsess.signals import Reason
+from django_redsess.transport import scripts
+from django_redsess.transport.client import clock
+from django_redsess.transport.keys import new_key, sid_of
+from django_redsess.transport.steps import Call, Plain
+from django_redsess.viewed import items as viewed_items
 
 try:
     import hiredis
@@ -147,16 +149,16 @@ class BareScripts(Bare, Ours):
 
     def prepare_end(self, count: int) -> Run:
         self.gone = self.stored([data_of(user) for user in self.users(count, NEW_USERS)])
-        steps = [store.end([sid_of(key)], Reason.KICKED, follow=True) for key in self.gone]
+        steps = [operations.end([sid_of(key)], Reason.KICKED, follow=True) for key in self.gone]
         return self.asking([self._request(next(each)) for each in steps])
 
     def prepare_view(self, count: int) -> Run:
         keys = self.some(count)
-        items = self.dice.choices(ITEMS, k=count)
+        viewed = self.dice.choices(ITEMS, k=count)
         return self.asking(
             [
-                self._request(store.view(sid_of(key), item, reading.Touch.ACTIVE))
-                for key, item in zip(keys, items, strict=True)
+                self._request(viewed_items.view(sid_of(key), item, reading.Touch.ACTIVE))
+                for key, item in zip(keys, viewed, strict=True)
             ]
         )
 

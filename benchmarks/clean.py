@@ -37,8 +37,8 @@ from django_redis import get_redis_connection
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from benchmarks.targets import LISTING
-from django_redsess import cleaner
-from django_redsess.keys import keyspace
+from django_redsess.cleaning import cleaner
+from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, available
 
 KEPT = 1

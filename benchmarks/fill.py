@@ -12,9 +12,9 @@ from typing import Any
 import redis
 from tqdm import tqdm
 
-from django_redsess import reading
-from django_redsess.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.record import Client, Record, client_packed, pack
+from django_redsess.session import reading
+from django_redsess.session.record import Client, Record, client_packed, pack
+from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
 
 SESSIONS_AT_ONCE = 500
 ITEMS = [f"item-{number:02}" for number in range(100)]

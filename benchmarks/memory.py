@@ -153,8 +153,8 @@ def _configure(engine: str, stores: Stores) -> None:
 def _add(case: Case, first: int, last: int) -> None:
     from django_redis import get_redis_connection
 
-    from django_redsess.keys import keyspace
-    from django_redsess.record import Client
+    from django_redsess.session.record import Client
+    from django_redsess.transport.keys import keyspace
 
     engine = import_module(settings.SESSION_ENGINE)
     now = int(time.time() * 1000)

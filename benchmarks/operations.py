@@ -24,8 +24,8 @@ from benchmarks.engines import Engine, end_at_once, store_at_once
 from benchmarks.fill import ITEMS, SESSION, fill
 from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
-from django_redsess.deadlines import SLACK_MAX
-from django_redsess.keys import keyspace, sid_of
+from django_redsess.session.deadlines import SLACK_MAX
+from django_redsess.transport.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
 """

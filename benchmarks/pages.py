@@ -44,9 +44,10 @@ from tqdm import tqdm
 
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
-from django_redsess import online, reading
-from django_redsess.keys import keyspace
+from django_redsess import online
+from django_redsess.session import reading
 from django_redsess.signals import Reason
+from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, available
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
 
 def column_of(field: str) -> int:
     """Number the column of the list that is ordered by ``field``; the first is that of the boxes to tick."""
-    from django_redsess.admin import OnlineSessionAdmin as Admin
+    from django_redsess.admin.sessions import OnlineSessionAdmin as Admin
 
     columns = [getattr(getattr(Admin, name, None), "admin_order_field", name) for name in Admin.list_display]
     return columns.index(field) + 1

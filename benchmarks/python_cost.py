@@ -42,7 +42,7 @@ from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers, Stores, pin
 from benchmarks.views import CLIENT
-from django_redsess import client
+from django_redsess.transport import client
 
 OPERATIONS = {"load": "load", "change": "load and save"}
 """What is done, and what it is called here."""

@@ -44,10 +44,11 @@ from tqdm import tqdm
 
 from benchmarks.fill import SESSION, USER_AGENT
 from benchmarks.report import machine_of, spread
-from django_redsess import reading, viewed
+from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace, sid_of
-from django_redsess.record import Client
+from django_redsess.session import reading
+from django_redsess.session.record import Client
+from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
 
 SEED = 1

@@ -21,13 +21,15 @@ from django.db.models.signals import post_delete, post_save, pre_save
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
-from django_redsess import backend, call, limits, notice, online
-from django_redsess.backend import SessionStoreUnavailable, session_of
-from django_redsess.call import Steps, both
+from django_redsess import backend, online
 from django_redsess.conf import conf
-from django_redsess.limits import SessionLimitReached
+from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.middleware import SessionMiddleware, places_of
-from django_redsess.signals import Reason, request_answered
+from django_redsess.session import limits, notice
+from django_redsess.session.lifecycle import session_of
+from django_redsess.signals import Reason
+from django_redsess.transport.announcing import request_answered
+from django_redsess.transport.steps import Steps, both, drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -147,7 +149,7 @@ def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) 
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(words))[: notice.TEXT_MAX] if words else ""
     try:
-        call.run(_ending(user_id, request, keep=keep, words=text))
+        drive(_ending(user_id, request, keep=keep, words=text))
     except SessionStoreUnavailable:
         logger.error("The sessions of user %r were to end, and can't be reached: call logout_everywhere().", user_id)
 

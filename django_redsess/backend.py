@@ -9,12 +9,12 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from redis.exceptions import NoScriptError
 
-from django_redsess import call, cleaner, reading
-from django_redsess.call import Steps, T
-from django_redsess.client import SessionStoreUnavailable
-from django_redsess.keys import sid_of
-from django_redsess.lifecycle import SessionLifecycle
-from django_redsess.notice import Notice
+from django_redsess.cleaning import cleaner
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import reading
+from django_redsess.session.lifecycle import SessionLifecycle
+from django_redsess.session.notice import Notice
+from django_redsess.transport.keys import sid_of
 
 __all__ = ["SessionStore", "SessionStoreUnavailable"]
 
@@ -45,29 +45,6 @@ class SessionStore(SessionLifecycle):
         """Do as :attr:`ended` does, awaiting the reply."""
         await self.arun(self.opening())
         return self.notice
-
-    def run(self, steps: Steps[T]) -> T:
-        """Drive ``steps``; remember an outage."""
-        self.fail_at_once()
-        try:
-            return call.run(steps)
-        except SessionStoreUnavailable:
-            self.unavailable = True
-            raise
-
-    async def arun(self, steps: Steps[T]) -> T:
-        """Do as :meth:`run` does, awaiting each step."""
-        self.fail_at_once()
-        try:
-            return await call.arun(steps)
-        except SessionStoreUnavailable:
-            self.unavailable = True
-            raise
-
-    def fail_at_once(self) -> None:
-        """Raise SessionStoreUnavailable where an operation of this request has before: it waits for that once."""
-        if self.unavailable:
-            raise SessionStoreUnavailable("The session could not be read or saved a moment ago.")
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""
@@ -180,12 +157,6 @@ class SessionStore(SessionLifecycle):
             return await self.arun(self.opening(no_load))
 
     _session = property(_get_session)
-
-
-def session_of(request: Any) -> SessionStore | None:
-    """Return the session of ``request``; None where it has none, or one of another engine."""
-    session = getattr(request, "session", None)
-    return session if isinstance(session, SessionStore) else None
 
 
 def is_in_use() -> bool:

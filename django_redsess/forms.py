@@ -8,7 +8,8 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
-from django_redsess import limits, online
+from django_redsess import online
+from django_redsess.session import limits
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

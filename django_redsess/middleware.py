@@ -27,13 +27,16 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 from django.utils.module_loading import import_string
 
-from django_redsess import call, notice, recording
-from django_redsess.backend import SessionStore, SessionStoreUnavailable, session_of
-from django_redsess.call import Steps
+from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
-from django_redsess.notice import Notice
-from django_redsess.origin import client_of
-from django_redsess.signals import Answering
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import notice
+from django_redsess.session.lifecycle import SessionLifecycle, session_of
+from django_redsess.session.notice import Notice
+from django_redsess.session.origin import client_of
+from django_redsess.transport.announcing import Answering
+from django_redsess.transport.steps import Steps, adrive, drive
+from django_redsess.viewed import recording
 
 RETRY_AFTER_SECONDS = 5
 
@@ -143,7 +146,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return unavailable(request, response)
 
     def _closing(
-        self, request: HttpRequest, session: SessionStore, response: HttpResponseBase
+        self, request: HttpRequest, session: SessionLifecycle, response: HttpResponseBase
     ) -> Steps[HttpResponseBase]:
         every = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
         if every and session.session_key is not None:
@@ -167,7 +170,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def _saved(
         self,
         request: HttpRequest,
-        session: SessionStore,
+        session: SessionLifecycle,
         response: HttpResponseBase,
         *,
         every: bool,
@@ -231,7 +234,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
 _name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)
 
 
-def _is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
+def _is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
     """Tell whether the session and its cookie may stay as they are: with most answers, that is all there is to know."""
     if (
         session.unavailable
@@ -257,7 +260,7 @@ def _is_shared(response: HttpResponseBase) -> bool:
     return response.status_code == 304 or not directives.isdisjoint({"public", "s-maxage"})
 
 
-def _set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
+def _set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:
     at_browser_close = session.get_expire_at_browser_close()
     age = None if at_browser_close else session.get_expiry_age()
     response.set_cookie(
@@ -375,11 +378,11 @@ class ViewedItemsMiddleware(MiddlewareMixin):
             return self.__acall__(request)
         response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
         if recording.may_view(request, response):
-            call.run(recording.note_view(request))
+            drive(recording.note_view(request))
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
         if recording.may_view(request, response):
-            await call.arun(recording.note_view(request))
+            await adrive(recording.note_view(request))
         return response

@@ -9,8 +9,8 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess import viewed as viewed_items
-from django_redsess.queryset import SessionQuerySet
-from django_redsess.ranking import RankingQuerySet, key_of, shown
+from django_redsess.querysets.items import RankingQuerySet, key_of, shown
+from django_redsess.querysets.sessions import SessionQuerySet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +86,7 @@ class PopularItem(models.Model):
     share: float
     """Of all views, from 0 to 1."""
     object: Any = None
-    """What was found for it, where it was looked for: see :meth:`~django_redsess.ranking.RankingQuerySet.resolving`."""
+    """The object found for it, if one was looked for: see ``RankingQuerySet.resolving()``."""
 
     class Meta:
         managed = False

@@ -18,9 +18,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess import browsers, limits, online
-from django_redsess.backend import session_of
-from django_redsess.moments import when
+from django_redsess import online
+from django_redsess.online import presentation
+from django_redsess.online.presentation import when
+from django_redsess.session import limits
+from django_redsess.session.lifecycle import session_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -115,4 +117,4 @@ def _row(session: online.Session) -> dict[str, object]:
 
 
 def _browser_of(session: online.Session) -> str:
-    return browsers.describe(session.user_agent) or gettext("Unknown browser")
+    return presentation.browser_name(session.user_agent) or gettext("Unknown browser")

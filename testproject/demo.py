@@ -26,7 +26,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
-from django_redsess.limits import POLICIES
+from django_redsess.session.limits import POLICIES
 from testproject.servers import free_port
 
 HOST = "127.0.0.1"

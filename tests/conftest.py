@@ -17,8 +17,8 @@ from django.contrib.auth.signals import user_logged_in
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
-from django_redsess import client, scripts
 from django_redsess.backend import SessionStore
+from django_redsess.transport import client, scripts
 from testproject import servers
 from tests.site.meanwhile import meanwhile as in_the_middle
 from tests.support.agreement import disagreements

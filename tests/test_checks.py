@@ -16,11 +16,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, OutOfMemoryError
 from redis.retry import Retry
 
-from django_redsess import backend, cleaner, middleware, online, viewed
-from django_redsess.checks import RULES, SETTING_NAMES
+from django_redsess import backend, middleware, online, viewed
+from django_redsess.checks.settings import RULES, SETTING_NAMES
+from django_redsess.cleaning import cleaner
+from django_redsess.cleaning.waker import Waker
 from django_redsess.conf import conf
-from django_redsess.keys import keyspace
-from django_redsess.waker import Waker
+from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.support.outages import full
 

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_redsess import online
-from django_redsess.keys import sid_of
+from django_redsess.transport.keys import sid_of
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, PASSWORD, SAFARI_IPHONE
 from tests.support.behind import make_older
 from tests.support.shop import use_our_templates

@@ -20,9 +20,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import close_old_connections
 from redis.exceptions import ResponseError
 
-from django_redsess.cleaner import BATCH_SIZE
-from django_redsess.client import SessionStoreUnavailable
-from django_redsess.upkeep import BATCH_MAX
+from django_redsess.cleaning.batches import BATCH_MAX
+from django_redsess.cleaning.cleaner import BATCH_SIZE
+from django_redsess.exceptions import SessionStoreUnavailable
 
 T = TypeVar("T")
 

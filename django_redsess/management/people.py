@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management.base import CommandError, OutputWrapper
 from redis.exceptions import ResponseError
 
-from django_redsess.client import SessionStoreUnavailable
-from django_redsess.upkeep import printable
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.presentation import printable
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

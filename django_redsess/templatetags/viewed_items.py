@@ -17,8 +17,9 @@ from django import template
 from django.conf import settings
 
 from django_redsess import viewed
-from django_redsess.backend import SessionStoreUnavailable, session_of
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.lifecycle import session_of
 from django_redsess.viewed import PopularItem, ViewedItem
 
 Viewed = TypeVar("Viewed", ViewedItem, PopularItem)

@@ -15,7 +15,7 @@ from django.utils.http import urlsafe_base64_encode
 from django_redsess import online
 from django_redsess.accounts import logout_everywhere
 from django_redsess.backend import SessionStore
-from django_redsess.limits import SessionLimitReached
+from django_redsess.exceptions import SessionLimitReached
 from django_redsess.signals import Reason
 from tests.site.accounts import NEW_PASSWORD, WAYS
 from tests.support.account_changes import NEW_PASSWORDS

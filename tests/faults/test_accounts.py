@@ -11,9 +11,11 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 
-from django_redsess import accounts, online, scripts
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess import accounts, online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import session_ended
+from django_redsess.transport import scripts
 from tests.site.accounts import NEW_PASSWORD
 from tests.support.outages import end_outage, lines_of
 from tests.support.proxy import Proxy

@@ -16,11 +16,14 @@ import pytest
 import redis as redis_py
 from django.contrib.sessions.backends.base import UpdateError
 
-from django_redsess import cleaner, store, viewed
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess import viewed
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.support import operations
+from tests.support import every_operation
 from tests.support.agreement import disagreements
 from tests.support.behind import faults, make_due, make_seen, stored
 from tests.support.child import MOMENTS, Child, Moment
@@ -32,7 +35,7 @@ pytestmark = pytest.mark.both_servers
 def totals(client: redis_py.Redis) -> dict[str, int]:
     """Return how many sessions were ever created, and ended for each reason."""
     found: dict[str, int] = {}
-    for partition in store.keyspace().partitions:
+    for partition in keyspace().partitions:
         for name, number in client.hgetall(partition.totals).items():
             found[name.decode()] = found.get(name.decode(), 0) + int(number)
     return found
@@ -62,11 +65,11 @@ def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
         operation: Callable[..., int]
         if kind is Reason.EXPIRED:
             make_due(redis, *others)
-            operation, args = operations.clean, (4,)
+            operation, args = every_operation.clean, (4,)
         else:
             for sid in others:
                 make_seen(redis, sid, 1)
-            operation, args = operations.evict, (partitions, 4)
+            operation, args = every_operation.evict, (partitions, 4)
         ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
         assert (disagreements(redis), faults()) == ([], [])
         assert totals(redis).get(kind, 0) + stored(redis) == 25
@@ -224,7 +227,7 @@ def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_
         writer.stop.set()
     for writer in writers:
         writer.join()
-    wait_until(lambda: not any(client.zscore(store.keyspace().of_sid(sid).expire, sid) for sid in due))
+    wait_until(lambda: not any(client.zscore(keyspace().of_sid(sid).expire, sid) for sid in due))
     status, errors = cleaning.stop()
     assert status == 0
     assert len([line for line in errors.splitlines() if "can't be reached" in line]) <= 1

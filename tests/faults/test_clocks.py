@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess import online, store, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.support import operations
+from tests.support import every_operation
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.child import Child
 
@@ -66,7 +67,7 @@ def seconds_left(redis: redis_py.Redis, now: Callable[[], float]) -> Callable[[s
 
     def read(session_key: str) -> float:
         sid = SessionStore(session_key).sid
-        return float(redis.zscore(store.keyspace().of_sid(sid).expire, sid)) / 1000 - now()
+        return float(redis.zscore(keyspace().of_sid(sid).expire, sid)) / 1000 - now()
 
     return read
 
@@ -82,7 +83,7 @@ def is_about(seconds: float, expected: float) -> bool:
 
 def test_the_clocks_are_wrong(on: Callable[..., Any], now: Callable[[], float]) -> None:
     for name, ahead in {"fast": HOUR, "slow": -HOUR}.items():
-        for time in on(name, operations.clock):
+        for time in on(name, every_operation.clock):
             assert abs(time - now() - ahead) < 60
 
 
@@ -90,17 +91,17 @@ def test_the_clocks_are_wrong(on: Callable[..., Any], now: Callable[[], float]) 
 def test_a_session_lives_as_long_as_it_should(
     web_server: Callable[..., Any], seconds_left: Callable[[str], float], data: dict[str, Any], age: int
 ) -> None:
-    key = web_server(operations.create, {**MEMBER, **data})
+    key = web_server(every_operation.create, {**MEMBER, **data})
     assert is_about(seconds_left(key), age)
-    web_server(operations.change, key, {"colour": "red"})
+    web_server(every_operation.change, key, {"colour": "red"})
     # A save may move the deadline by a twentieth more, so that the next need not.
     assert age - 5 < seconds_left(key) <= age * 1.05 + 1
     assert SessionStore(key)["colour"] == "red"
 
 
 def test_login_and_last_seen_are_the_servers_time(web_server: Callable[..., Any], now: Callable[[], float]) -> None:
-    guest = web_server(operations.create, {"colour": "blue"})
-    web_server(operations.sign_in, guest, "7")
+    guest = web_server(every_operation.create, {"colour": "blue"})
+    web_server(every_operation.sign_in, guest, "7")
     [session] = online.sessions()
     assert is_about(now() - session.login_at.timestamp(), 5)
     assert is_about(now() - session.seen_at.timestamp(), 5)
@@ -111,8 +112,8 @@ def test_a_request_finds_what_is_not_due(
     web_server: Callable[..., Any], new_session: Callable[..., SessionStore], age: int
 ) -> None:
     key = new_session("7", colour="blue", _session_expiry=age).session_key
-    assert web_server(operations.request, key, {})["data"]["colour"] == "blue"
-    assert web_server(operations.request, key, {"colour": "red"})["cookie"] == key
+    assert web_server(every_operation.request, key, {})["data"]["colour"] == "blue"
+    assert web_server(every_operation.request, key, {"colour": "red"})["cookie"] == key
     assert SessionStore(key)["colour"] == "red"
 
 
@@ -123,9 +124,9 @@ def test_nothing_that_is_not_due_is_cleaned(
     kept = new_session("7", colour="blue")
     make_due(redis, *[session.sid for session in due])
     # The list of who is online takes out what new sessions leave.
-    web_server(operations.create, {"colour": "red"})
-    assert web_server(operations.count) == 1
-    assert web_server(operations.clean) == 0
+    web_server(every_operation.create, {"colour": "red"})
+    assert web_server(every_operation.count) == 1
+    assert web_server(every_operation.clean) == 0
     assert stored(redis) == 2
     assert [session.sid for session in online.sessions()] == [kept.sid]
 
@@ -133,9 +134,9 @@ def test_nothing_that_is_not_due_is_cleaned(
 def test_what_is_due_is_over(web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]) -> None:
     session = new_session("7", colour="blue")
     make_due(redis, session.sid)
-    assert web_server(operations.request, session.session_key, {})["data"] == {}
-    assert not web_server(operations.view, session.session_key, "lamp")
-    assert web_server(operations.clean) == 1
+    assert web_server(every_operation.request, session.session_key, {})["data"] == {}
+    assert not web_server(every_operation.view, session.session_key, "lamp")
+    assert web_server(every_operation.clean) == 1
 
 
 def test_the_idle_limit_counts_from_the_servers_time(
@@ -145,12 +146,12 @@ def test_the_idle_limit_counts_from_the_servers_time(
     new_session: Callable[..., SessionStore],
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 1, "IDLE_TIMEOUT": 60}
-    key = web_server(operations.create, MEMBER)
+    key = web_server(every_operation.create, MEMBER)
     assert is_about(seconds_left(key), 63)
-    web_server(operations.change, key, {"colour": "red"})
+    web_server(every_operation.change, key, {"colour": "red"})
     assert is_about(seconds_left(key), 63)
     other = new_session("8").session_key
-    web_server(operations.request, other, {})
+    web_server(every_operation.request, other, {})
     assert is_about(seconds_left(other), 63)
 
 
@@ -158,10 +159,10 @@ def test_the_idle_limit_moves_with_each_active_request(
     web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
-    key = web_server(operations.create, MEMBER)
+    key = web_server(every_operation.create, MEMBER)
     sid = SessionStore(key).sid
-    redis.zincrby(store.keyspace().of_sid(sid).expire, -40_000, sid)
-    web_server(operations.request, key, {})
+    redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
+    web_server(every_operation.request, key, {})
     assert is_about(seconds_left(key), 63)
 
 
@@ -170,13 +171,13 @@ def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
     on: Callable[..., Any], settings: Any, first: str, second: str
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "ABSOLUTE_TIMEOUT": 60}
-    key = on(first, operations.create, MEMBER)
+    key = on(first, every_operation.create, MEMBER)
     for name in (second, first):
-        on(name, operations.change, key, {"by": name})
-        on(name, operations.request, key, {})
+        on(name, every_operation.change, key, {"by": name})
+        on(name, every_operation.request, key, {})
         [session] = online.sessions()
         assert session.expires_at - session.login_at == timedelta(seconds=60)
-    on(second, operations.rotate, key)
+    on(second, every_operation.rotate, key)
     [session] = online.sessions()
     assert session.expires_at - session.login_at == timedelta(seconds=60)
 
@@ -185,10 +186,10 @@ def test_a_sliding_session_slides_from_the_servers_time(
     web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "SLIDING": True}
-    key = web_server(operations.create, MEMBER)
+    key = web_server(every_operation.create, MEMBER)
     sid = SessionStore(key).sid
-    redis.zincrby(store.keyspace().of_sid(sid).expire, -40_000, sid)
-    web_server(operations.request, key, {})
+    redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
+    web_server(every_operation.request, key, {})
     assert is_about(seconds_left(key), 105)
 
 
@@ -197,9 +198,9 @@ def test_last_seen_never_decreases(on: Callable[..., Any], new_session: Callable
     times = [seen(key)]
     for number in range(3):
         for name in ("fast", "slow"):
-            on(name, operations.request, key, {})
+            on(name, every_operation.request, key, {})
             times.append(seen(key))
-            on(name, operations.change, key, {"number": number})
+            on(name, every_operation.change, key, {"number": number})
             times.append(seen(key))
     assert times == sorted(times)
     assert times[-1] - times[0] < timedelta(seconds=10)
@@ -212,7 +213,7 @@ def test_last_seen_does_not_go_back_with_the_servers_own_clock(
     session = new_session("7", colour="blue")
     in_an_hour = redis.time()[0] * 1000 + HOUR * 1000
     make_seen(redis, session.sid, in_an_hour)
-    web_server(operations.request, session.session_key, data)
+    web_server(every_operation.request, session.session_key, data)
     assert seen(session.session_key).timestamp() == in_an_hour / 1000
     assert [found.seen_at.timestamp() for found in online.sessions()] == [in_an_hour / 1000]
 
@@ -222,7 +223,7 @@ def test_viewed_items_are_in_the_order_of_their_views(
 ) -> None:
     session = new_session("7")
     for number, name in enumerate(["fast", "slow", "fast", "slow"]):
-        assert on(name, operations.view, session.session_key, f"item {number}")
+        assert on(name, every_operation.view, session.session_key, f"item {number}")
     found = viewed.recent(session)
     assert [item.item for item in found] == ["item 3", "item 2", "item 1", "item 0"]
     assert is_about(now() - found[0].at.timestamp(), 5)

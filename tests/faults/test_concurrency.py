@@ -16,9 +16,10 @@ from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 
-from django_redsess import online, saving, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import sid_of
+from django_redsess.session import saving
+from django_redsess.transport.keys import sid_of
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.site.people import person
 from tests.support.behind import make_older, names_of_sessions, stored, traces

@@ -13,7 +13,8 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import AsyncClient
 
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from tests.support.behind import stored
 from tests.support.proxy import Proxy
 from tests.support.running import wait_until

@@ -14,11 +14,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import AsyncClient, Client
 
-from django_redsess import call, online, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace
-from django_redsess.record import FORMAT, fingerprints
-from tests.support import operations
+from django_redsess.transport import agreement
+from django_redsess.transport.agreement import FORMAT, fingerprints
+from django_redsess.transport.keys import keyspace
+from tests.support import every_operation
 from tests.support.behind import dump
 from tests.support.outages import lines_of
 from tests.support.visitors import Browser
@@ -35,9 +36,9 @@ def starts(monkeypatch: pytest.MonkeyPatch, redis: Any) -> Iterator[Callable[...
     """Return a function that goes on as a process which has just started, of the release that writes this format."""
 
     def start(written: str = OURS) -> None:
-        monkeypatch.setattr(call, "FORMAT", written.encode())
-        monkeypatch.setattr(call, "_agreed", set())
-        monkeypatch.setattr(call, "_agreed_last", (None, None))
+        monkeypatch.setattr(agreement, "FORMAT", written.encode())
+        monkeypatch.setattr(agreement, "_agreed", set())
+        monkeypatch.setattr(agreement, "_agreed_last", (None, None))
 
     yield start
     redis.flushall()
@@ -48,17 +49,17 @@ def load_awaited() -> None:
 
 
 def create_awaited() -> None:
-    asyncio.run(operations.acreate({"colour": "blue"}))
+    asyncio.run(every_operation.acreate({"colour": "blue"}))
 
 
 WAYS_IN: dict[str, Callable[[], object]] = {
     "load": lambda: SessionStore(KEY).load(),
     "load, awaited": load_awaited,
     "exists": lambda: SessionStore(KEY).exists(KEY),
-    "create": lambda: operations.create({"colour": "blue"}),
+    "create": lambda: every_operation.create({"colour": "blue"}),
     "create, awaited": create_awaited,
-    "change": lambda: operations.change(KEY, {"colour": "red"}),
-    "replace": lambda: operations.create({"_auth_user_id": "7"}),
+    "change": lambda: every_operation.change(KEY, {"colour": "red"}),
+    "replace": lambda: every_operation.create({"_auth_user_id": "7"}),
     "end its own": lambda: SessionStore(KEY).flush(),
     "end": lambda: online.end("kk" + "a" * 18),
     "end all": online.end_all,
@@ -67,8 +68,8 @@ WAYS_IN: dict[str, Callable[[], object]] = {
     "view": lambda: viewed.record(SessionStore(KEY), "lamp"),
     "popular": viewed.popular,
     "reset": viewed.reset_all,
-    "clear": operations.clean,
-    "evict": lambda: operations.evict(0, 10),
+    "clear": every_operation.clean,
+    "evict": lambda: every_operation.evict(0, 10),
 }
 
 COMMANDS = ["clearsessions", "cleansessions", "cleanviewed", "online", "endsessions --all --noinput"]

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_redsess import online, store, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.client import SessionStoreUnavailable
-from django_redsess.keys import Partition, keyspace
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import Partition, keyspace
 from testproject import servers
-from tests.support import operations
+from tests.support import every_operation
 from tests.support.agreement import disagreements
 from tests.support.behind import dump, faults, make_seen, text_of
 from tests.support.outages import caches, close_connections, full
@@ -245,15 +245,15 @@ def test_with_no_guests_left_a_full_server_refuses(
 
 
 WRITES: dict[str, Callable[[str], object]] = {
-    "a change": lambda key: operations.change(key, {"colour": "red"}),
-    "a change with a view": lambda key: operations.change_and_view(key, {"colour": "red"}, "vase"),
-    "another user": lambda key: operations.change(key, {"_auth_user_id": "8"}),
-    "no user": operations.take_user_out,
-    "a sign-in": lambda key: operations.sign_in(key, "8"),
-    "a sign-in again": operations.sign_in_again,
-    "another key": operations.rotate,
-    "another key with a view": lambda key: operations.rotate_and_view(key, "vase"),
-    "a new session": lambda key: operations.create({"_auth_user_id": "8"}),
+    "a change": lambda key: every_operation.change(key, {"colour": "red"}),
+    "a change with a view": lambda key: every_operation.change_and_view(key, {"colour": "red"}, "vase"),
+    "another user": lambda key: every_operation.change(key, {"_auth_user_id": "8"}),
+    "no user": every_operation.take_user_out,
+    "a sign-in": lambda key: every_operation.sign_in(key, "8"),
+    "a sign-in again": every_operation.sign_in_again,
+    "another key": every_operation.rotate,
+    "another key with a view": lambda key: every_operation.rotate_and_view(key, "vase"),
+    "a new session": lambda key: every_operation.create({"_auth_user_id": "8"}),
 }
 
 
@@ -269,11 +269,11 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
     guest()
     with full(redis):
         write(key)
-    assert there()[1] == (1 if write is operations.take_user_out else 0)
+    assert there()[1] == (1 if write is every_operation.take_user_out else 0)
 
 
 def partition_of(session: SessionStore) -> Partition:
-    return store.keyspace().of_sid(str(session.sid))
+    return keyspace().of_sid(str(session.sid))
 
 
 # One command takes out guests.

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 import redis as redis_py
 
-from django_redsess import online, store, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.record import unpack
-from tests.support import operations
+from django_redsess.session import operations
+from django_redsess.session.record import unpack
+from django_redsess.transport.keys import keyspace
+from tests.support import every_operation
 from tests.support.agreement import disagreements
 from tests.support.behind import faults, have_partitions
 from tests.support.child import MOMENTS, Child, Moment
@@ -68,16 +70,16 @@ class Store:
     @property
     def user_at_home(self) -> str:
         """Somebody whose sessions belong to the partition where this one is."""
-        return next(user for user in map(str, range(1000, 99_999)) if store.at_home(self.session.sid, user))
+        return next(user for user in map(str, range(1000, 99_999)) if operations.at_home(self.session.sid, user))
 
     @property
     def user_elsewhere(self) -> str:
-        here = store.keyspace().of_sid(self.session.sid)
-        return next(user for user in map(str, range(1000, 9999)) if store.keyspace().of_user(user) != here)
+        here = keyspace().of_sid(self.session.sid)
+        return next(user for user in map(str, range(1000, 9999)) if keyspace().of_user(user) != here)
 
     def state(self) -> State:
         sessions = []
-        for partition in store.keyspace().partitions:
+        for partition in keyspace().partitions:
             for name, packed in self.redis.hgetall(partition.login).items():
                 sid = name.decode()
                 record = unpack(sid, packed)
@@ -101,7 +103,7 @@ class Store:
         return State(sorted(sessions), len(notes), sorted(popular))
 
     def _counted_with_session(self, item: str) -> bool:
-        return store.keyspace().of_item(item) == store.keyspace().of_sid(self.session.sid)
+        return keyspace().of_item(item) == keyspace().of_sid(self.session.sid)
 
     def _items(self) -> list[str]:
         return [f"item {number}" for number in range(100)]
@@ -122,7 +124,7 @@ def states(child: Child, redis: redis_py.Redis, settings: Any) -> Callable[..., 
             ran = child.run(
                 operation,
                 *args(of_test),
-                settings={"REDSESS": {"PARTITIONS": store.keyspace().count}},
+                settings={"REDSESS": {"PARTITIONS": keyspace().count}},
                 die=(number, moment),
             )
             assert (disagreements(redis), faults()) == ([], [])
@@ -168,28 +170,30 @@ def joined(story: Story) -> list[Story]:
 RED = {"colour": "red"}
 
 OPERATIONS = {
-    "create": Operation("", operations.create, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined),
-    "create, async": Operation(
-        "", operations.acreate, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
+    "create": Operation(
+        "", every_operation.create, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
     ),
-    "save": Operation("7", operations.change, lambda store: (*key_of(store), RED), changed),
-    "save, async": Operation("7", operations.achange, lambda store: (*key_of(store), RED), changed),
-    "rotate a guest's": Operation("", operations.rotate, key_of, lambda story: [story]),
-    "rotate": Operation("7", operations.rotate, key_of, lambda story: [story]),
-    "rotate, async": Operation("7", operations.arotate, key_of, lambda story: [story]),
-    "sign in": Operation("", operations.sign_in, lambda store: (*key_of(store), store.user_at_home), signed_in),
-    "sign in again": Operation("7", operations.sign_in_again, key_of, signed_in),
-    "take the user out": Operation("7", operations.take_user_out, key_of, signed_out),
-    "sign out": Operation("7", operations.flush, key_of, lambda story: []),
-    "sign out, async": Operation("7", operations.aflush, key_of, lambda story: []),
-    "kick": Operation("7", operations.end, lambda store: (store.session.sid,), lambda story: []),
+    "create, async": Operation(
+        "", every_operation.acreate, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
+    ),
+    "save": Operation("7", every_operation.change, lambda store: (*key_of(store), RED), changed),
+    "save, async": Operation("7", every_operation.achange, lambda store: (*key_of(store), RED), changed),
+    "rotate a guest's": Operation("", every_operation.rotate, key_of, lambda story: [story]),
+    "rotate": Operation("7", every_operation.rotate, key_of, lambda story: [story]),
+    "rotate, async": Operation("7", every_operation.arotate, key_of, lambda story: [story]),
+    "sign in": Operation("", every_operation.sign_in, lambda store: (*key_of(store), store.user_at_home), signed_in),
+    "sign in again": Operation("7", every_operation.sign_in_again, key_of, signed_in),
+    "take the user out": Operation("7", every_operation.take_user_out, key_of, signed_out),
+    "sign out": Operation("7", every_operation.flush, key_of, lambda story: []),
+    "sign out, async": Operation("7", every_operation.aflush, key_of, lambda story: []),
+    "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), lambda story: []),
     "save with a view": Operation(
-        "7", operations.change_and_view, lambda store: (*key_of(store), RED, store.item), changed
+        "7", every_operation.change_and_view, lambda store: (*key_of(store), RED, store.item), changed
     ),
     "rotate with a view": Operation(
-        "7", operations.rotate_and_view, lambda store: (*key_of(store), store.item), lambda story: [story]
+        "7", every_operation.rotate_and_view, lambda store: (*key_of(store), store.item), lambda story: [story]
     ),
-    "view": Operation("7", operations.view, lambda store: (*key_of(store), store.item), lambda story: [story]),
+    "view": Operation("7", every_operation.view, lambda store: (*key_of(store), store.item), lambda story: [story]),
 }
 
 
@@ -218,7 +222,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("operation", [operations.sign_in, operations.asign_in], ids=["sync", "async"])
+@pytest.mark.parametrize("operation", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
 def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_whole_sessions(
     monkeypatch: pytest.MonkeyPatch,
     states: Callable[..., tuple[State, list[State]]],
@@ -242,7 +246,9 @@ def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(
     monkeypatch: pytest.MonkeyPatch, states: Callable[..., tuple[State, list[State]]], moment: Moment
 ) -> None:
     have_partitions(monkeypatch, 4)
-    before, left = states("7", operations.view, lambda store: (*key_of(store), store.item_counted_elsewhere), moment)
+    before, left = states(
+        "7", every_operation.view, lambda store: (*key_of(store), store.item_counted_elsewhere), moment
+    )
     after = left[-1]
     assert after.popular == [("lamp", 1), ("vase", 1)]
     not_counted = after._replace(popular=before.popular)

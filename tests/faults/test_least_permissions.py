@@ -12,9 +12,11 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import AsyncClient, Client
 
-from django_redsess import online, scripts, server_checks, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace
+from django_redsess.checks import server
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
 from testproject.servers import Server
 from testproject.shop.models import Product
 from tests.support.admin_pages import LIST, answer
@@ -134,7 +136,7 @@ def life(
         call_command("endsessions", "--all", interactive=False)
         assert online.count() == 0
         own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [each.id for each in server_checks.check_server()] == ["django_redsess.W008"]
+        assert [each.id for each in server.check_server()] == ["django_redsess.W008"]
 
     return live
 

@@ -11,9 +11,10 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess import scripts, store
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace
+from django_redsess.session import operations
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older, stored, text_of
 from tests.support.proxy import Proxy
 from tests.support.sign_ins import ENDING, SetLimit, sids_of
@@ -101,7 +102,7 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
     def sign_in_elsewhere() -> None:
         session = SessionStore()
         session[SESSION_KEY] = str(alice.pk)
-        session.signed_in(store.Limit(1, policy))
+        session.signed_in(operations.Limit(1, policy))
         session.save()
 
     set_limit(1, policy)

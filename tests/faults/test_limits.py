@@ -9,7 +9,7 @@ import redis as redis_py
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.keys import sid_of
+from django_redsess.transport.keys import sid_of
 from tests.site.people import person
 from tests.support.behind import stored
 from tests.support.serving import Answer, Site, serving

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from django_redsess import online, scripts, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace, sid_of
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import stored
 from tests.support.outages import OURS
 from tests.support.proxy import Proxy

@@ -11,11 +11,15 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from django_redsess import call, cleaner, online, scripts, store
+from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.session import operations
 from django_redsess.signals import Reason
+from django_redsess.transport import scripts
+from django_redsess.transport.steps import drive
 from testproject.servers import Server
-from tests.support import operations
+from tests.support import every_operation
 from tests.support.agreement import disagreements
 from tests.support.behind import faults, make_due, stored
 from tests.support.child import MOMENTS, Child, Moment
@@ -41,7 +45,7 @@ def evict(sid: str) -> None:
 
 
 def replace(sid: str) -> None:
-    assert len(call.run(store.end([sid], Reason.REPLACED))) == 1
+    assert len(drive(operations.end([sid], Reason.REPLACED))) == 1
 
 
 @pytest.mark.django_db
@@ -153,9 +157,9 @@ def test_a_process_killed_at_any_step_leaves_a_session_or_the_note_of_its_end(
         if way == "expired":
             make_due(redis, str(session.sid))
         operation, args = {
-            "kicked": (operations.end, (session.sid,)),
-            "expired": (operations.clean, ()),
-            "evicted": (operations.evict, (0, 10)),
+            "kicked": (every_operation.end, (session.sid,)),
+            "expired": (every_operation.clean, ()),
+            "evicted": (every_operation.evict, (0, 10)),
         }[way]
         ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
         assert (disagreements(redis), faults()) == ([], [])

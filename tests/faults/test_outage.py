@@ -13,9 +13,11 @@ import requests
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess import online, scripts
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
-from django_redsess.keys import keyspace
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
 from tests.support.behind import stored
 from tests.support.outages import BUDGET, caches, frozen, lines_of
 from tests.support.proxy import Proxy

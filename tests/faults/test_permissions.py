@@ -10,7 +10,8 @@ import pytest
 import redis as redis_py
 from django.contrib.auth.models import User
 
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import Server, free_port
 from tests.support.outages import caches, end_outage, lines_of
 from tests.support.running import wait_until

@@ -12,7 +12,7 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace
+from django_redsess.transport.keys import keyspace
 from tests.support.behind import stored, traces
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
 from tests.support.visitors import Browser

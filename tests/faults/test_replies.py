@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from django.test import AsyncClient
 
-from django_redsess import client
-from django_redsess.backend import SessionStore, SessionStoreUnavailable
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import client
 from testproject.servers import Server
 from tests.support.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.support.proxy import Proxy

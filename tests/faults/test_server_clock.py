@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from django_redsess import call, cleaner, online, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import keyspace
-from django_redsess.listing import Ending, Which
-from django_redsess.record import Client, django_times
+from django_redsess.cleaning import cleaner
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.queries import Which
+from django_redsess.session.record import Client, django_times
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import drive
 from testproject import servers
-from tests.support import operations
+from tests.support import every_operation
 from tests.support.agreement import disagreements
 from tests.support.behind import faults, stored
 from tests.support.clocks import Clock, clock
@@ -52,7 +55,7 @@ def opened(session: SessionStore, *, passive: bool) -> SessionStore:
 
 def assert_there(session_key: str, **data: Any) -> None:
     """See that a request finds its session, and may change it."""
-    answer = operations.request(session_key, data)
+    answer = every_operation.request(session_key, data)
     assert answer["data"].get("colour") == "blue"
 
 
@@ -117,9 +120,9 @@ def test_all_can_be_ended(stepped: Clock, new_session: Callable[..., SessionStor
     new_session("9")
     number, at = online.census(Which())
     # As of when they were counted, as the admin does it.
-    work = Ending(Which(), latest=at)
+    work = BulkEnding(Which(), latest=at)
     while not work.done:
-        call.run(work.step())
+        drive(work.step())
     assert (number, online.count()) == (3, 0)
 
 

@@ -15,8 +15,8 @@ from django.core.management import call_command
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
-from django_redsess.backend import SessionStoreUnavailable
-from django_redsess.keys import Partition, keyspace
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import Partition, keyspace
 from testproject.servers import Server
 from tests.support.behind import make_due, stored
 from tests.support.outages import full, replica, without_disk, without_replicas

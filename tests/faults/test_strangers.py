@@ -17,11 +17,11 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 
-from django_redsess import online, store, viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.keys import sid_of
 from django_redsess.middleware import SessionMiddleware
-from django_redsess.record import unpack
+from django_redsess.session.record import unpack
+from django_redsess.transport.keys import keyspace, sid_of
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, stored
 
@@ -279,7 +279,7 @@ def test_a_hostile_item_is_noted_as_it_is_or_refused(
     assert [found.item for found in viewed.recent(session.sid)] == kept
     assert viewed.popular() == [(item, 1) for item in kept]
     # No other name was made of it.
-    space = store.keyspace()
+    space = keyspace()
     allowed = {space.of_sid(session.sid).viewed_by(session.sid).encode(), space.of_item("").viewed.encode()}
     assert set(redis.keys()) - before <= allowed
     log()
@@ -432,8 +432,8 @@ def test_a_record_that_is_stored_under_a_sid_of_ones_own_opens_nothing(
     """Who can also write finds no use for what he read."""
     key = "a" * 32
     sid = sid_of(key)
-    partition = store.keyspace().of_sid(sid)
-    stolen = next(redis.hvals(other.login)[0] for other in store.keyspace().partitions if redis.hlen(other.login))
+    partition = keyspace().of_sid(sid)
+    stolen = next(redis.hvals(other.login)[0] for other in keyspace().partitions if redis.hlen(other.login))
     redis.hset(partition.login, sid, stolen)
     redis.zadd(partition.expire, {sid: 10**14})
     visitor.cookies["sessionid"] = key

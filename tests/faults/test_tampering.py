@@ -15,10 +15,12 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from django_redsess import cleaner, listing, online
-from django_redsess.keys import keyspace
-from django_redsess.record import unpack
+from django_redsess import online
+from django_redsess.cleaning import cleaner
+from django_redsess.online import queries
+from django_redsess.session.record import unpack
 from django_redsess.signals import session_ended
+from django_redsess.transport.keys import keyspace
 from testproject import settings as testproject_settings
 from tests.support.admin_pages import LIST, Page, page_of
 from tests.support.outages import lines_of
@@ -422,7 +424,7 @@ def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis
 def test_a_forged_time_is_no_error_far_down_a_list(
     site: None, partitions: int, new_session: Any, redis: Any, monkeypatch: pytest.MonkeyPatch, score: str
 ) -> None:
-    monkeypatch.setattr(listing, "SHALLOW", 5)
+    monkeypatch.setattr(queries, "SHALLOW", 5)
     sids = {new_session(str(number)).sid for number in range(30)}
     sid = min(sids)
     redis.zadd(keyspace().of_sid(sid).online_user, {sid: score})

@@ -12,8 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import AsyncClient, Client
 
-from django_redsess import call, online
+from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.transport import agreement
 from testproject.servers import Server
 from tests.support.behind import dump, stored
 from tests.support.outages import full, lines_of, replica
@@ -34,8 +35,8 @@ def process(settings: Any, redis: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
     def start(key: str, *fallbacks: str, **redsess: Any) -> None:
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
         settings.REDSESS = {**settings.REDSESS, **redsess}
-        monkeypatch.setattr(call, "_agreed", set())
-        monkeypatch.setattr(call, "_agreed_last", (None, None))
+        monkeypatch.setattr(agreement, "_agreed", set())
+        monkeypatch.setattr(agreement, "_agreed_last", (None, None))
 
     yield start
     settings.REDSESS = before

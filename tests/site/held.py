@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
-from django_redsess.limits import SessionLimitReached
+from django_redsess.exceptions import SessionLimitReached
 from tests.site import views
 from tests.site.meanwhile import meanwhile
 from tests.site.people import passwords, person

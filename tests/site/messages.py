@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.template import engines
 
-from django_redsess.notice import Notice
+from django_redsess.session.notice import Notice
 
 
 def page(source: str, request: HttpRequest) -> HttpResponse:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import redis
 
-from django_redsess import store
-from django_redsess.keys import Partition
+from django_redsess.transport.keys import Partition, keyspace
 
 
 def disagreements(client: redis.Redis) -> list[str]:
     """Compare every key of every partition with the others, and return what does not fit, in words."""
     found = []
-    space = store.keyspace()
+    space = keyspace()
     # A store of its own for each prefix: what was once agreed on stays.
     known = {name for name in client.keys() if name.endswith(b":meta")}
     for partition in space.partitions:

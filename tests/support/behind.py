@@ -12,11 +12,12 @@ import pytest
 import redis
 import redis as redis_py
 
-from django_redsess import checker, reading, store
+from django_redsess.cleaning import consistency
 from django_redsess.conf import Conf, conf
-from django_redsess.keys import sid_of
-from django_redsess.record import Record, pack, unpack
+from django_redsess.session import operations, reading
+from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
+from django_redsess.transport.keys import keyspace, sid_of
 
 
 def text_of(size: int) -> str:
@@ -27,19 +28,19 @@ def text_of(size: int) -> str:
 def make_due(client: redis.Redis, *sids: str) -> None:
     """Move the deadline of these sessions into the past, as if their time had run out."""
     for sid in sids:
-        client.zadd(store.keyspace().of_sid(sid).expire, {sid: 1})
+        client.zadd(keyspace().of_sid(sid).expire, {sid: 1})
 
 
 def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
     """Say that the session ``sid`` was last seen then."""
-    partition = store.keyspace().of_sid(sid)
+    partition = keyspace().of_sid(sid)
     for name in (partition.recent, partition.guests):
         client.zadd(name, {sid: milliseconds}, xx=True)
 
 
 def stored(client: redis.Redis) -> int:
     """Count the sessions that are stored, due ones and guests' too."""
-    return sum(client.hlen(partition.login) for partition in store.keyspace().partitions)
+    return sum(client.hlen(partition.login) for partition in keyspace().partitions)
 
 
 def now_of(client: redis.Redis) -> datetime:
@@ -54,13 +55,13 @@ def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int =
     text = " ".join(
         [milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason), *("0" for _ in Reason)]
     )
-    for partition in store.keyspace().partitions:
+    for partition in keyspace().partitions:
         client.zadd(partition.samples, {text: milliseconds})
 
 
 def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:
     """Have these items viewed so often, besides the views that they have."""
-    space = store.keyspace()
+    space = keyspace()
     with client.pipeline() as together:
         for item, count in views.items():
             partition = space.of_item(item)
@@ -77,12 +78,12 @@ def names_of_sessions(client: redis.Redis) -> list[bytes]:
 
 def faults(*, mend: bool = False) -> list[str]:
     """Return what ``cleansessions --check`` finds, or ``--repair`` mends."""
-    return [str(fault) for step in checker.check(mend=mend) for fault in step.faults]
+    return [str(fault) for step in consistency.check(mend=mend) for fault in step.faults]
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     """Turn the clock of this session forward: all its times happened so long before."""
-    partition = store.keyspace().of_sid(sid)
+    partition = keyspace().of_sid(sid)
     for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
         client.zadd(name, {sid: -seconds * 1000}, xx=True, incr=True)
     packed = client.hget(partition.login, sid)
@@ -99,13 +100,13 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
 
 
-def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> store.Written:
+def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Written:
     """Return what a save writes of a session without data."""
     now = reading.time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")
-    return store.Written(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
+    return operations.Written(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:

@@ -176,7 +176,7 @@ def main() -> None:
     from django.conf import settings
     from django_redis import get_redis_connection
 
-    from tests.support import operations
+    from tests.support import every_operation
 
     get_redis_connection(settings.SESSION_CACHE_ALIAS)
 
@@ -186,7 +186,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             with os.fdopen(write_end, "w") as answer:
-                answer.write(json.dumps(carry_out(operations, order)))
+                answer.write(json.dumps(carry_out(every_operation, order)))
             os._exit(0)
         os.close(write_end)
         with os.fdopen(read_end) as answer:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from django_redsess.backend import SessionStore
-from django_redsess.notice import Notice
+from django_redsess.session.notice import Notice
 
 NewSession = Callable[..., SessionStore]
 

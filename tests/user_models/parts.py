@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from django_redsess import online
-from django_redsess.keys import keyspace
+from django_redsess.transport.keys import keyspace
 from tests.support.markup import text_of
 from tests.user_models.endings import ENDINGS
 from tests.user_models.site import ACCOUNT, BROWSERS, LIST, Browser, Site, link, links, sids, twice

@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess import checker, cleaner
+from django_redsess.cleaning import cleaner, consistency
+from django_redsess.cleaning.waker import Waker
 from django_redsess.conf import conf
-from django_redsess.keys import keyspace
 from django_redsess.management.cleaning import CleaningCommand
-from django_redsess.upkeep import NO_LIMIT
-from django_redsess.waker import Waker
+from django_redsess.session.capacity import NO_LIMIT
+from django_redsess.transport.keys import keyspace
 
 REST_SECONDS_MAX = 5
 """The longest sleep: the maximum is looked after too, and a deadline whose news got lost."""
@@ -149,7 +149,7 @@ class Command(CleaningCommand):
         if not self.options["repair"]:
             # After an outage it begins anew.
             self.counts = dict.fromkeys(self.counts, 0)
-        for step in checker.check(mend=self.options["repair"]):
+        for step in consistency.check(mend=self.options["repair"]):
             for fault in step.faults:
                 self.counts["faults"] += 1
                 self.counts["mended"] += self.options["repair"] and fault.can_be_mended

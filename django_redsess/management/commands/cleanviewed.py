@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess import cleaner
+from django_redsess.cleaning import cleaner
 from django_redsess.conf import conf
 from django_redsess.management.cleaning import CleaningCommand
 from django_redsess.management.people import agreed, need_terminal, told_as_errors

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
-from django_redsess import call, notice, online
-from django_redsess.client import SessionStoreUnavailable
-from django_redsess.keys import is_sid
-from django_redsess.listing import USERS_MAX
+from django_redsess import online
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.cleaning import Stop, progress_bar
 from django_redsess.management.people import (
     STOPPED,
@@ -21,9 +19,13 @@ from django_redsess.management.people import (
     told_as_errors,
     user_named,
 )
-from django_redsess.queryset import users_by_id
-from django_redsess.store import AT_ONCE_MAX
-from django_redsess.upkeep import printable
+from django_redsess.online.presentation import printable
+from django_redsess.online.queries import USERS_MAX
+from django_redsess.querysets.sessions import users_by_id
+from django_redsess.session import notice
+from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.transport import agreement
+from django_redsess.transport.keys import is_sid
 
 if TYPE_CHECKING:
     from django_redsess.signals import Ended
@@ -62,7 +64,7 @@ class Command(BaseCommand):
         with told_as_errors():
             if options["new_secret_key"]:
                 # Before that, nothing of the store can be asked.
-                call.take_new_secret_key()
+                agreement.take_new_secret_key()
             self._resolve()
             # What is named wrongly is told before.
             if options["interactive"]:

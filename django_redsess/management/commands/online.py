@@ -17,13 +17,15 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from django_redsess import browsers, online
-from django_redsess.keys import is_sid
-from django_redsess.listing import USERS_MAX
+from django_redsess import online
 from django_redsess.management.people import owner_of, say, told_as_errors, user_named
-from django_redsess.queryset import users_by_id
-from django_redsess.rows import READ_AT_ONCE
-from django_redsess.upkeep import evicted, printable
+from django_redsess.online import presentation
+from django_redsess.online.presentation import printable
+from django_redsess.online.queries import USERS_MAX
+from django_redsess.online.samples import evicted
+from django_redsess.querysets.rows import READ_AT_ONCE
+from django_redsess.querysets.sessions import users_by_id
+from django_redsess.transport.keys import is_sid
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -234,7 +236,7 @@ def _cells(session: online.Session, users: Mapping[str, AbstractBaseUser]) -> di
         "last seen": _with_plain_spaces(ago),
         "expires": _time(session.expires_at),
         "address": printable(session.address),
-        "browser": printable(browsers.describe(session.user_agent)),
+        "browser": printable(presentation.browser_name(session.user_agent)),
         "size": _with_plain_spaces(filesizeformat(session.size)),
         "newest item": printable(session.newest_item),
         "sid": printable(session.sid),
@@ -262,7 +264,7 @@ def _as_json(session: online.Session, users: Mapping[str, AbstractBaseUser]) -> 
             "expires_at": session.expires_at.isoformat(),
             "address": session.address,
             "user_agent": session.user_agent,
-            "browser": browsers.describe(session.user_agent),
+            "browser": presentation.browser_name(session.user_agent),
             "size": session.size,
             "newest_item": session.newest_item,
         }

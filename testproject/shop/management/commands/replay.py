@@ -19,7 +19,7 @@ from django.test import override_settings
 from tqdm import tqdm
 
 from django_redsess import online
-from django_redsess.backend import SessionStoreUnavailable
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.viewed import popular, recent
 from testproject.people import PASSWORD
 from testproject.replay import HISTORY, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events

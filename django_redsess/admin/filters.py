@@ -1,0 +1,167 @@
+"""The filters beside the admin's list of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.views.main import ORDER_VAR
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_lazy
+
+from django_redsess import online
+from django_redsess.online.queries import USERS_MAX
+from django_redsess.querysets.sessions import users_by_id
+
+if TYPE_CHECKING:
+    from django.contrib.admin.views.main import ChangeList
+
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+USER, WHO, ACTIVE, STAFF = "user", "who", "active", "staff"
+
+SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
+
+
+def only_by_seen(request: HttpRequest) -> bool:
+    """Tell whether the list that is asked for has no other order than by last seen."""
+    return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) == "everyone"
+
+
+def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None:
+    """Return the admin of users, if whoever asks may see users there: what it knows of them is not for others."""
+    found = site._registry.get(get_user_model())
+    return found if found is not None and found.has_view_or_change_permission(request) else None
+
+
+class WhoFilter(SimpleListFilter):
+    title = gettext_lazy("visitor")
+    parameter_name = WHO
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("everyone", gettext_lazy("Everyone, by last seen"))]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        everyone = self.value() == "everyone"
+        signed_in = changelist.get_query_string(remove=[WHO, ORDER_VAR])
+        by_seen = changelist.get_query_string({WHO: "everyone", **_by_seen(changelist)})
+        yield {"selected": not everyone, "query_string": signed_in, "display": gettext("Signed in")}
+        yield {"selected": everyone, "query_string": by_seen, "display": self.lookup_choices[0][1]}
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        return queryset.with_guests() if self.value() == "everyone" else queryset
+
+
+class ActiveFilter(SimpleListFilter):
+    title = gettext_lazy("last seen")
+    parameter_name = ACTIVE
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            ("5m", gettext_lazy("In the last 5 minutes")),
+            ("1h", gettext_lazy("In the last hour")),
+            ("1d", gettext_lazy("In the last day")),
+        ]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        whenever = changelist.get_query_string(remove=[ACTIVE, ORDER_VAR])
+        yield {"selected": self.value() not in SECONDS, "query_string": whenever, "display": gettext("All")}
+        for value, display in self.lookup_choices:
+            query = changelist.get_query_string({ACTIVE: value, **_by_seen(changelist)})
+            yield {"selected": self.value() == value, "query_string": query, "display": display}
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        seconds = SECONDS.get(self.value() or "")
+        return queryset.active(seconds) if seconds else queryset
+
+
+class StaffFilter(SimpleListFilter):
+    """For those who may see users, of whom it tells a field."""
+
+    title = gettext_lazy("staff")
+    parameter_name = STAFF
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        try:
+            get_user_model()._meta.get_field("is_staff")
+        except FieldDoesNotExist:
+            return []
+        of_users = users_admin(request, model_admin.admin_site)
+        if of_users is None:
+            return []
+        self.users = of_users.get_queryset(request)
+        return [("1", gettext_lazy("Staff only"))]
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        if self.value() != "1":
+            return queryset
+        return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk")))
+
+
+class UserFilter(ListFilter):
+    """Reached by links: nobody could choose from a list of all users."""
+
+    title = gettext_lazy("user")
+    parameter_name = USER  # django-unfold asks every filter for it.
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        params: dict[str, list[str]],
+        model: type[Model],
+        model_admin: ModelAdmin[Any],
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        self.user_ids = params.pop(USER, [])[:USERS_MAX]
+        self.names_others = users_admin(request, model_admin.admin_site) is not None
+        if self.user_ids:
+            self.used_parameters[USER] = self.user_ids
+
+    def has_output(self) -> bool:
+        return bool(self.user_ids)
+
+    def expected_parameters(self) -> list[str | None]:
+        return [USER]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        yield {
+            "selected": False,
+            "query_string": changelist.get_query_string(remove=[USER]),
+            "display": gettext("All"),
+        }
+        # Those who are in the list have been fetched with it.
+        known: dict[str, object] = {row.user_id: row.user for row in changelist.result_list if row.user}
+        if self.names_others:
+            known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
+        names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
+        more = ["…"] if len(self.user_ids) > len(names) else []
+        yield {
+            "selected": True,
+            "query_string": changelist.get_query_string(),
+            "display": ", ".join(names + more),
+        }
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        return queryset.of_users(self.user_ids) if self.user_ids else queryset
+
+
+def _by_seen(changelist: ChangeList) -> dict[str, str]:
+    # Such a list has no other order; said in the link, the header shows it too.
+    columns = list(changelist.list_display)
+    return {ORDER_VAR: f"-{columns.index('seen')}"} if "seen" in columns else {}
+
+
+def ids_of(request: HttpRequest, users: QuerySet[Any]) -> list[str]:
+    """Return the ids of ``users`` as sessions hold them, at most 1 000, and say so where there are more."""
+    # The admin of users may have asked for more than that.
+    found = list(users.select_related(None).prefetch_related(None).only("pk")[: USERS_MAX + 1])
+    if len(found) > USERS_MAX and request.method == "GET":
+        text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
+        messages.warning(request, text % {"limit": USERS_MAX}, fail_silently=True)
+    return [online.user_id_of(user) for user in found[:USERS_MAX]]

@@ -1,0 +1,145 @@
+"""What the page of a session shows, part by part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import quote
+from django.http import QueryDict
+from django.template.defaultfilters import filesizeformat
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
+from django.utils.translation import gettext, ngettext
+
+from django_redsess import online, viewed
+from django_redsess.admin.filters import USER
+from django_redsess.conf import conf
+from django_redsess.models import OnlineSession
+from django_redsess.online import presentation
+from django_redsess.online.presentation import exactly, when
+from django_redsess.querysets import items
+from django_redsess.session.deadlines import slack_of
+
+OTHERS_MAX = 20
+"""How many other sessions of the same user a session's page lists."""
+
+VALUE_MAX = 1000
+"""Characters of a value that are shown."""
+
+KEYS_MAX = 500
+"""Keys of a session that its page lists."""
+
+KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
+"""Keys whose values no page shows: they would do harm in other hands. ``HIDDEN_VALUES`` names more."""
+
+
+def deadlines(session: online.Session, details: online.Details | None) -> SafeString:
+    """Tell when each deadline of ``session`` is, and when it ends by the first of them."""
+    rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session, details)]
+    ends = format_html("<strong>{}</strong>", gettext("It ends"))
+    rows.append((ends, when(session.expires_at), exactly(session.expires_at)))
+    return table((gettext("Deadline"), gettext("Time left"), gettext("Date")), rows)
+
+
+def viewed_items(session: online.Session) -> str:
+    """List what ``session`` viewed, the newest first."""
+    found = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+    rows = [(items.shown(view.item), when(view.at)) for view in found]
+    return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
+
+
+def data(details: online.Details | None, *, with_values: bool) -> str:
+    """List the keys of what is in a session, and the size of what each holds; and the values, if asked to."""
+    if details is None or details.data is None:
+        return gettext("It can't be read.")
+    headings, rows = [gettext("Key"), gettext("Size")], []
+    if with_values:
+        headings.append(gettext("Value"))
+    for key, size in islice(details.sizes.items(), KEYS_MAX):
+        value = [_shown(key, details.data[key])] if with_values else []
+        rows.append([items.shown(text) for text in (str(key), filesizeformat(size), *value)])
+    if not rows:
+        return gettext("There is nothing in it.")
+    left = len(details.sizes) - len(rows)
+    more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
+    return table(headings, rows) + paragraph(more)
+
+
+def other_sessions(session: OnlineSession, site: AdminSite) -> str:
+    """List other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
+    if not session.user_id:
+        return gettext("Nobody is signed in with it.")
+    rows = [
+        (
+            format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
+            when(other.login_at) if other.login_at else "",
+            format_html("<bdi>{}</bdi>", other.address),
+            presentation.browser_name(other.user_agent),
+        )
+        for other in session.others
+    ]
+    if not rows:
+        return gettext("There are no others.")
+    headings = (gettext("Last seen"), gettext("Signed in"), gettext("Address"), gettext("Browser"))
+    link = format_html(
+        '<p><a href="{}?{}">{}</a></p>',
+        url_of("changelist", site),
+        query_of([session.user_id]),
+        gettext("All sessions of this user"),
+    )
+    return table(headings, rows) + link
+
+
+def paragraph(text: str) -> SafeString:
+    """Make a paragraph below what is shown, of no text nothing."""
+    return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
+    """Make a table, as it looks on the page of a session."""
+    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": rows})
+
+
+def url_of(name: str, site: AdminSite, *args: str) -> str:
+    """Return the address of a page of our own."""
+    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
+
+
+def query_of(user_ids: Sequence[str]) -> str:
+    """Return the query with which the list shows the sessions of these users."""
+    query = QueryDict(mutable=True)
+    query.setlist(USER, user_ids)
+    return query.urlencode()
+
+
+def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[tuple[str, datetime]]:
+    if details is not None:
+        django_deadline = details.django_deadline
+        if conf.SLIDING and details.age_seconds:
+            django_deadline = session.seen_at + timedelta(seconds=details.age_seconds)
+        yield gettext("Django's: age or date"), django_deadline
+    if conf.IDLE_TIMEOUT:
+        slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
+        yield gettext("Idle: since it was last seen"), session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
+    if conf.ABSOLUTE_TIMEOUT and session.login_at:
+        yield gettext("Absolute: since sign-in"), session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT)
+
+
+def _shown(key: str, value: Any) -> str:
+    if key in KEPT_SECRET or key in conf.HIDDEN_VALUES:
+        return gettext("(not shown)")
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return gettext("(nested too deep)")
+    except (TypeError, ValueError):
+        text = repr(value)
+    return Truncator(text).chars(VALUE_MAX)

@@ -1,0 +1,117 @@
+"""Taking out what is due or too much, bit by bit: what the commands run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from django_redsess.cleaning import batches
+from django_redsess.conf import conf
+from django_redsess.online import samples
+from django_redsess.session import capacity
+from django_redsess.session.capacity import Batch
+from django_redsess.signals import session_ended
+from django_redsess.transport.steps import Call, drive
+from django_redsess.viewed import popularity
+
+BATCH_SIZE = 100
+
+
+def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
+    """
+    End every session whose deadline has passed, ``batch_size`` (1 to 1 000) at a time; yield how many, each time.
+
+    ``go_on`` is asked before each batch. (A call takes 250 at most, so that the server is not kept from others.) Each
+    script looks at the clock itself, so that a session whose deadline moved meanwhile stays.
+    """
+    yield from _until_done(batches.expire(limit=batch_size), go_on)
+
+
+def evicted(
+    *,
+    maximum: int | None = None,
+    guests: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Iterator[int]:
+    """
+    End the sessions that are too many, guests' first, those longest unseen, as :func:`expired` does.
+
+    ``maximum`` is how many there may be, ``guests`` how many of guests (the settings MAX_SESSIONS and MAX_GUESTS when
+    None). Each script counts anew, so that two cleaners at once don't take out too many.
+    """
+    yield from _until_done(batches.evict(capacity.allowed(maximum, guests), limit=batch_size), go_on)
+
+
+def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
+    """
+    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would.
+
+    ``after_expired`` counts the latter as they would be with the former gone already.
+    """
+    due, excess = 0, 0
+    allowed = capacity.allowed(maximum, guests)
+    for call in batches.backlog():
+        count = call.run()
+        due += count.due
+        gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
+        excess += allowed.too_many(count.signed_in - (gone - gone_guests), count.guests - gone_guests)
+    return due, excess
+
+
+def seconds_to_next() -> float | None:
+    """Return in how many seconds the next session is due, 0 if one is already; None where there is none."""
+    return min((seconds for call in batches.next_deadline() if (seconds := call.run()) is not None), default=None)
+
+
+def sample() -> float:
+    """Note who is online, once a minute, for ``online.history()``. Returns the seconds until the next minute."""
+    return min(call.run() for call in samples.sample())
+
+
+def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+    """
+    Forget the least viewed items, all but the ``limit`` (the setting VIEWED_LIMIT when None) most viewed.
+
+    Takes ``batch_size`` (1 to 1 000) a call, and yields how many after each. Each script goes by its moment's ranks.
+    """
+    if not 1 <= batch_size <= batches.BATCH_MAX:
+        raise ValueError(f"A batch has 1 to {batches.BATCH_MAX} items, not {batch_size}.")
+    kept = drive(popularity.split(conf.VIEWED_LIMIT if limit is None else limit))
+    for call in popularity.trim(kept, limit=batch_size):
+        left = 1
+        while left:
+            taken, left = call.run()
+            yield taken
+
+
+def backlog_of_items(*, limit: int) -> int:
+    """Count the items that :func:`trimmed` would forget."""
+    return max(0, sum(call.run().items for call in popularity.counted(1)) - limit)
+
+
+def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
+    for call in calls:
+        more = True
+        while more and go_on():
+            ended, more = call.run()
+            yield ended
+            # Receivers are called in this thread: no batch may then end in another one.
+            if more and not session_ended.receivers:
+                yield from _two_at_once(call, go_on)
+                break
+
+
+def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
+    # The server works on one batch while this process reads the reply to another.
+    running: deque[Future[Batch]] = deque()
+    more = True
+    with ThreadPoolExecutor(2) as threads:
+        while running or more:
+            while more and len(running) < 2 and (more := go_on()):
+                running.append(threads.submit(call.run))
+            if running:
+                batch = running.popleft().result()
+                more = more and batch.more
+                yield batch.ended

@@ -1,0 +1,172 @@
+"""Whether all keys tell the same story, and mending what does not: bit by bit, while sessions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from django_redsess.online.presentation import printable
+from django_redsess.session.operations import session_keys
+from django_redsess.transport import scripts
+from django_redsess.transport.announcing import Endings
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.steps import Call
+
+ENTRIES_MAX = 200
+"""The most entries that one call compares with all other keys."""
+
+RECORD_BYTES_ENOUGH = 256 * 1024
+"""So much of records in one call, and the next takes fewer: the server reads each of them whole."""
+
+NAMES_AT_ONCE = 100
+
+
+class Fault(NamedTuple):
+    """
+    An entry of ``key`` that does not fit the other keys.
+
+    ``kind`` is ``missing``, ``stray`` (there, and should not be), ``differs`` (in its login time) or ``ahead`` (of the
+    server's clock), which can be mended; or ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key
+    that is none of ours).
+    """
+
+    kind: str
+    sid: str
+    key: str
+
+    def __str__(self) -> str:
+        sid, key = printable(self.sid), printable(self.key)
+        return {
+            "missing": f"{key}: session {sid} is missing",
+            "stray": f"{key}: {sid} does not belong there",
+            "differs": f"{key}: session {sid} has another login time than elsewhere",
+            "ahead": f"{key}: session {sid} has a time that is still to come",
+            "unreadable": f"{key}: the record of {sid} is in no known format",
+            "unknown": f"{key}: no key of this app",
+        }[self.kind]
+
+    @property
+    def can_be_mended(self) -> bool:
+        return self.kind in ("missing", "stray", "differs", "ahead")
+
+
+class Checked(NamedTuple):
+    """A step of a check: where the next begins (0: done), how much was looked at, and what did not fit."""
+
+    cursor: int
+    entries: int
+    record_bytes: int
+    faults: list[Fault]
+
+
+class Step(NamedTuple):
+    """What one call looked at: so many ``entries``, and the faults it found (and mended, if it was to)."""
+
+    entries: int
+    faults: list[Fault]
+
+
+def check(*, mend: bool = False) -> Iterator[Step]:
+    """
+    Compare every key of the store with the others, and with ``mend`` put right what disagrees.
+
+    Each script compares anew, all at once: what visitors do meanwhile is no fault. A record with a deadline is a
+    session, and is entered wherever it is missing; what has only one of the two is none, and is taken out.
+    """
+    space = keyspace()
+    for partition in space.partitions:
+        for key in (partition.login, partition.expire, partition.recent, partition.guests, partition.online_user):
+            yield from _entries(partition, key, mend=mend)
+    cursor = None
+    while cursor != 0:
+        cursor, names = _names(cursor or 0, about=1000).run()
+        yield from _keys(names, mend=mend)
+
+
+def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Step]:
+    cursor, about = None, 1
+    while cursor != 0:
+        checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
+        yield Step(checked.entries, checked.faults)
+        cursor = checked.cursor
+        about = max(1, about // 2) if checked.record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
+
+
+def _keys(names: list[str], *, mend: bool) -> Iterator[Step]:
+    space = keyspace()
+    to_check: dict[Partition, list[str]] = {}
+    for name in names:
+        partition = space.of_name(name)
+        kind = "other" if partition is None else partition.kind_of(name)
+        if partition is not None and kind in ("user", "session"):
+            to_check.setdefault(partition, []).append(name)
+        elif not kind:
+            yield Step(1, [Fault("unknown", "", name)])
+    for partition, of_partition in to_check.items():
+        for start in range(0, len(of_partition), NAMES_AT_ONCE):
+            some = of_partition[start : start + NAMES_AT_ONCE]
+            faults, long = _check_names(partition, some, mend=mend).run()
+            yield Step(len(some), faults)
+            for name in long:
+                owner = name.removeprefix(partition.online_user_of(""))
+                yield from _entries(partition, name, mend=mend, owner=owner)
+
+
+def _check(
+    partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
+) -> Call[Checked]:
+    """
+    Compare about so many entries of ``key``, from ``cursor`` on, with the other keys, and mend what disagrees.
+
+    ``key`` is the hash of records or one that lists sessions; ``owner`` the user id where it is a user's list.
+    """
+    keys: tuple[str | bytes, ...] = (*session_keys(partition), _raw(key))
+    args = ("mend" if mend else "", cursor, about, *(() if owner is None else (_raw(owner),)))
+    return Call(partition, scripts.CHECK, keys, args, _checked)
+
+
+def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Call[tuple[list[Fault], list[str]]]:
+    """
+    Compare up to 100 keys that belong to one session or user each with the sessions, and mend what disagrees.
+
+    Returns the faults, and which of ``names`` are lists too long for that: they are for the other.
+    """
+    args: tuple[str | bytes, ...] = ("mend" if mend else "", *map(_raw, names))
+    return Call(
+        partition,
+        scripts.CHECK_NAMES,
+        session_keys(partition),
+        args,
+        lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
+    )
+
+
+def _names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
+    """List some names of keys, those of this store among them, from ``cursor`` on: 0 at first, and when done."""
+    space = keyspace()
+    return Call(
+        space.partitions[0],
+        scripts.NAMES,
+        (),
+        (cursor, space.pattern, about),
+        lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
+    )
+
+
+def _checked(reply: list[Any], _: Endings) -> Checked:
+    cursor, entries, record_bytes, faults = reply
+    return Checked(int(cursor), entries, record_bytes, _faults(faults))
+
+
+def _faults(reply: list[bytes]) -> list[Fault]:
+    parts = [_text(part) for part in reply]
+    return [Fault(*each) for each in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
+
+
+def _text(name: bytes) -> str:
+    # So that a name that is no UTF-8 is sent back as it came.
+    return name.decode(errors="surrogateescape")
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

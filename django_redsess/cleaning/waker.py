@@ -1,0 +1,132 @@
+"""Sleeping until a save brings a deadline that is earlier than all others."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from django_redsess.transport.client import pool
+from django_redsess.transport.keys import Partition
+from django_redsess.transport.outage import UNREACHABLE
+
+PATIENCE_SECONDS = 5
+"""How much later than asked for an answer may come, before its connection counts as lost."""
+
+logger = logging.getLogger("django_redsess")
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Waker:
+    """
+    Waits for the ``wake`` key of each partition, with BLPOP on a connection of its own for each.
+
+    A connection that breaks is opened anew for the next wait, and the rest of this one is slept through: whoever waits
+    looks after the sessions every few seconds anyway, and learns of an outage by that.
+    """
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self._bells = [_Bell(partition) for partition in partitions]
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
+        ends = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(until, selectors.EVENT_READ)
+            for bell in self._bells:
+                bell.listen(selector, ends)
+            while (left := ends - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    if key.data is None or key.data.rang(selector, ends):
+                        return
+
+    def close(self) -> None:
+        """Close the connections."""
+        for bell in self._bells:
+            bell.close()
+
+
+class _Bell:
+    """The connection to one partition. An answer may be outstanding from one wait to the next."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._connection: Any = None
+        self._answer_by = 0.0
+        self._complained = False
+
+    def listen(self, selector: selectors.BaseSelector, ends: float) -> None:
+        try:
+            if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
+                self.close()
+            if self._connection is None:
+                self._connection = _connection()
+                self._answer_by = 0.0
+            if not self._answer_by:
+                self._ask(ends)
+            selector.register(self._connection._sock, selectors.EVENT_READ, self)
+        except RedisError as error:
+            self._failed(error)
+        except BaseException:
+            self.close()
+            raise
+
+    def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
+        """Read the answer; tell whether there was a bell in it. If not, listen on."""
+        sock = self._connection._sock
+        try:
+            rang = self._connection.read_response() is not None
+            self._answer_by = 0.0
+            if not rang and ends > time.monotonic():
+                self._ask(ends)
+        except RedisError as error:
+            selector.unregister(sock)
+            self._failed(error)
+            return False
+        except BaseException:
+            # What is left of the answer must not be taken for the next.
+            self.close()
+            raise
+        return rang
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+    def _ask(self, ends: float) -> None:
+        # Less than a millisecond would mean: without end.
+        seconds = max(0.01, ends - time.monotonic())
+        self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
+        self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
+
+    def _failed(self, error: RedisError) -> None:
+        self.close()
+        if not isinstance(error, UNREACHABLE) and not self._complained:
+            self._complained = True
+            logger.warning("Can't wait for %s: %s. Earlier deadlines are noticed late.", self._partition.wake, error)
+
+
+def _connection() -> Any:
+    # Like those of the pool, but nothing is repeated. Its time-outs are for connecting: an answer is waited for above.
+    connections = pool()
+    given = connections.connection_kwargs
+    options: dict[str, Any] = {
+        "socket_timeout": given.get("socket_timeout") or PATIENCE_SECONDS,
+        "socket_connect_timeout": given.get("socket_connect_timeout") or PATIENCE_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "retry_on_timeout": False,
+    }
+    connection = connections.connection_class(**{**given, **options})
+    connection.connect()
+    return connection

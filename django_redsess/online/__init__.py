@@ -1,0 +1,352 @@
+"""
+Who is online, and ending their sessions. Public.
+
+Each function that asks the server (but :func:`ending`) has a twin to be awaited, whose name begins with ``a``: ``await
+online.acount()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.utils.module_loading import import_string
+
+from django_redsess.online import queries, samples
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.queries import Row, Which
+from django_redsess.online.samples import REASONS, Present, Sample
+from django_redsess.session import notice, operations, reading
+from django_redsess.session.record import Client, RecordError, client_of, django_times, log_unusable, unpack
+from django_redsess.signals import Ended, Reason
+from django_redsess.transport.keys import is_sid
+from django_redsess.transport.steps import Steps, both, drive
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """
+    A session that is online, without its data.
+
+    ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
+    last used the session (or up to ``TOUCH_INTERVAL`` before that), ``expires_at`` its deadline (all aware, UTC);
+    ``address`` and ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that
+    of its record in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id``
+    is ``""`` and ``login_at`` None.
+    """
+
+    sid: str
+    user_id: str
+    login_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    address: str
+    user_agent: str
+    size: int
+    newest_item: str
+
+
+def _sessions(
+    *,
+    offset: int = 0,
+    limit: int = 100,
+    order: Order | None = None,
+    user_ids: Sequence[str] | None = None,
+    guests: bool = False,
+    active_seconds: float | None = None,
+) -> Steps[list[Session]]:
+    """
+    List the sessions in which somebody is signed in.
+
+    ``offset`` leaves out so many, ``limit`` returns at most so many. ``order`` is by sign-in (``"login_at"``) or by
+    when they were last seen (``"seen_at"``), with ``"-"`` before it the latest first; None is the latest sign-in first.
+    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users, as far as their records
+    say that they are; ``guests`` guests' too, ``active_seconds`` only those seen in so many last seconds. Of the last
+    two the order is always by last seen, and None the last seen first. Of several users, or of one in another order
+    than by sign-in, the latest 5 000 sign-ins (about, and of each partition) can be reached. Raises ValueError for what
+    can't be.
+    """
+    which = _which(user_ids, guests, active_seconds)
+    if offset < 0:
+        raise ValueError(f"offset must be 0 or more, not {offset}.")
+    if order not in (None, *get_args(Order)):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
+    if which.only_by_seen and order in ("login_at", "-login_at"):
+        raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
+    if limit < 1:
+        return []
+    by_seen = which.only_by_seen or order in ("seen_at", "-seen_at")
+    latest_first = order is None or order.startswith("-")
+    rows = yield from queries.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
+    owners = None if which.user_ids is None else frozenset(which.user_ids)
+    found = [_session(row, owners) for row in rows]
+    return [session for session in found if session is not None]
+
+
+sessions, asessions = both(_sessions)
+
+
+def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
+    """List the sessions of ``user``, at most ``limit``, newest sign-in first."""
+    return (yield from _sessions(limit=limit, user_ids=[user_id_of(user)]))
+
+
+of_user, aof_user = both(_of_user)
+
+
+def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
+    """
+    Return the sessions of these sids that are there, guests' too, in this order.
+
+    With ``follow``, one that has got another key meanwhile comes after the others, under its present sid.
+    """
+    wanted = [sid for sid in sids if is_sid(sid)]
+    found, named = list[Session](), set(wanted)
+    while wanted:
+        rows = yield from queries.find(wanted)
+        found += [session for row in rows if (session := _session(row)) is not None]
+        there = {row.sid for row in rows}
+        gone = [sid for sid in wanted if follow and sid not in there]
+        wanted = []
+        for sid in gone:
+            note = yield from reading.note_of(sid)
+            rotated_to = reading.rotated_to(note)
+            # Notes that somebody else wrote may go in a circle.
+            if rotated_to and rotated_to not in named:
+                wanted.append(rotated_to)
+                named.add(rotated_to)
+    return found
+
+
+find, afind = both(_find)
+
+
+def _get(sid: str) -> Steps[Session | None]:
+    """Return the session ``sid``, a guest's too, or None when it is gone, due, or ``sid`` is none."""
+    found = yield from _find([sid])
+    return found[0] if found else None
+
+
+get, aget = both(_get)
+
+
+def _count(
+    *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
+) -> Steps[int]:
+    """Count signed-in sessions, or others, as :func:`sessions` lists them. Raises ValueError for what can't be."""
+    counted, _ = yield from _census(_which(user_ids, guests, active_seconds))
+    return counted
+
+
+count, acount = both(_count)
+
+
+def _census(which: Which, *, listed: bool = False) -> Steps[tuple[int, int]]:
+    """
+    Count these sessions, and tell of which time that is: milliseconds of the server's clock.
+
+    ``listed`` counts of users' sessions those only that :func:`sessions` can reach.
+    """
+    total, at = 0, 0
+    for part in queries.count(which, listed=listed):
+        counted = yield from part
+        total += counted.sessions
+        at = max(at, counted.at)
+    return total, at
+
+
+census, acensus = both(_census)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """
+    What is inside a session: its ``data`` (None where that can't be read), and the ``sizes`` of its values in bytes.
+
+    ``django_deadline`` is the one that was written with it, ``age_seconds`` after its last save; or that is 0, where it
+    was set as a date.
+    """
+
+    data: dict[str, Any] | None
+    sizes: dict[str, int]
+    django_deadline: datetime
+    age_seconds: float
+
+
+def _details(sid: str) -> Steps[Details | None]:
+    """Look into the session ``sid``, a guest's too, without a trace; None when it is gone, due, or ``sid`` is none."""
+    if not is_sid(sid):
+        return None
+    loaded = yield from reading.read(sid)
+    if loaded.record is None:
+        return None
+    try:
+        serializer = import_string(settings.SESSION_SERIALIZER)()
+        data = serializer.loads(unpack(sid, loaded.record).data)
+        sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
+    except Exception as error:  # A serializer may raise anything.
+        log_unusable(sid, error)
+        data, sizes = None, {}
+    deadline, age = django_times(loaded.record)
+    return Details(data, sizes, operations.time_of(b"%d000" % deadline), age)
+
+
+details, adetails = both(_details)
+
+
+def _end(*sids: str, reason: str = "", keep_users: Collection[str] = ()) -> Steps[list[Ended]]:
+    """
+    End these sessions at once: each one's next request finds itself signed out.
+
+    ``reason`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as text)
+    stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what was
+    gone already is no error. Raises ValueError for a longer ``reason``.
+    """
+    words = notice.check(reason)
+    named = [sid for sid in sids if is_sid(sid)]
+    return (yield from operations.end(named, Reason.KICKED, words=words, keep_users=keep_users, follow=True))
+
+
+end, aend = both(_end)
+
+
+def _end_user(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
+    """
+    End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
+
+    ``reason`` is for the user to read, see :func:`end`.
+    """
+    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, words=reason))
+
+
+end_user, aend_user = both(_end_user)
+
+
+def _end_all(*, keep: str | None = None, reason: str = "") -> Steps[int]:
+    """
+    End every session in which somebody is signed in, but the one whose sid is ``keep``, and return how many those were.
+
+    It takes 250 a call: others are served in between. ``reason`` is for their users to read, see :func:`end`.
+    """
+    return (yield from end_all_of(None, Reason.KICKED, keep=keep, words=reason))
+
+
+end_all, aend_all = both(_end_all)
+
+
+def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, words: str) -> Steps[int]:
+    """End the sessions of these users, or of all (None), but the one ``keep``; return how many those were."""
+    work = BulkEnding(_which(user_ids), reason, words=notice.check(words), keep=[keep] if keep else ())
+    ended = 0
+    while not work.done:
+        ended += len((yield from work.step()))
+    return ended
+
+
+def ending(
+    *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), reason: str = ""
+) -> Iterator[list[Ended]]:
+    """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
+    work = BulkEnding(_which(user_ids), words=notice.check(reason), keep=keep)
+    while not work.done:
+        yield drive(work.step())
+
+
+def _until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
+    """Return what :func:`history` returns, and who is online now."""
+    minutes: dict[datetime, list[Sample]] = {}
+    present: list[Present] = []
+    for read in samples.samples(seconds=hours * 3600):
+        now, noted = yield from read
+        present.append(now)
+        for sample in noted:
+            minutes.setdefault(sample.at, []).append(sample)
+    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
+    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
+    times, signed_in, guests = zip(*present, strict=True)
+    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
+
+
+until_now, auntil_now = both(_until_now)
+
+
+def _history(*, hours: float = 24) -> Steps[list[Sample]]:
+    """
+    Return how many were online, minute by minute, over the last ``hours`` (at most 48 are kept), the earliest first.
+
+    Empty where no ``cleansessions --forever`` runs, which takes the samples. What was created and has ended is counted
+    from the beginning of the store: take the difference of two samples.
+    """
+    samples, _ = yield from _until_now(hours=hours)
+    return samples
+
+
+history, ahistory = both(_history)
+
+
+def user_id_of(user: AbstractBaseUser) -> str:
+    """
+    Return the primary key of ``user`` as sessions hold it: as text.
+
+    Raises ValueError for a user without one, as every user is after ``delete()``.
+    """
+    # That of the user model: a model that is derived from it may have another.
+    key = get_user_model()._meta.pk
+    if getattr(user, key.attname) is None:
+        raise ValueError("This user has no primary key: not saved so far, or deleted.")
+    return key.value_to_string(user)
+
+
+def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> Which:
+    if isinstance(user_ids, str):
+        raise ValueError("user_ids must be a list of ids, not a text.")
+    if active_seconds is not None and not active_seconds >= 0:
+        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
+    return Which(None if user_ids is None else tuple(user_ids), guests, active_seconds)
+
+
+def _together(partitions: list[Sample]) -> Sample:
+    if len(partitions) == 1:
+        return partitions[0]
+    return Sample(
+        partitions[0].at,
+        sum(sample.signed_in for sample in partitions),
+        sum(sample.guests for sample in partitions),
+        sum(sample.created for sample in partitions),
+        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
+        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
+    )
+
+
+def _session(row: Row, owners: Collection[str] | None = None) -> Session | None:
+    # What stands in the list of a user, somebody else may have written there: it is that user's if its record says so.
+    try:
+        record = unpack(row.sid, row.record)
+        if owners is not None and record.user_id not in owners:
+            raise RecordError("it is in the list of a user whose it is not")
+        user_id, client = record.user_id, client_of(record)
+    except RecordError as error:
+        log_unusable(row.sid, error)
+        if owners is not None:
+            return None
+        user_id, client = "", Client()
+    return Session(
+        row.sid,
+        user_id,
+        row.login_at,
+        row.seen_at,
+        row.expires_at,
+        client.address,
+        client.user_agent,
+        len(row.record),
+        row.newest_item,
+    )

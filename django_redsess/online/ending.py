@@ -1,0 +1,72 @@
+"""Ending all sessions of a kind: steps, as in :mod:`django_redsess.transport.steps`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from django_redsess.online.queries import Which, lists_of
+from django_redsess.session.operations import session_keys, with_ended
+from django_redsess.signals import Ended, Reason
+from django_redsess.transport import scripts
+from django_redsess.transport.steps import Call, Steps
+
+
+class BulkEnding:
+    """
+    Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
+
+    ``reason`` is why, ``words`` are for the users to read. ``latest`` (milliseconds of the server's clock) leaves those
+    that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that stay,
+    ``keep_users`` users whose sessions stay.
+    """
+
+    def __init__(
+        self,
+        which: Which,
+        reason: Reason = Reason.KICKED,
+        *,
+        words: str = "",
+        latest: int | None = None,
+        keep: Collection[str] = (),
+        keep_users: Collection[str] = (),
+    ) -> None:
+        if which.active_seconds is not None and latest is None:
+            raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
+        self.done = False
+        by_seen = which.only_by_seen
+        since = ""
+        if which.active_seconds is not None and latest is not None:
+            since = f"{latest - which.active_seconds * 1000:.0f}"
+        self._args = (reason, words, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
+        self._low: str = "-inf"
+        self._high: str = "+inf"
+        if by_seen and which.user_ids is None:
+            self._low = since or "-inf"
+        elif latest is not None:
+            # Later sign-ins stay: there is no need to look at them.
+            self._high = str(latest)
+        self._left = [(partition, name) for partition, names in lists_of(which, by_seen=by_seen) for name in names]
+        self._place: tuple[str, int] = self._low, 0
+
+    def step(self) -> Steps[list[Ended]]:
+        """End up to 250 sessions."""
+        if not self._left:
+            self.done = True
+            return []
+        partition, name = self._left[0]
+        low, left_out = self._place
+        args = (*self._args, low, self._high, left_out)
+        keys: tuple[str | bytes, ...] = (*session_keys(partition), name)
+        reply = yield from Call(partition, scripts.END, keys, args, with_ended)
+        (_, more, score, left_out, _), ended = reply
+        self._place = score.decode(), left_out
+        if not more:
+            self._left.pop(0)
+            self._place = self._low, 0
+            self.done = not self._left
+        return ended
+
+
+def _set(texts: Collection[str]) -> Iterator[str | int]:
+    yield len(texts)
+    yield from texts

@@ -1,0 +1,100 @@
+"""Who was online, minute by minute: calls, as in :mod:`django_redsess.session.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_redsess.session.operations import session_keys, time_of
+from django_redsess.signals import Reason
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import Call
+
+REASONS = tuple(Reason)
+
+SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
+
+
+class Sample(NamedTuple):
+    """
+    Who was online in the minute that began ``at``, and what had happened until then since the store began.
+
+    ``signed_in`` and ``guests`` are sessions, ``created`` all that there ever were, ``ended`` those that are over, and
+    ``guests_ended`` those of guests among these.
+    """
+
+    at: datetime
+    signed_in: int
+    guests: int
+    created: int
+    ended: dict[Reason, int]
+    guests_ended: dict[Reason, int]
+
+
+class Present(NamedTuple):
+    """Who is online ``at`` that time: sessions, ``signed_in`` and ``guests``."""
+
+    at: datetime
+    signed_in: int
+    guests: int
+
+
+def sample() -> list[Call[float]]:
+    """Note who is online, if nobody has in this minute; the seconds until the next minute are returned."""
+    return [
+        Call(
+            partition,
+            scripts.SAMPLE,
+            (*session_keys(partition), partition.samples),
+            (SAMPLES_KEPT_SECONDS * 1000, "created", *Reason, *(f"guests:{reason}" for reason in Reason)),
+            lambda milliseconds: milliseconds / 1000,
+        )
+        for partition in keyspace().partitions
+    ]
+
+
+def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
+    """Count who is online now, and read the samples of the last so many seconds, the earliest first."""
+    return [
+        Call(
+            partition,
+            scripts.SAMPLES,
+            (*session_keys(partition), partition.samples),
+            (f"{seconds * 1000:.0f}",),
+            _samples,
+        )
+        for partition in keyspace().partitions
+    ]
+
+
+def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
+    at, signed_in, guests, notes = reply
+    samples = []
+    for note in notes:
+        # Somebody else may have written anything.
+        with suppress(ValueError):
+            samples.append(_sample(note))
+    return Present(time_of(at), signed_in, guests), samples
+
+
+def _sample(note: bytes) -> Sample:
+    minute, *counts = note.split()
+    signed_in, guests, created, *ended = map(int, counts)
+    # One of an earlier release may know fewer reasons.
+    ended += [0] * (2 * len(REASONS) - len(ended))
+    in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
+    totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
+    return Sample(time_of(minute), signed_in, guests, created, *totals)
+
+
+def evicted(samples: Sequence[Sample]) -> tuple[int, int]:
+    """Count the sessions with a user, and those of guests, that were evicted from the first sample to the last."""
+    first, last = (
+        (sample.ended[Reason.EVICTED], sample.guests_ended[Reason.EVICTED]) for sample in (samples[0], samples[-1])
+    )
+    # A store that was emptied meanwhile counts from 0 again.
+    in_all, of_guests = (max(0, after - before) for before, after in zip(first, last, strict=True))
+    return max(0, in_all - of_guests), of_guests

@@ -1,0 +1,184 @@
+"""A true QuerySet over the sessions in Redis, so that Django's admin works with them as with any model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db import NotSupportedError
+from django.utils import timezone
+
+from django_redsess import online
+from django_redsess.online.queries import Which
+from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+    from django_redsess.models import OnlineSession
+
+REVERSED: dict[online.Order, online.Order] = {
+    "login_at": "-login_at",
+    "-login_at": "login_at",
+    "seen_at": "-seen_at",
+    "-seen_at": "seen_at",
+}
+
+
+class SessionQuerySet(RedisQuerySet["OnlineSession"]):
+    """
+    The signed-in sessions, by the time of sign-in.
+
+    It filters by ``sid`` (or ``pk``), ``sid__in`` and ``user_id``, orders by ``login_at`` or ``seen_at``, slices,
+    counts, gets and iterates. Anything else raises NotSupportedError.
+    """
+
+    _called = "Online sessions"
+    _sids: tuple[str, ...] | None = None
+    _order: online.Order = "-login_at"
+
+    _own_sid: str | None = None
+    _links_users = False
+
+    which = Which()
+    """Which sessions these are, ``sids`` aside."""
+
+    @property
+    def sids(self) -> tuple[str, ...] | None:
+        """The only sids that these may have; None where there are others than ``which`` tells of."""
+        return () if self.query.is_empty() else self._sids
+
+    def of_users(self, user_ids: Collection[str]) -> Self:
+        """Keep the sessions of these users: primary keys as text, at most 1 000."""
+        before = self.which.user_ids
+        return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
+
+    def with_guests(self) -> Self:
+        """Add the sessions in which nobody is signed in. The order is by last seen then."""
+        return self._with(guests=True)
+
+    def active(self, seconds: float) -> Self:
+        """Keep those that were seen in so many last seconds. The order is by last seen then."""
+        before = self.which.active_seconds
+        return self._with(active_seconds=seconds if before is None else min(before, seconds))
+
+    def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
+        """Mark the session ``sid`` as that of whoever asks, ``is_own``, and whether that one may see users' pages."""
+        clone = self.all()
+        clone._own_sid, clone._links_users = sid, links_users
+        return clone
+
+    def order_by(self, *field_names: Any) -> Self:
+        clone = self._unsliced()
+        # The sid only breaks ties, as it does anyway.
+        for name in [name for name in field_names if str(name).lstrip("-") not in {"pk", "sid"}][:1]:
+            if name not in get_args(online.Order):
+                raise NotSupportedError(f"Online sessions can't be ordered by {name!r}.")
+            clone._order = name
+        return clone
+
+    def reverse(self) -> Self:
+        clone = self._unsliced()
+        clone._order = REVERSED[self._order]
+        return clone
+
+    def _clone(self) -> Self:
+        clone = super()._clone()
+        clone._sids, clone.which, clone._order = self._sids, self.which, self._order
+        clone._own_sid, clone._links_users = self._own_sid, self._links_users
+        return clone
+
+    def _where(self, lookup: str, value: Any) -> Self:
+        match lookup:
+            case "pk" | "sid" | "pk__exact" | "sid__exact":
+                return self._of_sids([value])
+            case "pk__in" | "sid__in":
+                return self._of_sids(value)
+            case "user_id" | "user_id__exact":
+                return self.of_users([str(value)])
+            case _:
+                return super()._where(lookup, value)
+
+    def _with(self, **changes: Any) -> Self:
+        clone = self._unsliced()
+        clone.which = self.which._replace(**changes)
+        return clone
+
+    def _of_sids(self, sids: Sequence[Any]) -> Self:
+        clone = self._unsliced()
+        wanted = dict.fromkeys(map(str, sids))
+        clone._sids = tuple(wanted if self._sids is None else (sid for sid in self._sids if sid in wanted))
+        return clone
+
+    @property
+    def _by_seen(self) -> bool:
+        return self.which.only_by_seen or self._order.endswith("seen_at")
+
+    @property
+    def _is_limited(self) -> bool:
+        # Whether they have to be looked at one by one to find their order: see online.sessions().
+        user_ids = self.which.user_ids
+        return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
+
+    def _count(self) -> int:
+        if self._sids is not None:
+            return len(self._found())
+        return self._once(self.which, lambda: online.census(self.which, listed=self._is_limited)[0])
+
+    def _rows(self) -> list[OnlineSession]:
+        sessions = self._read()
+        users = users_by_id({session.user_id for session in sessions} - {""})
+        rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]
+        for row in rows:
+            row.is_own, row.links_user = row.sid == self._own_sid, self._links_users
+        return rows
+
+    def _read(self) -> list[online.Session]:
+        first, last = self.query.low_mark, self.query.high_mark
+        if self._sids is not None:
+            return self._found()[first:last]
+        order: online.Order = self._order
+        if self._by_seen:
+            order = "-seen_at" if order.startswith("-") else "seen_at"
+        last = self._count() if last is None else last
+        sessions: list[online.Session] = []
+        for offset in range(first, last, READ_AT_ONCE):
+            limit = min(READ_AT_ONCE, last - offset)
+            sessions += online.sessions(offset=offset, limit=limit, order=order, **self.which._asdict())
+        return sessions
+
+    def _found(self) -> list[online.Session]:
+        user_ids, guests, active_seconds = self.which
+        since = datetime.min.replace(tzinfo=UTC)
+        if active_seconds is not None:
+            since = timezone.now() - timedelta(seconds=active_seconds)
+        found = [
+            session
+            for session in online.find(self._sids or ())
+            if session.seen_at >= since
+            and (session.user_id in user_ids if user_ids is not None else session.login_at or guests)
+        ]
+        by_seen = self._by_seen
+
+        def place(session: online.Session) -> tuple[datetime, str]:
+            return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid
+
+        return sorted(found, key=place, reverse=self._order.startswith("-"))
+
+
+def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """Fetch these users (primary keys as text) in one query. One that was deleted is left out."""
+    user_model = get_user_model()
+    keys = []
+    for user_id in user_ids:
+        try:
+            key = user_model._meta.pk.to_python(user_id)
+            user_model._meta.pk.run_validators(key)
+            keys.append(key)
+        except ValidationError:
+            continue
+    found = user_model._base_manager.in_bulk(keys) if keys else {}
+    return {online.user_id_of(user): user for user in found.values()}

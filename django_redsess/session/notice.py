@@ -1,0 +1,75 @@
+"""What the user of a session that has ended is told at the next request."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import NamedTuple
+from urllib.parse import quote
+
+from django.utils.translation import gettext
+
+from django_redsess.session.operations import time_of
+from django_redsess.signals import Reason
+
+TEXT_MAX = 200
+"""Characters of the text that an administrator may leave for the users whose sessions end."""
+
+JOINERS = "\u200c\u200d"
+"""What Persian, Hindi and many an emoji are not written without, though Python takes it for not printable."""
+
+HEADER = "X-Session-Ended"
+
+TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
+"""Ends that the user did not ask for, or that come with a text."""
+
+
+class Notice(NamedTuple):
+    """
+    Why the session that a cookie names is gone: as ``request.session.ended`` has it.
+
+    ``text`` is what an administrator wrote, or ``""``; ``when`` it ended is the server's time.
+    """
+
+    reason: Reason
+    text: str
+    when: datetime
+
+    @property
+    def message(self) -> str:
+        """A sentence or two for the user, in the language that is active."""
+        said = {
+            Reason.KICKED: gettext("Your session was ended."),
+            Reason.INVALIDATED: gettext("Your session was ended."),
+            Reason.REPLACED: gettext("Your session was ended, because you signed in elsewhere."),
+            Reason.EXPIRED: gettext("Your session has expired."),
+            Reason.EVICTED: gettext("Your session was ended, because too many others were open."),
+        }[self.reason]
+        return f"{said} {self.text}" if self.text else said
+
+    @property
+    def header(self) -> str:
+        """The value of the header ``X-Session-Ended``: the reason, and the text as RFC 8187 writes it."""
+        return f"{self.reason}; text*=UTF-8''{quote(self.text, safe='')}" if self.text else self.reason.value
+
+
+def read(note: str) -> Notice | None:
+    """Read the note of a session that is gone; None where it says nothing that its user is to be told."""
+    reason, _, rest = note.partition(" ")
+    at, _, text = rest.partition(" ")
+    if reason not in TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
+        return None
+    return Notice(Reason(reason), clean(text)[:TEXT_MAX], time_of(at.encode()))
+
+
+def clean(text: str) -> str:
+    """Return ``text`` on one line, without what could forge a line of a log or a header."""
+    return " ".join("".join(letter if letter.isprintable() or letter in JOINERS else " " for letter in text).split())
+
+
+def check(text: str) -> str:
+    """Return ``text`` as a note can hold it. Raises ValueError for more than 200 characters."""
+    cleaned = clean(text)
+    if len(cleaned) > TEXT_MAX:
+        raise ValueError(f"The reason that ended users read has at most {TEXT_MAX} characters, not {len(cleaned)}.")
+    return cleaned

@@ -1,0 +1,352 @@
+"""
+What can be done with sessions in Redis: each operation is one round trip, of one script or of a few plain commands.
+
+The functions here send nothing: each returns a step (see :mod:`django_redsess.transport.steps`), and steps yield from
+it, or ``step.run()`` or ``await step.arun()`` sends it. An operation on every partition returns a step for each. Ending
+sessions may take several steps, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from django_redsess.conf import conf
+from django_redsess.session.reading import Loaded, rotated_to, templates
+from django_redsess.session.record import revision_of
+from django_redsess.signals import Ended, Reason
+from django_redsess.transport import client, scripts
+from django_redsess.transport.announcing import Endings
+from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
+from django_redsess.transport.steps import Call, Plain, Steps
+
+AT_ONCE_MAX = 250
+"""The most sessions or items that a call takes out or looks up: more would keep the server from others for too long."""
+
+LAST_SECOND = 250_000_000_000
+"""In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
+
+
+class Limit(NamedTuple):
+    """How many sessions a user may have, and what a sign-in above that does: see ``SESSION_LIMIT_POLICY``."""
+
+    maximum: int
+    policy: str
+
+
+class Written(NamedTuple):
+    """
+    What a save writes.
+
+    ``record`` was made by the time ``at``, and the session will be ``due`` (both in milliseconds of the server's
+    clock). With ``later_stays``, a deadline that is later already stays. ``login_ms`` is 0 for a guest. ``item`` is
+    what the request views, ``""`` for nothing. Its view is noted at most once: a repetition of the save leaves it out.
+    ``limit`` is looked at where a session is created or gets another key.
+    """
+
+    record: bytes
+    user_id: str
+    login_ms: int
+    at: int
+    due: int
+    later_stays: bool = False
+    item: str = ""
+    limit: Limit | None = None
+
+
+class Stored(NamedTuple):
+    """How many sessions of a partition are due, and how many it has: signed-in ones, and guests."""
+
+    due: int
+    recent: int
+    guests: int
+
+
+class Outcome(NamedTuple):
+    """
+    What became of a save, as ``word`` says:
+
+    - ``saved``
+    - ``gone``: the session has ended or has another key, as ``note`` says
+    - ``changed``: another request was first, and ``record`` is the one that is there
+    - ``clock``: the record is to be made anew, by the time ``at``
+    - ``again``: the short script leaves it to the general one
+    - ``taken``: another session has the sid of this new one
+    - ``refused``: the user has enough sessions
+
+    ``item`` is what was to be viewed, if its view certainly was not noted. ``crowded`` says that the user may still
+    have too many, more than a script takes out: :func:`end_above` goes on. ``stored`` is how many sessions there were
+    just before, where that was asked.
+    """
+
+    word: str
+    record: bytes = b""
+    note: str = ""
+    item: str = ""
+    crowded: bool = False
+    at: int = 0
+    stored: Stored | None = None
+
+    @property
+    def rotated_to(self) -> str:
+        """The sid under which the session lives on, or ``""``."""
+        return rotated_to(self.note)
+
+
+SAVED, AGAIN = Outcome("saved"), Outcome("again")
+
+
+def prolong(loaded: Loaded, due: int) -> Call[bool]:
+    """Move the deadline of a session to ``due``, if it is still the one that was read. True where it was moved."""
+    partition = keyspace().of_sid(loaded.sid)
+    keys = (partition.expire, partition.recent, partition.guests)
+    return Call(partition, scripts.PROLONG, keys, (loaded.sid, loaded.due, due), bool)
+
+
+def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
+    """
+    Replace the record of a session that still has the revision ``loaded``, and nothing else: the short way to save.
+
+    A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else is to be done.
+    ``revision`` is that of ``record``. Raises redis-py's NoScriptError where the server does not know the script:
+    :func:`introduce_change` is for that.
+    """
+    space = keyspace()
+    _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    at = b"%d" % due if due else b""
+    packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+
+    def changed(replies: list[Any]) -> Outcome:
+        found = replies[0]
+        # A client repeats a command whose reply it lost: then the record that it brings is there already.
+        if found == 1 or (found and revision_of(found) == revision):
+            return SAVED
+        return Outcome("changed", found) if found else AGAIN
+
+    return Plain(space, scripts.CHANGE.task, packed, 1, changed)
+
+
+def introduce_change() -> Call[Any]:
+    """Tell the server the script of :func:`change`, with nothing to do."""
+    partition = keyspace().partitions[0]
+    return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)
+
+
+def add(sid: str, written: Written) -> Call[Outcome]:
+    """Add a session under a sid that nobody can have had: the short way to create. Count what there was before."""
+    partition = keyspace().of_sid(sid)
+    login, expire, recent, guests, online_user, online_user_of, *_, totals = session_keys(partition)
+    listed = (recent, online_user, online_user_of) if written.user_id else (guests,)
+    keys = (login, expire, totals, *listed)
+    args = (sid, written.record, written.at, written.due, written.user_id)
+
+    def read(reply: int | bytes, stored: Sequence[Any]) -> Outcome:
+        if isinstance(reply, bytes):
+            return Outcome("clock", at=int(reply))
+        return Outcome("saved", stored=_stored(stored)) if reply else AGAIN
+
+    return Call(partition, scripts.ADD, keys, args, read, (1,), *_counting(partition))
+
+
+def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
+    """
+    Add a session.
+
+    ``is_new`` says that nobody can have had that sid before, so there is nothing to look for. ``viewed`` says that it
+    comes from another partition, and what it viewed there: items and the times of their views, one after another, as
+    :func:`viewed_by` returns them.
+    """
+    partition = keyspace().of_sid(sid)
+    made = (sid, *_record(written), *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
+    keys, once = view_arguments(partition, written.item)
+    # Who repeats this may find what was created before.
+    return Call(partition, scripts.CREATE, keys, made, _outcome, (int(is_new), *once), *_counting(partition))
+
+
+def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
+    """
+    Replace the record of a live session that still has the revision ``loaded``, or any where that is empty.
+
+    Otherwise nothing is written.
+    """
+    partition = keyspace().of_sid(sid)
+    args = (sid, *_record(written), int(written.later_stays), loaded)
+    keys, once = view_arguments(partition, written.item)
+    return Call(partition, scripts.SAVE, keys, args, _outcome, once)
+
+
+def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
+    """
+    Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
+
+    Where the new sid belongs to another partition, which no script reaches, create it there before: this call then
+    only ends the old one, with a note of where it went, and nothing is viewed.
+    """
+    partition = keyspace().of_sid(old_sid)
+    if not same_partition(old_sid, sid):
+        written = written._replace(record=b"", item="", limit=None)
+    args = (old_sid, sid, *_record(written), loaded, *_limit(written))
+    keys, once = view_arguments(partition, written.item)
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *_counting(partition))
+
+
+def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
+    """End up to 250 sessions of this user above ``limit``, but not ``keep``, which signed in. True if more are left."""
+    partition = keyspace().of_user(user_id)
+    args = (user_id, keep, *limit)
+    return Call(partition, scripts.LIMIT, session_keys(partition), args, lambda crowded, _: bool(crowded))
+
+
+def viewed_by(sid: str) -> Call[list[bytes]]:
+    """Read what a session viewed, to take it along: item, time, item, time, …"""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, -1), list)
+
+
+def same_partition(sid: str, other_sid: str) -> bool:
+    """Tell whether one script can reach both sessions."""
+    space = keyspace()
+    return space.count == 1 or space.of_sid(sid) == space.of_sid(other_sid)
+
+
+def at_home(sid: str, user_id: str) -> bool:
+    """Tell whether a session of this user (``""``: a guest) may have this sid: all of a user's are in one bucket."""
+    return not user_id or bucket_of(sid) == bucket_of_user(user_id)
+
+
+def end(
+    sids: Sequence[str],
+    reason: Reason | None,
+    *,
+    words: str = "",
+    latest: int | None = None,
+    keep_users: Collection[str] = (),
+    follow: bool = False,
+) -> Steps[list[Ended]]:
+    """
+    End sessions, up to 250 a call, and return those that were there.
+
+    Nobody is told of an end without a reason: it takes back what nobody has had. ``words`` are for the ended users to
+    read. Those that began after ``latest`` (milliseconds of the server's clock) stay, and the sessions of
+    ``keep_users``. With ``follow``, a session that has got another key is ended under that.
+    """
+    ended: list[Ended] = []
+    args = (reason or "", words, "" if latest is None else latest, "", 0, len(keep_users), *keep_users)
+    named = set(sids)
+    while sids:
+        others: list[str] = []
+        for partition, batch in batches(sids):
+            while batch:
+                end_some = Call(partition, scripts.END, session_keys(partition), (*args, *batch), with_ended)
+                (dealt_with, *_, moved), gone = yield from end_some
+                ended += gone
+                others += [sid.decode(errors="replace") for sid in moved]
+                batch = batch[dealt_with:]
+        # Notes that somebody else wrote may go in a circle.
+        sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
+        named.update(sids)
+    return ended
+
+
+def counted_elsewhere(sid: str, item: str) -> bool:
+    """Tell whether the views of ``item`` are counted in another partition than that of the session."""
+    space = keyspace()
+    return space.count > 1 and space.of_sid(sid) != space.of_item(item)
+
+
+@lru_cache(maxsize=1024)
+def _counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
+    # What tells whether there is something to clean, beside what makes a session.
+    recent, guests = client.packed("ZCARD", partition.recent), client.packed("ZCARD", partition.guests)
+    return lambda now: client.packed("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
+
+
+def _stored(counts: Sequence[Any]) -> Stored | None:
+    return Stored(*counts) if all(isinstance(count, int) for count in counts) else None
+
+
+@lru_cache(maxsize=64)
+def _bytes(*parts: str | int) -> tuple[bytes, ...]:
+    # As the client would make them, at each call.
+    return tuple(str(part).encode() for part in parts)
+
+
+def view_arguments(partition: Partition, item: str) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
+    # The keys of a script that may note a view, and what it is to note.
+    if not item:
+        return session_keys(partition), ()
+    space = keyspace()
+    counts = space.count == 1 or space.of_item(item) == partition
+    keys = _counting_keys(partition) if counts else session_keys(partition)
+    return keys, (item.encode(), conf.VIEWED_PER_SESSION, items_max())
+
+
+def items_max() -> int:
+    return share_of(conf.VIEWED_LIMIT, keyspace().count)
+
+
+def _record(written: Written) -> tuple[str | bytes | int, ...]:
+    return written.record, written.user_id, written.login_ms or "", written.at, written.due
+
+
+def _limit(written: Written) -> tuple[int | str, ...]:
+    return written.limit or ("", "")
+
+
+@lru_cache(maxsize=2048)
+def session_keys(partition: Partition) -> tuple[bytes, ...]:
+    """Name the keys of ``partition`` in the order of ``partition.lua``."""
+    return _bytes(
+        partition.login,
+        partition.expire,
+        partition.recent,
+        partition.guests,
+        partition.online_user,
+        partition.online_user_of(""),
+        partition.viewed_by(""),
+        partition.ended_of(""),
+        partition.wake,
+        partition.totals,
+    )
+
+
+@lru_cache(maxsize=2048)
+def _counting_keys(partition: Partition) -> tuple[bytes, ...]:
+    return *session_keys(partition), partition.viewed.encode()
+
+
+def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
+    """Sort ``sids`` by partition, up to 250 together."""
+    space = keyspace()
+    partitions: dict[Partition, list[str]] = {}
+    for sid in dict.fromkeys(sids):
+        partitions.setdefault(space.of_sid(sid), []).append(sid)
+    for partition, of_partition in partitions.items():
+        for start in range(0, len(of_partition), AT_ONCE_MAX):
+            yield partition, of_partition[start : start + AT_ONCE_MAX]
+
+
+def share_of(maximum: int, partitions: int) -> int:
+    """Return how many of ``maximum`` sessions one of so many partitions may have."""
+    return -(-maximum // partitions)
+
+
+def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outcome:
+    word, more, item = (*reply, b"", b"")[:3]
+    record = more if word == b"changed" else b""
+    note = more.decode(errors="replace") if word == b"gone" else ""
+    at = int(more) if word == b"clock" else 0
+    stored = _stored(counts) if counts else None
+    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, stored)
+
+
+def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:
+    """Return what a script replied, and which sessions it ended."""
+    return reply, list(ended)
+
+
+def time_of(milliseconds: bytes) -> datetime:
+    """Return the time that the server wrote."""
+    return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)

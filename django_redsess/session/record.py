@@ -1,0 +1,191 @@
+"""
+The record of a session: a plain header that Lua reads, and the rest, sealed by us.
+
+====== ======= =======================================================================================
+bytes  from    content
+====== ======= =======================================================================================
+1      0       the format, ``3``
+6      1       revision: random, new with each write
+5      7       Django's deadline, seconds since 1970, rounded up
+4      12      Django's age, seconds, rounded up; 0 where the deadline was set as a date
+12     16      seal: keyed BLAKE2b of format, sid and all that follows; each PREFIX has a key of its own
+1      28      length of the user id, in bytes
+n      29      user id, UTF-8; nothing for a guest
+6      29 + n  login time, milliseconds since 1970; left out for a guest
+1 or 3         length of the client part; 255 and two more bytes from 255 on
+c              client part: address and user agent, see payload.py
+rest           data part: the serialized data, see payload.py
+====== ======= =======================================================================================
+
+The seal leaves out the revision and the two times: a session's deadline is in ``expire``, which is not sealed either.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from hashlib import blake2b
+from hmac import compare_digest
+from os import urandom
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from django_redsess.conf import conf
+from django_redsess.session.payload import packed_client, packed_data, unpacked_client, unpacked_data
+from django_redsess.transport.agreement import FORMAT, derived_key
+
+SEAL_SIZE = 12
+"""96 bits, as RFC 2404 has them too: whoever guesses must have the site try each."""
+
+REVISION_SIZE = 6
+"""48 bits, new for each write: they need to differ from those of writes at the same time only."""
+
+SEAL_AT, SEALED_AT = 16, 28
+USER_ID_MAX = 255
+DEADLINE_MAX, AGE_MAX = 2**40 - 1, 2**32 - 1
+"""Seconds: an age of 136 years."""
+
+_BYTES = [bytes([number]) for number in range(256)]
+
+logger = logging.getLogger("django.security.SuspiciousSession")
+
+
+class RecordError(ValueError):
+    """A record that this site did not write for this session, or that it can't read."""
+
+
+class Client(NamedTuple):
+    """Who sent the request: its address and its ``User-Agent``, as the server saw them; ``""`` where unknown."""
+
+    address: str = ""
+    user_agent: str = ""
+
+
+class Record(NamedTuple):
+    """
+    A record, read.
+
+    ``user_id`` is ``""`` for a guest, who has no login time either: 0. ``age_seconds`` is 0 where the deadline was set
+    as a date. :func:`client_of` reads ``client_packed``; ``data`` are the bytes that the session serializer made.
+    """
+
+    user_id: str
+    login_ms: int
+    deadline_seconds: int
+    age_seconds: int
+    client_packed: bytes
+    data: bytes
+    revision: bytes = b""
+
+
+def pack(sid: str, record: Record) -> bytes:
+    """
+    Write ``record`` for the session ``sid``, sealed, under a new revision: see :func:`revision_of`.
+
+    Raises ValueError for a user id above 255 bytes.
+    """
+    user_id, login_ms, deadline, age, client, data, _ = record
+    name = user_id.encode()
+    if len(name) > USER_ID_MAX:
+        raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(name)}.")
+    login = login_ms.to_bytes(6, "big") if name else b""
+    length = _BYTES[len(client)] if len(client) < 255 else b"\xff" + len(client).to_bytes(2, "big")
+    sealed = b"".join((_BYTES[len(name)], name, login, length, client, packed_data(data, name)))
+    if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
+        deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
+    times = (deadline << 32 | age).to_bytes(9, "big")
+    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings()[0], sid, sealed), sealed))
+
+
+def revision_of(record: bytes) -> bytes:
+    """Return the revision of a packed record."""
+    return record[1 : 1 + REVISION_SIZE]
+
+
+def django_times(record: bytes) -> tuple[int, int]:
+    """Return Django's deadline and age of a packed record, in seconds, whoever wrote it: see the table above."""
+    return int.from_bytes(record[7:12], "big"), int.from_bytes(record[12:16], "big")
+
+
+def has_user(record: bytes) -> bool:
+    """Tell whether a packed record says that somebody is signed in, whoever wrote it."""
+    return record[:1] == FORMAT and len(record) > SEALED_AT and record[SEALED_AT] > 0
+
+
+def unpack(sid: str, record: bytes) -> Record:
+    """
+    Read what :func:`pack` wrote for the session ``sid``. The client part stays packed.
+
+    Raises RecordError when the format is unknown or the seal fits neither ``SECRET_KEY`` nor any of
+    ``SECRET_KEY_FALLBACKS``: the record was changed, cut short, or copied from another session or ``PREFIX``.
+    """
+    if record[:1] != FORMAT or len(record) <= SEALED_AT:
+        raise RecordError("unknown format")
+    seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
+    for sealing in _sealings():
+        if compare_digest(seal, _seal(sealing, sid, sealed)):
+            break
+    else:
+        raise RecordError("the seal does not fit")
+    # From here on it is what we wrote.
+    at = 1 + sealed[0]
+    name, login_ms = sealed[1:at], 0
+    if name:
+        login_ms = int.from_bytes(sealed[at : at + 6], "big")
+        at += 6
+    length = sealed[at]
+    if length == 255:
+        length = int.from_bytes(sealed[at + 1 : at + 3], "big")
+        at += 2
+    data_at = at + 1 + length
+    times = int.from_bytes(record[7:16], "big")
+    client, data = sealed[at + 1 : data_at], unpacked_data(sealed[data_at:], name)
+    # As Record() does, in half the time.
+    return tuple.__new__(
+        Record, (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, record[1 : 1 + REVISION_SIZE])
+    )
+
+
+@lru_cache(maxsize=1024)
+def client_packed(client: Client) -> bytes:
+    """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an address that is none."""
+    return packed_client(*client)
+
+
+def client_of(record: Record) -> Client:
+    """Return who sent the request that ``record`` keeps."""
+    return Client(*unpacked_client(record.client_packed))
+
+
+def log_unusable(sid: str, error: Exception) -> None:
+    """Log that the record of ``sid`` can't be used. The text of a foreign exception could show its data: not logged."""
+    reason = str(error) if isinstance(error, RecordError) else type(error).__name__
+    logger.warning("Session data of %s is not usable: %s", sid, reason)
+
+
+def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:
+    # A sid has a fixed length and what is sealed tells its own, so that no two contents run together to the same bytes.
+    seal = sealing.copy()
+    seal.update(sid.encode())
+    seal.update(sealed)
+    return seal.digest()
+
+
+@lru_cache(maxsize=1)
+def _sealings() -> list[blake2b]:
+    # Of each key that may have sealed a record, today's first. They are copied: that takes less time than to begin
+    # anew, and to ask Django for its settings takes as long as half a seal.
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return [
+        blake2b(FORMAT, digest_size=SEAL_SIZE, key=derived_key(key, b"redsess.record", conf.PREFIX)) for key in keys
+    ]
+
+
+def _forget_sealings(*, setting: str, **kwargs: Any) -> None:
+    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "REDSESS"):
+        _sealings.cache_clear()
+
+
+setting_changed.connect(_forget_sealings)

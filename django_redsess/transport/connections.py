@@ -1,0 +1,171 @@
+"""
+Connections to the server that holds the sessions, and what is known of its clock.
+
+They are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and time-outs.
+Where the caller awaits, they come from a client for asyncio that is made after the same description.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Sequence
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from django.conf import settings
+from django.core.signals import setting_changed
+from django_redis import get_redis_connection
+
+from django_redsess.transport.pools import LoopPool, SentinelLoopPool, Shared, share
+
+
+class Clock:
+    """
+    The clock of a server, as its last reply to ``TIME`` told it, carried on by this process's monotonic clock.
+
+    This process's wall clock has no part in it. Any thread may use it: what it knows is one number.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def learn(self, time_reply: Sequence[bytes | int]) -> int:
+        """Take the reply to ``TIME`` that has just come, and return it in milliseconds."""
+        seconds, microseconds = time_reply
+        milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
+        self._ahead = milliseconds - monotonic() * 1000
+        return int(milliseconds)
+
+    def now(self) -> int | None:
+        """Return the server's time in milliseconds, None where it was never told."""
+        ahead = self._ahead
+        return None if ahead is None else int(ahead + monotonic() * 1000)
+
+
+# What redis-py sends first on a new connection has replies, too, and nothing but its own errors closes one then.
+
+
+def _greet(connection: Any) -> None:
+    try:
+        connection.on_connect()
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+async def _agreet(connection: Any) -> None:
+    try:
+        await connection.on_connect()
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+
+
+_pool: Any = None
+_POOL_LOCK = threading.Lock()
+
+
+def pool() -> Any:
+    """Return the connections that sessions use: django-redis has one pool for each address in a process."""
+    global _pool
+    if _pool is None:
+        found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
+        with _POOL_LOCK:
+            if not isinstance(found, Shared):
+                found.connection_kwargs.setdefault("redis_connect_func", _greet)
+                found.clock = Clock()
+                share(found)
+        _pool = found
+    return _pool
+
+
+def clock() -> Clock:
+    """Return the clock of the server that holds the sessions; the connections of event loops share it."""
+    found: Clock = (_pool or pool()).clock
+    return found
+
+
+def _forget_pool(*, setting: str, **kwargs: Any) -> None:
+    global _pool
+    if setting in ("CACHES", "SESSION_CACHE_ALIAS"):
+        _pool = None
+
+
+setting_changed.connect(_forget_pool)
+
+
+async def loop_pool() -> Any:
+    """Return the connections of the running event loop."""
+    return (await _asyncio_client()).connection_pool
+
+
+_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, tuple[redis.asyncio.Redis, Any]]] = WeakKeyDictionary()
+_OF_LOOP_LOCK = threading.Lock()
+
+# What describes a connection in both halves of redis-py. The rest (parser, retries, what the pools tell each other)
+# is each half's own.
+_COMMON_OPTIONS = frozenset(
+    (
+        *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "protocol"),
+        *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options"),
+        *("ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs"),
+        *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "health_check_interval"),
+    )
+)
+
+
+async def _asyncio_client() -> redis.asyncio.Redis:
+    # A connection belongs to the event loop that opened it, so each loop has a client of its own.
+    connections = pool()
+    loop = asyncio.get_running_loop()
+    clients = _OF_LOOP.get(loop)
+    if clients is None:
+        with _OF_LOOP_LOCK:
+            # One that ended without notice: its connections refer to it, so nothing else would let it go.
+            for closed in [other for other in _OF_LOOP if other.is_closed()]:
+                del _OF_LOOP[closed]
+            clients = _OF_LOOP.setdefault(loop, {})
+    if connections not in clients:
+        client = _asyncio_twin(connections)
+        lifetime = _lifetime(client)
+        clients[connections] = client, lifetime
+        await anext(lifetime)
+    return clients[connections][0]
+
+
+async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
+    # An event loop that ends closes the asynchronous generators that are under way in it: the only notice there is.
+    try:
+        yield
+    finally:
+        with _OF_LOOP_LOCK:
+            _OF_LOOP.pop(asyncio.get_running_loop(), None)
+        manager = getattr(client.connection_pool, "sentinel_manager", None)
+        for each in (client, *(manager.sentinels if manager else ())):
+            await each.connection_pool.disconnect()
+
+
+def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
+    options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
+    options["redis_connect_func"] = _agreet
+    # A loop may have any number of requests under way, where a process has so many threads: who finds no connection
+    # free waits for one, as long as the pool says, or as for an answer.
+    waiting = {
+        "max_connections": pool.max_connections,
+        "timeout": getattr(pool, "timeout", options.get("socket_timeout")),
+    }
+    if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The address is what the sentinels say.
+        sentinels = [_asyncio_twin(sentinel.connection_pool) for sentinel in pool.sentinel_manager.sentinels]
+        ssl = issubclass(pool.connection_class, redis.sentinel.SentinelManagedSSLConnection)
+        manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]
+        manager.sentinels = sentinels
+        master: redis.asyncio.Redis = manager.master_for(
+            pool.service_name, connection_pool_class=SentinelLoopPool, **waiting
+        )
+        return master
+    connection_class = getattr(redis.asyncio.connection, pool.connection_class.__name__)
+    return redis.asyncio.Redis(connection_pool=LoopPool(connection_class=connection_class, **waiting, **options))

@@ -1,0 +1,157 @@
+"""What is an outage, what is a bug, and what is said about an outage when it begins and when it is over."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+
+import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from django_redsess.exceptions import SessionStoreUnavailable
+
+UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
+
+REFUSALS = (
+    *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
+    "TRYAGAIN",
+)
+"""Error prefixes of a server that is up but refusing."""
+
+FORBIDDEN = (
+    *("ACL failure in script", "The user executing the script can't"),
+    *("unknown command", "Unknown command", "Unknown Redis command"),
+    *("DB index is out of range", "SELECT is not allowed", "DENIED"),
+)
+"""Error prefixes of a server that does not let us do what we need, or does not know it: until a person changes an ACL,
+a renamed command or an address. (Those of redis-py's NoPermissionError do, too.)"""
+
+logger = logging.getLogger("django_redsess")
+
+
+class _Outage:
+    """
+    What this process knows of an outage, so that it is logged once when it begins and once when it is over.
+
+    It is met by the name of what was asked: of a script, or of a pipeline of plain commands. ``only_the_same``: it is
+    over when something works that met it, and not when anything does. ``tells_each``: each name that meets it is
+    logged, since another may lack something else.
+    """
+
+    def __init__(self, *, only_the_same: bool, tells_each: bool = False) -> None:
+        self._only_the_same, self._tells_each = only_the_same, tells_each
+        self._lock = threading.Lock()
+        self._met_by: set[str] = set()
+        self._since = 0.0
+
+    @property
+    def known(self) -> bool:
+        return bool(self._met_by)
+
+    def is_met_by(self, name: str) -> bool:
+        return name in self._met_by
+
+    def met(self, name: str, error: Exception, *, where: str = "") -> None:
+        """Note that ``name`` met ``error``. ``where`` is logged with it if each is."""
+        with self._lock:
+            begins = not self._met_by
+            told = name in self._met_by if self._tells_each else not begins
+            self._met_by.add(name)
+            under_way.add(self)
+            if begins:
+                self._since = time.monotonic()
+        if not told:
+            place = f" ({where or name})" if self._tells_each else ""
+            logger.error("Sessions can't be reached: %s: %s%s", type(error).__name__, words_of(error), place)
+
+    def worked(self, name: str) -> None:
+        with self._lock:
+            over = bool(self._met_by) and not (self._only_the_same and name not in self._met_by)
+            if over:
+                self._met_by.clear()
+                under_way.discard(self)
+        if over:
+            logger.info("Sessions are reached again, after %.1f seconds.", time.monotonic() - self._since)
+
+
+under_way: set[_Outage] = set()
+"""Empty as long as all is well."""
+
+out_of_reach = _Outage(only_the_same=False)
+
+# A full server still loads: it has recovered when what it refused works again.
+refusing = _Outage(only_the_same=True)
+
+forbidding = _Outage(only_the_same=True, tells_each=True)
+
+
+def is_met_by(name: str) -> bool:
+    """Tell whether ``name`` has met an outage that is not over."""
+    return any(outage.is_met_by(name) for outage in under_way.copy())
+
+
+def worked(name: str) -> None:
+    """Note that ``name`` got its reply."""
+    if under_way:
+        for outage in (out_of_reach, refusing, forbidding):
+            outage.worked(name)
+
+
+def judge(error: RedisError, name: str, *, text: str = "") -> Exception:
+    """
+    Note an outage where ``error`` is one, and return what is to be raised for it.
+
+    ``name`` is what was asked, ``text`` that of the script.
+    """
+    if _is_forbidden(error):
+        forbidding.met(name, error, where=_place_of(error, name, text))
+        return SessionStoreUnavailable(f"The server that holds the sessions refuses: {words_of(error)}")
+    if _is_outage(error):
+        outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
+        outage.met(name, error)
+        return SessionStoreUnavailable("The server that holds the sessions can't be reached.")
+    return error
+
+
+def _is_outage(error: RedisError) -> bool:
+    if isinstance(error, UNREACHABLE):
+        return True
+    # redis-py takes the code off the message where it has a class for it, and then the class tells.
+    return isinstance(error, ResponseError) and (
+        str(error).startswith(REFUSALS)
+        or isinstance(
+            error,
+            (
+                redis.exceptions.AskError,  # MovedError is one: the address is that of a cluster's node.
+                redis.exceptions.ClusterDownError,
+                redis.exceptions.OutOfMemoryError,
+                redis.exceptions.ReadOnlyError,
+                redis.exceptions.TryAgainError,
+            ),
+        )
+    )
+
+
+def _is_forbidden(error: RedisError) -> bool:
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and str(error).startswith(FORBIDDEN)
+    )
+
+
+def words_of(error: Exception) -> str:
+    """Return the text of ``error`` without what was sent."""
+    # Some servers repeat what they were sent, and tell where in the script it was.
+    return re.split(", with args| script: ", str(error))[0]
+
+
+def _place_of(error: Exception, name: str, text: str) -> str:
+    if not text:
+        return name
+    # Redis 7.0 does not name the command of a script that it refuses, but its line.
+    at = re.search(r"@user_script:(\d+)", str(error))
+    line = text.splitlines()[int(at[1]) - 1] if at else ""
+    return " ".join([*re.findall(r'call\("(\w+)"', line), "in the script", name])

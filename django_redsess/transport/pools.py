@@ -1,0 +1,237 @@
+"""
+Pools that give out a connection at little cost.
+
+redis-py's own get and release poll the socket each time, and report to events and metrics: forty calls of Python. The
+alias's own pool gets a lean class, instead of a second pool beside it: then cache and sessions share connections and
+maximum, and what redis-py does to a pool (new credentials, maintenance, another master) holds for both. The cache goes
+on with redis-py's own get and release.
+"""
+
+from __future__ import annotations
+
+from os import getpid
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import redis
+import redis.asyncio
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from django_redsess.transport.outage import UNREACHABLE, out_of_reach, under_way
+
+if TYPE_CHECKING:
+    from redis.connection import ConnectionPool as _Pool
+else:
+    _Pool = object
+
+FRESH_SECONDS = 1
+"""A connection that was unused for longer is looked at before it is used: the server may have closed it."""
+
+
+class Shared(_Pool):
+    """What sessions need of the alias's pool. The cache does not use it."""
+
+    def take(self) -> Any:
+        """Return a connection that is ready."""
+        return self.get_connection()
+
+    def give(self, connection: Any) -> None:
+        """Give back what :meth:`take` returned."""
+        self.release(connection)
+
+    def lose_idle(self) -> None:
+        """Close the connections that nobody uses now, for one was lost, or leads to a server that is no master."""
+
+
+class _Lean(Shared):
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        connection: Any = super().get_connection(*args, **kwargs)
+        # The cache may give it back with a reply under way.
+        connection.fresh_until = 0.0
+        return connection
+
+    def reset(self) -> None:
+        super().reset()
+        self.hold_weakly()
+
+    def hold_weakly(self) -> None:
+        # The exception of a signal may leave a connection neither given out nor given back. It takes a place until it
+        # is collected.
+        self._in_use_connections: Any = WeakSet(self._in_use_connections)
+
+    def take(self) -> Any:
+        if self.pid != getpid():
+            self._checkpid()
+        connection: Any = None
+        try:
+            with self._lock:
+                if self._available_connections:
+                    connection = self._available_connections.pop()
+                else:
+                    self._created_connections = len(list(self._in_use_connections))
+                    connection = self.make_connection()
+                self._in_use_connections.add(connection)
+            fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
+            if not fresh or out_of_reach in under_way:
+                self._make_ready(connection)
+            return connection
+        except BaseException:
+            if connection is not None:
+                connection.disconnect()
+                self.release(connection)
+            raise
+
+    def give(self, connection: Any) -> None:
+        if not self._keeps(connection):
+            return
+        with self._lock:
+            try:
+                self._in_use_connections.remove(connection)
+            except KeyError:
+                return
+            self._available_connections.append(connection)
+
+    def lose_idle(self) -> None:
+        self.disconnect(inuse_connections=False)
+
+    def _make_ready(self, connection: Any) -> None:
+        # In an outage, too: nothing is repeated then, and each idle connection may be lost.
+        if connection._sock is not None:
+            try:
+                # What there is to read may be a message of the server, or a reply that is not ours.
+                if not connection.can_read():
+                    return
+            except (*UNREACHABLE, OSError):
+                pass
+            connection.disconnect()
+        # Not left to sending, which would reconnect too: behind Sentinel, to the old address.
+        connection.connect()
+
+    def _keeps(self, connection: Any) -> bool:
+        """Tell whether it is as good as new. What is to be done with it otherwise is redis-py's."""
+        if connection.pid != getpid():
+            # It was taken before a fork, and is the parent's.
+            return False
+        if (
+            connection._sock is None
+            or connection._re_auth_token is not None
+            or getattr(connection, "_should_reconnect", False)
+            or not self.owns_connection(connection)
+        ):
+            self.release(connection)
+            return False
+        connection.fresh_until = monotonic() + FRESH_SECONDS
+        return True
+
+
+class _LeanBlocking(_Lean):
+    # What waits here is redis-py's queue: of connections, and of None for each that may still be made.
+    pool: Any
+    timeout: float | None
+
+    def hold_weakly(self) -> None:
+        self._connections: Any = _Living(self._connections)
+
+    def take(self) -> Any:
+        if self.pid != getpid():
+            self._checkpid()
+        if getattr(self, "_in_maintenance", False):
+            return self.get_connection()
+        connection: Any = None
+        try:
+            with self.pool.mutex:
+                places = self.pool.queue
+                if not places:
+                    # The places of those that were collected.
+                    places.extend([None] * (self.max_connections - len(list(self._connections))))
+                if not places and not self.pool.not_empty.wait_for(lambda: places, self.timeout):
+                    raise RedisConnectionError("No connection available.")
+                connection = places.pop() or self.make_connection()
+            fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
+            if not fresh or out_of_reach in under_way:
+                self._make_ready(connection)
+            return connection
+        except BaseException:
+            if connection is not None:
+                connection.disconnect()
+                self.release(connection)
+            raise
+
+    def give(self, connection: Any) -> None:
+        if not self._keeps(connection):
+            return
+        # Not by the queue's own method: the exception of a signal could leave its lock behind, locked.
+        with self.pool.mutex:
+            if len(self.pool.queue) < self.max_connections:
+                self.pool.queue.append(connection)
+                self.pool.not_empty.notify()
+
+    def lose_idle(self) -> None:
+        with self.pool.mutex:
+            for connection in filter(None, self.pool.queue):
+                connection.disconnect()
+
+
+class _Living(WeakSet[Any]):
+    append = WeakSet.add
+
+
+_WAYS: dict[Any, Any] = {
+    (redis.ConnectionPool.get_connection, redis.ConnectionPool.release): _Lean,
+    (redis.BlockingConnectionPool.get_connection, redis.BlockingConnectionPool.release): _LeanBlocking,
+}
+"""By what gets and releases in the alias's own class of pools. Where that is of its own, or redis-py caches answers by
+itself, we use it as it is."""
+
+
+def share(pool: Any) -> None:
+    """Make sessions' use of the alias's pool possible, beside that of the cache."""
+    own: Any = type(pool)
+    plain = getattr(pool, "cache", None) is None
+    way = _WAYS.get((own.get_connection, own.release), Shared) if plain else Shared
+    pool.__class__ = type(own)(own.__name__, (way, own), {"__module__": __name__})
+    if isinstance(pool, _Lean):
+        with pool._lock:
+            pool.hold_weakly()
+
+
+class LoopPool(redis.asyncio.BlockingConnectionPool):
+    """Lets tasks wait for a connection. Only sessions use it, so none is idle with a reply under way."""
+
+    _waiting = 0
+
+    async def take(self) -> Any:
+        """Return a connection that is ready."""
+        idle: list[Any] = self._available_connections
+        # Not ahead of those that wait. What the server closed, the event loop has noticed.
+        if idle and not self._waiting and idle[-1]._reader and not idle[-1]._reader.at_eof():
+            connection = idle.pop()
+            self._in_use_connections.add(connection)
+            return connection
+        self._waiting += 1
+        try:
+            return await self.get_connection()  # type: ignore[no-untyped-call]
+        finally:
+            self._waiting -= 1
+
+    async def give(self, connection: Any) -> None:
+        """Give back what :meth:`take` returned."""
+        if (
+            self._waiting
+            or connection._reader is None
+            or connection._re_auth_token is not None
+            or getattr(connection, "_should_reconnect", False)
+        ):
+            await self.release(connection)
+        else:
+            self._in_use_connections.remove(connection)
+            self._available_connections.append(connection)
+
+    async def lose_idle(self) -> None:
+        """Close the connections that nobody uses now."""
+        await self.disconnect(inuse_connections=False)
+
+
+class SentinelLoopPool(redis.asyncio.sentinel.SentinelConnectionPool, LoopPool):
+    """Asks the sentinels for the address, too."""

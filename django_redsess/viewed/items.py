@@ -1,0 +1,63 @@
+"""What a session viewed: calls, as in :mod:`django_redsess.session.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django_redsess.conf import conf
+from django_redsess.session.operations import items_max, session_keys, time_of, view_arguments
+from django_redsess.session.reading import Touch, templates
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import Call
+
+
+def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
+    """
+    Note that a live session views ``item``, and that it was seen, as ``touch`` says; and count the view.
+
+    It is not counted where :func:`~django_redsess.session.operations.counted_elsewhere` says so: :func:`count_view` is for that. False where it is gone.
+    """
+    space = keyspace()
+    partition = space.of_sid(sid)
+    keys, viewed = view_arguments(partition, item)
+    if touch is Touch.NOTHING:
+        return Call(partition, scripts.VIEW, keys, (sid, *viewed), bool)
+    _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
+    name = sid.encode()
+
+    def touches(now: int) -> bytes:
+        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        return touching % (seen, name, seen, name)
+
+    return Call(partition, scripts.VIEW, keys, (sid, *viewed), _noted, (), touches, 2)
+
+
+def count_view(item: str) -> Call[bool]:
+    """Count a view of ``item``, which a session of another partition has noted."""
+    partition = keyspace().of_item(item)
+    return Call(partition, scripts.COUNT_VIEW, (partition.viewed, partition.totals), (item, items_max()), bool)
+
+
+def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
+    """Read what a live session viewed: item and time, the newest ``limit`` first."""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.HISTORY, session_keys(partition), (sid, limit), _history)
+
+
+def forget(sid: str, item: str | None = None) -> Call[int]:
+    """Forget that a session viewed ``item``, or (None) all that it viewed. Returns how many items those were."""
+    partition = keyspace().of_sid(sid)
+    return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
+
+
+def _noted(reply: int, _: Sequence[Any]) -> bool:
+    return bool(reply)
+
+
+def _history(reply: list[bytes]) -> list[tuple[str, datetime]]:
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    # Somebody else may have written anything.
+    return [(item.decode(errors="replace"), time_of(at)) for item, at in pairs]

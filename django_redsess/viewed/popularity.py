@@ -1,0 +1,140 @@
+"""Which items are viewed most: calls, and steps of several, as in :mod:`django_redsess.session.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.steps import Call, Steps
+
+SHALLOW = 2_000
+"""Up to this rank, items of several partitions are read from the top of each; beyond, their place is searched for."""
+
+VIEWS_MAX = 2**53
+"""More than that a score can't count."""
+
+
+class Counted(NamedTuple):
+    """How many items of a partition were viewed so often, and how many views all of its items have together."""
+
+    items: int
+    views: int
+
+
+def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
+    """
+    Read ``limit`` items and their views, from rank ``first`` (0 for the most viewed) on.
+
+    Items that were viewed equally often are in the order of their partitions, and in each of their bytes.
+    """
+    partitions = keyspace().partitions
+    starts, passed = [0] * len(partitions), 0
+    if len(partitions) == 1 or first + limit > SHALLOW:
+        starts = yield from split(first)
+        passed = first
+    found: list[tuple[int, int, str]] = []
+    for number, (partition, start) in enumerate(zip(partitions, starts, strict=True)):
+        ranks = start, start + first - passed + limit - 1
+        entries = yield from Call(partition, scripts.ITEMS, (partition.viewed,), ranks, _items)
+        found += [(-views, number, item) for item, views in entries]
+    # Each partition's own order stays, which is that of bytes.
+    found.sort(key=lambda entry: entry[:2])
+    return [(item, -views) for views, _, item in found[first - passed : first - passed + limit]]
+
+
+def split(rank: int) -> Steps[list[int]]:
+    """
+    Return how many of the ``rank`` most viewed items each partition has.
+
+    A partition knows its own ranks only: so this finds how many views it takes to be among the most viewed of all. Of
+    those that are level at the edge, the first partitions' come first.
+    """
+    partitions = keyspace().partitions
+    if len(partitions) == 1 or rank == 0:
+        return [rank] * len(partitions)
+    # At most `rank` items have `enough` views, and more than that have `too_few`.
+    too_few, enough = 1, 2
+    candidates = yield from _counts(too_few)
+    if sum(candidates) <= rank:
+        return candidates
+    sure = yield from _counts(enough)
+    while sum(sure) > rank:
+        too_few, enough, candidates = enough, enough * 2, sure
+        sure = yield from _counts(enough)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        counts = yield from _counts(middle)
+        if sum(counts) <= rank:
+            enough, sure = middle, counts
+        else:
+            too_few, candidates = middle, counts
+    for number, count in enumerate(candidates):
+        sure[number] += max(0, min(count - sure[number], rank - sum(sure)))
+    return sure
+
+
+def counted(at_least: int) -> list[Call[Counted]]:
+    """Count each partition's items that were viewed at least so often, and the views of all its items."""
+    return [
+        Call(partition, scripts.POPULARITY, _keys(partition), (at_least,), lambda reply: Counted(*map(int, reply)))
+        for partition in keyspace().partitions
+    ]
+
+
+def views_of(item: str) -> Call[int]:
+    """Read how often ``item`` was viewed."""
+    partition = keyspace().of_item(item)
+    return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: _views(reply[0] or 0))
+
+
+def reset(items: Sequence[str]) -> list[Call[int]]:
+    """Forget how often these items were viewed, up to 250 a call. A call returns how many views it took away."""
+    by_partition: dict[Partition, list[str]] = {}
+    for item in dict.fromkeys(items):
+        by_partition.setdefault(keyspace().of_item(item), []).append(item)
+    return [
+        Call(partition, scripts.RESET, _keys(partition), some[at : at + AT_ONCE_MAX], int)
+        for partition, some in by_partition.items()
+        for at in range(0, len(some), AT_ONCE_MAX)
+    ]
+
+
+def reset_all() -> list[Call[int]]:
+    """Forget how often each partition's items were viewed. A call returns how many views it took away."""
+    return [Call(partition, scripts.RESET, _keys(partition), (), int) for partition in keyspace().partitions]
+
+
+def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
+    """
+    Take up to ``limit`` of the least viewed items out of each partition, which has one number in ``keep`` for it.
+
+    A call returns how many it took out, and how many more there are.
+    """
+    return [
+        Call(partition, scripts.TRIM, _keys(partition), (kept, min(limit, AT_ONCE_MAX)), tuple)
+        for partition, kept in zip(keyspace().partitions, keep, strict=True)
+    ]
+
+
+def _counts(at_least: int) -> Steps[list[int]]:
+    counts = []
+    for part in counted(at_least):
+        counts.append((yield from part).items)
+    return counts
+
+
+def _keys(partition: Partition) -> tuple[str, str]:
+    return partition.viewed, partition.totals
+
+
+def _items(reply: list[Any]) -> list[tuple[str, int]]:
+    # Somebody else may have written anything.
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [(item.decode(errors="replace"), _views(score)) for item, score in pairs]
+
+
+def _views(score: bytes | float) -> int:
+    return -int(max(-VIEWS_MAX, min(float(score), VIEWS_MAX)))

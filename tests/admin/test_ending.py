@@ -1,0 +1,858 @@
+"""Ending sessions in the admin: what is asked before, who may, what is ended, and what is written down of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote as percent
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.backends.base import UpdateError
+from django.test import Client
+
+from benchmarks.fill import fill
+from django_redsess import online
+from django_redsess.admin import endings
+from django_redsess.admin.sessions import OnlineSessionAdmin
+from django_redsess.backend import SessionStore
+from django_redsess.models import OnlineSession
+from django_redsess.transport.keys import keyspace
+from tests.support.admin_pages import (
+    CONFIRM,
+    END,
+    LIST,
+    Page,
+    answer,
+    asked,
+    left,
+    milliseconds_ago,
+    page_of,
+    staff,
+    told,
+    walk,
+    words,
+)
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+
+MAY_END = ("view_onlinesession", "end_onlinesession")
+
+LATER = 10**15
+"""A cut-off time that leaves nobody out."""
+
+
+def select(client: Client, *sids: str, query: str = "", **more: str) -> Any:
+    """Choose the action for these rows of the list."""
+    return client.post(LIST + query, {"action": "end_selected", "_selected_action": sids, **more})
+
+
+def select_all(client: Client, query: str = "") -> Any:
+    """Choose the action for all that match: what the list's own page sends then."""
+    return select(client, "x" * 20, query=query, select_across="1", index="0")
+
+
+def history_of(client: Client, user: User) -> str:
+    """What the page of a user's history says."""
+    text = Page(client.get(f"/admin/auth/user/{user.pk}/history/")).text
+    return text.partition("Action")[2]
+
+
+@pytest.fixture
+def users(db) -> dict[str, User]:
+    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
+
+
+@pytest.fixture
+def sids(users, new_session) -> dict[str, str]:
+    """The sid of a session of each user, alice's the oldest."""
+    return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
+
+
+@pytest.fixture
+def few_on_a_page(monkeypatch) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 2)
+
+
+# The question, and what comes of it.
+
+
+def test_the_action_asks_first(admin_client, sids) -> None:
+    response = select(admin_client, sids["bob"], sids["carol"])
+    assert asked(response) == 2
+    assert "bob" in Page(response).text
+    assert "carol" in Page(response).text
+    assert "alice" not in Page(response).text
+    assert set(sids.values()) < left()
+
+
+def test_the_action_ends_what_was_selected_and_says_how_many(admin_client, sids) -> None:
+    response = answer(admin_client, select(admin_client, sids["bob"], sids["carol"]))
+    assert told(response) == "2 sessions were ended."
+    assert left() == {sids["alice"], admin_client.session.sid}
+
+
+def test_the_action_takes_the_rows_of_a_search(admin_client, sids) -> None:
+    response = select(admin_client, sids["bob"], query="?q=bob")
+    assert asked(response) == 1
+    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
+
+
+def test_the_action_takes_guests(admin_client, new_session) -> None:
+    guest = new_session(colour="blue")
+    response = select(admin_client, guest.sid, query="?who=everyone")
+    assert asked(response) == 1
+    assert "guest" in Page(response).text
+    answer(admin_client, response)
+    assert left() == {admin_client.session.sid}
+
+
+def test_without_a_selection_nothing_is_asked(admin_client, sids) -> None:
+    response = admin_client.post(LIST, {"action": "end_selected", "index": "0"}, follow=True)
+    assert "must be selected" in told(response)
+    assert set(sids.values()) < left()
+
+
+def test_the_button_of_a_sessions_page_ends_it(admin_client, sids) -> None:
+    href = Page(admin_client.get(page_of(sids["bob"]))).links["End this session"]
+    response = admin_client.get(href)
+    assert asked(response) == 1
+    assert sids["bob"] in left()
+    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
+
+
+def test_all_sessions_of_a_user_are_ended(admin_client, users, sids, new_session) -> None:
+    for _ in range(3):
+        new_session(str(users["bob"].pk))
+    href = Page(admin_client.get(page_of(sids["bob"]))).links["End all sessions of this user"]
+    response = admin_client.get(href)
+    assert asked(response) == 4
+    assert "bob" in Page(response).text
+    assert len(left()) == 7
+    assert told(answer(admin_client, response)) == "4 sessions were ended."
+    assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
+
+
+def test_all_sessions_of_a_user_whose_key_is_text_are_ended(admin_client, new_session) -> None:
+    session = new_session("a: b/c&user=1")
+    page = Page(admin_client.get(page_of(session.sid)))
+    response = admin_client.get(page.links["End all sessions of this user"])
+    assert asked(response) == 1
+    answer(admin_client, response)
+    assert left() == {admin_client.session.sid}
+
+
+def test_everyones_sessions_but_the_own_are_ended(partitions, admin_client, redis, sids, new_session) -> None:
+    guest = new_session(colour="blue")
+    fill(redis, 300, viewed=0)
+    response = admin_client.get(Page(admin_client.get(LIST)).links["End everyone's sessions except mine"])
+    assert asked(response) == 303
+    assert stored(redis) == 305
+    assert told(answer(admin_client, response)) == "303 sessions were ended."
+    # Nobody is signed in with a guest's.
+    assert left() == {admin_client.session.sid, guest.sid}
+
+
+def test_large_numbers_are_grouped(admin_client, redis) -> None:
+    fill(redis, 1234, viewed=0)
+    response = admin_client.get(CONFIRM)
+    assert "1,234 sessions" in Page(response).text
+    assert told(answer(admin_client, response)) == "1,234 sessions were ended."
+
+
+def test_what_was_ended_stays_ended_for_a_request_that_is_under_way(admin_client, users) -> None:
+    shopper = Client()
+    shopper.force_login(users["alice"])
+    late = SessionStore(shopper.session.session_key)
+    late["basket"] = {"lamp": 1}
+    answer(admin_client, select(admin_client, late.sid))
+    with pytest.raises(UpdateError):
+        late.save()
+    assert not shopper.get("/").wsgi_request.user.is_authenticated
+
+
+# The reason.
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["one session", "all of a user"])
+def test_whose_session_was_ended_reads_the_reason(admin_client, users, listed) -> None:
+    shopper = Client()
+    shopper.force_login(users["alice"])
+    query = f"user={users['alice'].pk}" if listed else f"sid={shopper.session.sid}"
+    answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"), reason="We move house: <b>back at 8</b>")
+    response = shopper.get("/")
+    assert response.wsgi_request.session.ended.text == "We move house: <b>back at 8</b>"
+    assert "We move house: <b>back at 8</b>" in Page(response).text
+    assert "<b>back" not in response.text
+    assert not response.wsgi_request.user.is_authenticated
+
+
+def test_without_a_reason_it_is_only_told_that_it_was_ended(admin_client, users) -> None:
+    shopper = Client()
+    shopper.force_login(users["alice"])
+    answer(admin_client, select(admin_client, shopper.session.sid))
+    response = shopper.get("/")
+    assert response.wsgi_request.session.ended.text == ""
+    assert "Your session was ended." in Page(response).text
+
+
+def test_a_reason_of_200_characters_is_taken(admin_client, users) -> None:
+    shopper = Client()
+    shopper.force_login(users["alice"])
+    answer(admin_client, select(admin_client, shopper.session.sid), reason="é" * 200)
+    assert shopper.get("/").wsgi_request.session.ended.text == "é" * 200
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
+def test_a_longer_reason_is_an_error_that_ends_nothing_and_loses_nothing(admin_client, sids, listed) -> None:
+    own = admin_client.session.sid
+    response = admin_client.get(CONFIRM) if listed else select(admin_client, sids["alice"], sids["bob"], own)
+    before, number = Page(response).fields, asked(response)
+    again = answer(admin_client, response, reason="x" * 201, own="on")
+    assert again.status_code == 200
+    assert "at most 200 characters" in Page(again).text
+    fields = Page(again).fields
+    assert fields["reason"] == "x" * 201
+    assert fields["own"] == "on"
+    kept = ("sids", "query")
+    assert [fields.get(name) for name in kept] == [before.get(name) for name in kept]
+    assert asked(again) == number
+    assert len(left()) == 4
+    answer(admin_client, again, reason="shorter")
+    assert left() == (set() if listed else {sids["carol"]})
+
+
+def test_the_number_after_an_error_is_of_those_that_will_be_ended(admin_client, users, sids, new_session) -> None:
+    response = admin_client.get(CONFIRM)
+    newcomer = sign_in(new_session, str(users["alice"].pk))[0]
+    again = answer(admin_client, response, reason="x" * 201)
+    number = asked(again)
+    assert told(answer(admin_client, again, reason="")).startswith(f"{number} sessions were ended")
+    assert (newcomer in left()) == (number == 3)
+
+
+def test_a_reason_can_forge_no_line(admin_client, users) -> None:
+    shopper = Client()
+    shopper.force_login(users["alice"])
+    answer(admin_client, select(admin_client, shopper.session.sid), reason="a\r\nSet-Cookie: x\u2028b")
+    response = shopper.get("/")
+    assert response.wsgi_request.session.ended.text == "a Set-Cookie: x b"
+    assert "\n" not in LogEntry.objects.get().change_message
+
+
+# All that match.
+
+
+def test_all_of_several_pages_are_ended(partitions, admin_client, redis) -> None:
+    fill(redis, 250, viewed=0)
+    assert "of 100 selected" in Page(admin_client.get(LIST)).text
+    response = select_all(admin_client)
+    assert asked(response) == 250
+    assert stored(redis) == 251
+    assert told(answer(admin_client, response)) == "250 sessions were ended."
+    assert left() == {admin_client.session.sid}
+
+
+@pytest.fixture
+def crowd(redis, users, new_session) -> dict[str, str]:
+    """Sessions of all kinds, by what is particular to each."""
+    User.objects.filter(username="alice").update(is_staff=True)
+    ids = {name: str(user.pk) for name, user in users.items()}
+    found = {
+        "alice": new_session(ids["alice"]).sid,
+        "alice, an hour ago": new_session(ids["alice"]).sid,
+        "bob": new_session(ids["bob"]).sid,
+        "bob, two days ago": new_session(ids["bob"]).sid,
+        "carol, an hour ago": new_session(ids["carol"]).sid,
+        "guest": new_session(colour="blue").sid,
+        "guest, two days ago": new_session(colour="red").sid,
+    }
+    for name, sid in found.items():
+        ago = 3000 if "hour" in name else 180_000 if "days" in name else 60
+        make_seen(redis, sid, milliseconds_ago(ago))
+    return found
+
+
+QUERIES = [
+    *("who=everyone", "active=5m", "active=1h", "active=1d", "staff=1", "user=BOB", "user=BOB&user=CAROL"),
+    *("q=bob", "q=nobody", "q=o", "q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID"),
+    *("who=everyone&active=1h", "who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "staff=1&q=bob"),
+    *("user=BOB&active=5m", "user=BOB&q=bob", "user=BOB&q=alice", "user=nobody", "user=", "user=a:b", "o=3", "p=2"),
+    *("q=LONG", "staff=1&q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
+]
+
+
+@pytest.mark.usefixtures("few_on_a_page")
+@pytest.mark.parametrize("way", ["action", "address"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_what_the_list_shows_is_what_is_ended(admin_client, users, crowd, query, way) -> None:
+    words = {"BOB": str(users["bob"].pk), "CAROL": str(users["carol"].pk), "SIDLIKE": "x" * 20, "LONG": "x" * 201}
+    words |= {"SID": crowd["carol, an hour ago"], "GUEST": crowd["guest"]}
+    for word, value in words.items():
+        query = re.sub(rf"\b{word}\b", percent(value), query)
+    own, before = admin_client.session.sid, left()
+    pages = "" if query == "p=2" else query
+    shown = {sid for page in walk(admin_client, f"{LIST}?{pages}") for sid in page.sids}
+    response = select_all(admin_client, f"?{query}") if way == "action" else admin_client.get(f"{CONFIRM}?{query}")
+    assert asked(response) == len(shown - {own})
+    assert left() == before
+    answer(admin_client, response)
+    assert before - left() == shown - {own}
+
+
+@pytest.mark.parametrize("query", ["q=%00", "q=a%00"])
+def test_a_search_that_the_list_ignores_ends_no_more_than_it_says(admin_client, crowd, query) -> None:
+    response = admin_client.get(f"{CONFIRM}?{query}", follow=True)
+    number, before = asked(response), left()
+    answer(admin_client, response)
+    assert len(before - left()) == number
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "e=1", "all=", "=", "user=%00"],
+)
+def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids, query) -> None:
+    assert admin_client.get(f"{CONFIRM}?{query}", follow=True).status_code in (200, 400)
+    assert select_all(admin_client, f"?{query}").status_code in (200, 302, 400)
+    assert len(left()) == 4
+
+
+@pytest.mark.parametrize("sid", ["", " ", "x", "x" * 20, "%00", "x" * 5000, "a,b"], ids=lambda sid: sid[:9])
+def test_a_session_that_is_none_is_not_asked_about(admin_client, sids, sid) -> None:
+    response = admin_client.get(f"{CONFIRM}?sid={sid}", follow=True)
+    assert response.status_code == 200
+    assert asked(response) == 0
+
+
+def test_a_search_that_fits_too_many_users_says_so_once_and_ends_what_it_lists(admin_client, new_session) -> None:
+    users = User.objects.bulk_create(User(username=f"shopper{number}") for number in range(1001))
+    first, last = new_session(str(users[0].pk)).sid, new_session(str(users[1000].pk)).sid
+    response = admin_client.get(f"{CONFIRM}?q=shopper")
+    assert asked(response) == 1
+    messages = Page(response).messages
+    assert len(messages) == 1
+    assert "More than 1000 users match" in messages[0]
+    answer(admin_client, response)
+    assert first not in left()
+    assert last in left()
+
+
+@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice"])
+def test_who_signs_in_after_the_question_stays(partitions, admin_client, users, sids, new_session, query) -> None:
+    response = admin_client.get(CONFIRM + query)
+    newcomer = sign_in(new_session, str(users["alice"].pk))[0]
+    answer(admin_client, response)
+    assert sids["alice"] not in left()
+    assert newcomer in left()
+
+
+@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=3", "USERS"])
+def test_who_is_seen_or_gets_another_key_after_the_question_is_ended_all_the_same(
+    partitions, admin_client, redis, users, query
+) -> None:
+    shoppers = [Client(), Client()]
+    for shopper in shoppers:
+        shopper.force_login(users["alice"])
+        make_seen(redis, shopper.session.sid, milliseconds_ago(1800))
+    query = query.replace("USERS", "?" + "&".join(f"user={user.pk}" for user in users.values()))
+    response = admin_client.get(CONFIRM + query)
+    assert asked(response) == 2
+    shoppers[0].get("/")
+    moved = SessionStore(shoppers[1].session.session_key)
+    moved.cycle_key()
+    moved.save()
+    assert told(answer(admin_client, response)) == "2 sessions were ended."
+    assert left() == {admin_client.session.sid}
+
+
+def test_a_named_session_that_gets_another_key_after_the_question_is_ended(admin_client, new_session) -> None:
+    session = new_session("12345")
+    response = select(admin_client, session.sid)
+    session.cycle_key()
+    session.save()
+    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert left() == {admin_client.session.sid}
+
+
+def test_a_guest_who_is_seen_after_the_question_is_ended(admin_client, redis, new_session) -> None:
+    guest = new_session(colour="blue")
+    response = admin_client.get(CONFIRM + "?who=everyone")
+    make_seen(redis, guest.sid, milliseconds_ago(-1))
+    answer(admin_client, response)
+    assert left() == {admin_client.session.sid}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "the own session too"])
+def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
+    partitions, admin_client, redis, monkeypatch, own
+) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    fill(redis, 600, viewed=0)
+    sids = left() - {admin_client.session.sid}
+    response = admin_client.get(CONFIRM)
+    assert asked(response) == 600
+    response, pages = answer(admin_client, response, reason="Closing time", **({"own": "on"} if own else {})), 0
+    so_far = 0
+    while "so far" in Page(response).text:
+        pages += 1
+        ended, total = map(int, re.search(r"(\d+) sessions of (\d+) were ended so far", Page(response).text).groups())
+        assert total == 600
+        assert so_far < ended == 600 - len(left() & sids)
+        so_far = ended
+        response = answer(admin_client, response)
+    assert pages >= 1
+    assert told(response) == f"{600 + own} sessions were ended."
+    assert left() == (set() if own else {admin_client.session.sid})
+    notes = redis.mget(keyspace().of_sid(sid).ended_of(sid) for sid in sids)
+    assert all(note.endswith(b"Closing time") for note in notes)
+    lines = LogEntry.objects.values_list("change_message", flat=True)
+    assert sum(int(re.search(r"\d+", line)[0]) for line in lines) == 600 + own
+    assert all(line.endswith("Reason: Closing time") for line in lines)
+
+
+def test_what_is_continued_has_its_lines_of_history_together_if_there_are_many_users(
+    admin_client, redis, monkeypatch
+) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    fill(redis, 600, viewed=0)
+    response = answer(admin_client, admin_client.get(CONFIRM))
+    while "so far" in Page(response).text:
+        response = answer(admin_client, response)
+    entries = LogEntry.objects.all()
+    assert 2 <= len(entries) <= 4
+    assert {entry.content_type for entry in entries} == {ContentType.objects.get_for_model(OnlineSession)}
+    counts = [re.search(r"(\d+), of users: (\d+)", entry.change_message) for entry in entries]
+    assert sum(int(count[1]) for count in counts) == sum(int(count[2]) for count in counts) == 600
+
+
+def test_what_is_interrupted_leaves_the_rest(admin_client, redis, monkeypatch) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    fill(redis, 600, viewed=0)
+    response = answer(admin_client, admin_client.get(CONFIRM))
+    assert "250 sessions of 600" in Page(response).text
+    assert len(left()) == 351
+    page = Page(admin_client.get(Page(response).links["Stop here"]))
+    assert page.count == 351
+
+
+TAMPERED = {
+    "no time": {"latest": None},
+    "no time at all": {"latest": ""},
+    "no number": {"latest": "abc"},
+    "a negative time": {"latest": "-1"},
+    "a time beyond all": {"latest": "9" * 30},
+    "a progress that nobody signed": {"progress": "abc"},
+    "a progress of half": {"progress": "WzAsNF0:1"},
+    "sids that are none": {"sids": "x y"},
+    "a sid that is gone": {"sids": "x" * 20},
+    "NUL in sids": {"sids": "\0"},
+    "NUL in the query": {"query": "\0"},
+    "blanks for sids and no time": {"sids": "   ", "latest": ""},
+    "a query that the list refuses": {"query": "nonsense=1"},
+    "a query with a lookup": {"query": "user__is_staff=1"},
+    "a query with a forbidden field": {"query": "_to_field=user_id"},
+    "a query for nobody": {"query": "user=nobody"},
+    "a query for a number too large": {"query": "user=" + "9" * 30},
+    "a query with too many fields": {"query": "&".join(["user=0"] * 1001)},
+    "a long query": {"query": "q=" + "x" * 100_000},
+}
+
+
+@pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED)
+def test_a_form_that_was_tampered_with_is_answered_and_ends_nothing(admin_client, sids, changes) -> None:
+    fields = {**Page(admin_client.get(CONFIRM)).fields, **changes}
+    response = admin_client.post(END, {name: value for name, value in fields.items() if value is not None})
+    assert response.status_code in (200, 302, 400)
+    assert len(left()) == 4
+
+
+def test_an_empty_form_asks_again_and_ends_nothing(admin_client, sids) -> None:
+    response = admin_client.post(END)
+    assert response.status_code in (200, 302)
+    assert len(left()) == 4
+
+
+# The own session.
+
+
+def test_the_own_session_is_pointed_out(admin_client, sids) -> None:
+    own = admin_client.session.sid
+    assert "your own session" in Page(select(admin_client, own, sids["bob"])).text
+    assert "your own session" not in Page(select(admin_client, sids["bob"])).text
+    assert 'name="own"' in select(admin_client, own).text
+    assert 'name="own"' not in select(admin_client, sids["bob"]).text
+
+
+def test_the_own_session_stays_where_others_are_ended(admin_client, sids) -> None:
+    own = admin_client.session.sid
+    response = select(admin_client, own, sids["bob"])
+    assert asked(response) == 1
+    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert left() == {own, sids["alice"], sids["carol"]}
+
+
+def test_the_own_session_alone_is_asked_for_again(admin_client, sids) -> None:
+    own = admin_client.session.sid
+    response = answer(admin_client, select(admin_client, own), reason="why not")
+    assert "Tick the box to end it" in Page(response).text
+    assert Page(response).fields["reason"] == "why not"
+    assert own in left()
+    ended = answer(admin_client, response, own="on")
+    assert own not in left()
+    assert ended.redirect_chain[-1][0].startswith("/admin/login/")
+
+
+def test_all_of_the_own_users_sessions_are_ended_but_this(admin_client, admin_user, new_session) -> None:
+    new_session(str(admin_user.pk))
+    response = admin_client.get(f"{CONFIRM}?user={admin_user.pk}")
+    assert asked(response) == 1
+    answer(admin_client, response)
+    assert left() == {admin_client.session.sid}
+
+
+def test_the_own_session_is_not_ended_under_a_former_name(admin_client, sids) -> None:
+    # A change of the password in another tab gives the session a new key.
+    response = select(admin_client, admin_client.session.sid, sids["bob"])
+    session = SessionStore(admin_client.session.session_key)
+    session.cycle_key()
+    session.save()
+    admin_client.cookies["sessionid"] = session.session_key
+    answer(admin_client, response)
+    assert left() == {session.sid, sids["alice"], sids["carol"]}
+
+
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage", "fallback.FallbackStorage"])
+@pytest.mark.parametrize("way", ["named", "everyone"])
+def test_who_ends_the_own_session_too_is_signed_out_and_told_how_many(
+    admin_client, sids, settings, storage, way
+) -> None:
+    settings.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    own = admin_client.session.sid
+    response = admin_client.get(CONFIRM) if way == "everyone" else select(admin_client, own, *sids.values())
+    assert asked(response) == 3
+    response = answer(admin_client, response, own="on", reason="Good night")
+    assert response.status_code == 200
+    assert response.redirect_chain[-1][0].startswith("/admin/login/")
+    assert "4 sessions were ended." in told(response)
+    assert online.count() == 0
+    assert not response.wsgi_request.user.is_authenticated
+
+
+# Superusers.
+
+
+@pytest.fixture
+def root(new_session) -> SessionStore:
+    """The session of a superuser."""
+    session: SessionStore = new_session(str(User.objects.create_superuser("root").pk))
+    return session
+
+
+@pytest.mark.parametrize("way", ["one", "several", "action on all", "user", "everyone", "everyone and guests"])
+def test_a_superusers_session_is_ended_by_superusers_only(client, root, sids, new_session, way) -> None:
+    staff(client, *MAY_END)
+    others = {sids["alice"], sids["bob"], sids["carol"]}
+    user = f"user={User.objects.get(username='root').pk}"
+    response, number = {
+        "one": lambda: (client.get(f"{CONFIRM}?sid={root.sid}"), 0),
+        "several": lambda: (select(client, root.sid, *others), 3),
+        "action on all": lambda: (select_all(client), 3),
+        "user": lambda: (client.get(f"{CONFIRM}?{user}"), 0),
+        "everyone": lambda: (client.get(CONFIRM), 3),
+        "everyone and guests": lambda: (client.get(CONFIRM + "?who=everyone"), 3),
+    }[way]()
+    assert asked(response) == number
+    assert "superuser" in Page(response).text
+    response = answer(client, response)
+    assert response.status_code == 200
+    assert left() == {root.sid, client.session.sid} | (set() if number else others)
+    assert ("3 sessions were ended." in told(response)) == bool(number)
+
+
+def test_a_superusers_session_is_refused_whatever_is_posted(client, root) -> None:
+    staff(client, *MAY_END)
+    user = f"user={User.objects.get(username='root').pk}"
+    for fields in (
+        {"sids": root.sid},
+        {"sids": f"{root.sid} {root.sid}"},
+        {"sids": root.sid, "own": "on", "latest": LATER},
+        {"latest": LATER},
+        {"latest": LATER, "query": user},
+        {"latest": LATER, "query": "q=root"},
+        {"latest": LATER, "query": "who=everyone&active=1d"},
+    ):
+        assert client.post(END, fields, follow=True).status_code == 200
+        assert root.sid in left()
+
+
+def test_a_refusal_to_end_a_superusers_session_is_told(client, root) -> None:
+    staff(client, *MAY_END)
+    assert "superuser" in told(client.post(END, {"sids": root.sid}, follow=True))
+    user = User.objects.get(username="root").pk
+    assert told(client.post(END, {"query": f"user={user}", "latest": LATER}, follow=True))
+
+
+def test_a_superusers_session_is_safe_under_another_key_as_well(client, root) -> None:
+    staff(client, *MAY_END)
+    former = root.sid
+    root.cycle_key()
+    root.save()
+    client.post(END, {"sids": former})
+    assert root.sid in left()
+
+
+def test_who_became_a_superuser_after_the_question_is_safe(client, users, sids) -> None:
+    staff(client, *MAY_END)
+    response = client.get(CONFIRM)
+    User.objects.filter(username="bob").update(is_superuser=True)
+    answer(client, response)
+    assert left() == {sids["bob"], client.session.sid}
+
+
+def test_a_superuser_may_end_a_superusers_session(admin_client, root) -> None:
+    response = select(admin_client, root.sid)
+    assert asked(response) == 1
+    answer(admin_client, response)
+    assert root.sid not in left()
+
+
+# What is gone.
+
+
+def test_a_question_about_what_is_gone_says_so(admin_client, sids) -> None:
+    online.end(sids["bob"])
+    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}", follow=True)
+    assert "over already" in told(response)
+    assert not LogEntry.objects.exists()
+
+
+def test_a_question_about_some_that_are_gone_counts_the_others(admin_client, redis, sids) -> None:
+    online.end(sids["bob"])
+    make_due(redis, sids["carol"])
+    response = select(admin_client, *sids.values())
+    assert asked(response) == 1
+    assert "2 sessions that were chosen are over already" in Page(response).text
+
+
+def test_what_is_gone_after_the_question_is_told(admin_client, sids) -> None:
+    response = select(admin_client, *sids.values())
+    assert asked(response) == 3
+    online.end(sids["bob"])
+    messages = told(answer(admin_client, response))
+    assert "2 sessions were ended." in messages
+    assert "1 session was not ended: it was over already." in messages
+
+
+def test_a_second_answer_to_the_same_question_ends_nothing_and_says_so(admin_client, sids) -> None:
+    response = select(admin_client, sids["alice"], sids["bob"])
+    answer(admin_client, response)
+    messages = told(answer(admin_client, response))
+    assert "ended." not in messages.replace("not ended", "")
+    assert "2 sessions were not ended: they were over already." in messages
+    assert LogEntry.objects.count() == 2
+
+
+def test_a_second_answer_to_a_question_about_all_ends_nothing_and_says_so(admin_client, users, sids) -> None:
+    response = admin_client.get(f"{CONFIRM}?user={users['bob'].pk}")
+    answer(admin_client, response)
+    again = answer(admin_client, response)
+    assert "was ended" not in told(again)
+    assert told(again)
+    assert LogEntry.objects.count() == 1
+
+
+# Who may.
+
+
+@pytest.mark.parametrize("permissions", [(), ("end_onlinesession",), ("view_session_data",)], ids=str)
+def test_who_may_not_view_sees_and_ends_nothing(client, users, sids, permissions) -> None:
+    staff(client, *permissions)
+    for url in (LIST, page_of(sids["bob"]), CONFIRM, f"{CONFIRM}?sid={sids['bob']}", f"{CONFIRM}?user=1"):
+        assert client.get(url).status_code == 403
+    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
+    assert client.post(END, {"latest": LATER}).status_code == 403
+    assert select(client, sids["bob"]).status_code == 403
+    assert len(left()) == 4
+
+
+def test_who_may_only_view_is_offered_nothing_and_ends_nothing(client, users, sids) -> None:
+    staff(client, "view_onlinesession", "view_session_data")
+    for url in (LIST, page_of(sids["bob"])):
+        response = client.get(url)
+        assert response.status_code == 200
+        assert "end_selected" not in response.text
+        assert "confirm/" not in response.text
+    for url in (CONFIRM, f"{CONFIRM}?sid={sids['bob']}", f"{CONFIRM}?user={users['bob'].pk}"):
+        assert client.get(url).status_code == 403
+    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
+    assert client.post(END, {"latest": LATER}).status_code == 403
+    select(client, sids["bob"])
+    select_all(client)
+    assert len(left()) == 4
+
+
+def test_who_may_view_and_end_does(client, sids) -> None:
+    staff(client, *MAY_END)
+    assert "end_selected" in client.get(LIST).text
+    assert told(answer(client, select(client, sids["bob"]))) == "1 session was ended."
+    assert left() == {sids["alice"], sids["carol"], client.session.sid}
+
+
+def test_a_permission_that_was_taken_away_after_the_question_counts(client, sids) -> None:
+    staff(client, *MAY_END)
+    response = client.get(CONFIRM)
+    User.objects.get(username="staff").user_permissions.clear()
+    assert answer(client, response).status_code == 403
+    assert len(left()) == 4
+
+
+@pytest.mark.parametrize("name", [None, "alice"], ids=["a stranger", "a customer"])
+def test_who_is_no_staff_is_asked_to_sign_in(client, users, sids, name) -> None:
+    if name is not None:
+        client.force_login(users[name])
+    before = left()
+    answers = [client.get(url) for url in (LIST, page_of(sids["bob"]), CONFIRM)]
+    answers += [client.post(END, {"sids": sids["bob"]}), select(client, sids["bob"])]
+    for response in answers:
+        assert response.status_code == 302
+        assert response.headers["Location"].startswith("/admin/login/")
+    assert left() == before
+
+
+# How it is asked for.
+
+
+@pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
+def test_only_a_post_ends(admin_client, sids, method) -> None:
+    response = getattr(admin_client, method)(f"{END}?sids={sids['bob']}&latest={LATER}")
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "POST"
+    assert len(left()) == 4
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete"])
+def test_the_question_is_asked_by_get_only(admin_client, sids, method) -> None:
+    response = getattr(admin_client, method)(f"{CONFIRM}?sid={sids['bob']}")
+    assert response.status_code == 405
+    assert len(left()) == 4
+
+
+def test_a_post_without_a_csrf_token_ends_nothing(admin_user, sids) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
+    assert client.post(END, {"latest": LATER}).status_code == 403
+    assert select(client, sids["bob"]).status_code == 403
+    assert len(left()) == 4
+
+
+def test_the_page_brings_its_csrf_token(admin_user, sids) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    answer(client, client.get(f"{CONFIRM}?sid={sids['bob']}"))
+    assert sids["bob"] not in left()
+
+
+# What is written down.
+
+
+def test_each_user_has_a_line_of_history(admin_client, admin_user, users, sids, new_session) -> None:
+    more = new_session(str(users["bob"].pk)).sid
+    answer(admin_client, select(admin_client, sids["alice"], sids["bob"], more), reason="Closing <b>time</b>")
+    assert LogEntry.objects.count() == 2
+    text = history_of(admin_client, users["bob"])
+    assert "admin" in text
+    assert "Ended 2 sessions. Reason: Closing <b>time</b>" in text
+    assert "Ended 1 session. Reason: Closing" in history_of(admin_client, users["alice"])
+    assert "Ended" not in history_of(admin_client, users["carol"])
+    assert "<b>time" not in admin_client.get(f"/admin/auth/user/{users['bob'].pk}/history/").text
+
+
+def test_without_a_reason_history_has_none(admin_client, users, sids) -> None:
+    answer(admin_client, admin_client.get(f"{CONFIRM}?user={users['bob'].pk}"))
+    assert LogEntry.objects.get().change_message == "Ended 1 session."
+
+
+def test_guests_have_one_line_together(admin_client, admin_user, users, sids, new_session) -> None:
+    guests = [new_session(colour="blue").sid for _ in range(3)]
+    answer(admin_client, select(admin_client, sids["bob"], *guests, query="?who=everyone"), reason="Robots")
+    entry = LogEntry.objects.get(content_type=ContentType.objects.get_for_model(OnlineSession))
+    assert entry.user == admin_user
+    assert entry.object_id is None
+    assert entry.change_message == "Ended 3 sessions of guests. Reason: Robots"
+    assert LogEntry.objects.count() == 2
+    # Where the newest lines are shown.
+    assert admin_client.get("/admin/").status_code == 200
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
+def test_more_users_than_history_has_lines_for_have_one_together(
+    admin_client, sids, new_session, monkeypatch, listed
+) -> None:
+    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    new = [new_session(str(User.objects.create_user(f"more{number}").pk)).sid for number in range(2)]
+    response = admin_client.get(CONFIRM) if listed else select(admin_client, *sids.values(), *new)
+    answer(admin_client, response, reason="Closing time")
+    entry = LogEntry.objects.get()
+    assert entry.content_type == ContentType.objects.get_for_model(OnlineSession)
+    named = ", ".join(str(user.pk) for user in User.objects.all() if user != entry.user)
+    assert entry.change_message.startswith("Ended sessions: 5, of users: 5. Ids of users: ")
+    assert entry.change_message.endswith(". Reason: Closing time")
+    ids = entry.change_message.removesuffix(". Reason: Closing time").rpartition(": ")[2]
+    assert sorted(ids.split(", ")) == sorted(named.split(", "))
+
+
+def test_as_many_users_as_history_has_lines_for_have_one_each(admin_client, users, sids, monkeypatch) -> None:
+    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    answer(admin_client, admin_client.get(CONFIRM))
+    assert {entry.object_id for entry in LogEntry.objects.all()} == {str(user.pk) for user in users.values()}
+
+
+def test_a_user_who_is_deleted_has_a_line_too(admin_client, users, sids) -> None:
+    user_id = str(users["bob"].pk)
+    users["bob"].delete()
+    answer(admin_client, select(admin_client, sids["bob"]))
+    assert LogEntry.objects.get().object_id == user_id
+    assert admin_client.get("/admin/").status_code == 200
+
+
+def test_where_nothing_was_ended_nothing_is_written_down(admin_client, client, root, sids) -> None:
+    online.end(sids["bob"])
+    admin_client.post(END, {"sids": sids["bob"]})
+    admin_client.post(END, {"sids": admin_client.session.sid})
+    admin_client.post(END, {"sids": sids["alice"], "reason": "x" * 201})
+    admin_client.post(END, {"query": "user=nobody", "latest": LATER})
+    staff(client, *MAY_END)
+    client.post(END, {"sids": root.sid})
+    assert not LogEntry.objects.exists()
+
+
+def test_history_holds_neither_session_keys_nor_addresses(admin_client, users, new_session) -> None:
+    User.objects.filter(username="alice").update(password="")
+    User.objects.create_user("dave", password="secret")
+    shopper = Client(REMOTE_ADDR="198.51.100.9")
+    shopper.post("/login/", {"username": "dave", "password": "secret"})
+    guest = new_session(colour="blue")
+    keys = [shopper.session.session_key, guest.session_key, admin_client.session.session_key]
+    answer(admin_client, admin_client.get(CONFIRM + "?who=everyone"), reason="Closing time", own="on")
+    entries = list(LogEntry.objects.values("change_message", "object_repr", "object_id"))
+    assert len(entries) == 3
+    text = repr(entries)
+    assert not any(key in text for key in keys), "a session key is in the history"
+    assert "198.51.100.9" not in text
+
+
+def test_the_time_of_sign_in_is_told_before(admin_client, users, new_session) -> None:
+    session = new_session(str(users["alice"].pk))
+    text = words(admin_client.get(f"{CONFIRM}?sid={session.sid}").text)
+    assert f"{datetime.now(UTC):%Y}" in text

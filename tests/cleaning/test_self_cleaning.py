@@ -1,0 +1,56 @@
+"""No cleaner runs here: new sessions take along what is due or too many, where that is enough to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis as redis_py
+
+from django_redsess.session import capacity, operations
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
+from tests.support.behind import names_of_sessions, now_of, stored, written
+
+AT_ONCE = 50
+
+
+def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterator[int]:
+    """Create so many sessions, as requests do but without waiting for each reply; yield how many are stored, often."""
+    client.script_load(scripts.CREATE.text)
+    for start in range(0, count, AT_ONCE):
+        pipeline = client.pipeline(transaction=False)
+        for number in range(start, start + AT_ONCE):
+            user = str(number % 997) if number % 2 else ""
+            sid = sid_of(new_key(bucket_of_user(user) if user else None))
+            call = operations.create(sid, written(sid, user, age_seconds=age_seconds))
+            pipeline.evalsha(call.script.digest, len(call.keys), *call.keys, *call.args)
+        pipeline.execute()
+        for partition in keyspace().partitions:
+            due = client.zcount(partition.expire, "-inf", now_of(client).timestamp() * 1000)
+            recent, guests = client.zcard(partition.recent), client.zcard(partition.guests)
+            if (cleaning := capacity.cleaning_along(partition, due=due, recent=recent, guests=guests)) is not None:
+                cleaning.run()
+        yield stored(client)
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_after_many_sessions_there_are_as_many_as_the_maximum(
+    redis: redis_py.Redis, settings, partitions: int, count: int
+) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 1000}
+    most = max(create(redis, count, age_seconds=3600))
+    # A tenth is kept for guests; and a partition waits until it has a twentieth of its share too many.
+    assert 1000 < most <= 1100 + AT_ONCE + 50
+    space = keyspace()
+    for of_partition, maximum in (("recent", 1050), ("online_user", 1050), ("guests", 150), ("expire", 1150)):
+        there = sum(redis.zcard(getattr(partition, of_partition)) for partition in space.partitions)
+        assert 0 < there <= maximum
+    # A key for each of the users that are left, and those of the store. The notes of the others go with time.
+    assert len(names_of_sessions(redis)) < 1050 + 10 * partitions
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(30_000, marks=pytest.mark.slow)])
+def test_after_many_short_sessions_there_are_the_latest(redis: redis_py.Redis, partitions: int, count: int) -> None:
+    # Each partition waits until it has fifty of them.
+    assert max(create(redis, count, age_seconds=0.001)) < 50 * partitions + AT_ONCE

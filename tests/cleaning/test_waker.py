@@ -1,0 +1,250 @@
+"""The sleep of a cleaner alone: how long it lasts, what ends it, and what becomes of it when a connection breaks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess.cleaning.waker import Waker
+from django_redsess.transport.keys import keyspace
+from tests.support.outages import caches, frozen
+from tests.support.running import asleep, wait_until
+
+pytestmark = pytest.mark.both_servers
+
+LONG = 60
+"""Seconds to wait for what ends a wait early."""
+
+SOON = 15
+"""Seconds that such a wait takes at most, on a machine however slow."""
+
+
+class Sleeper:
+    """A waker, and what can wake it besides the server."""
+
+    def __init__(self) -> None:
+        self.waker = Waker(keyspace().partitions)
+        self.until, self._other_end = socket.socketpair()
+
+    def sleep(self, seconds: float) -> float:
+        """Wait for so long; return how long it was."""
+        began = time.monotonic()
+        self.waker.wait(seconds, until=self.until)
+        return time.monotonic() - began
+
+    def interrupt(self) -> None:
+        self._other_end.send(b".")
+
+    def forget_interruption(self) -> None:
+        self.until.recv(1)
+
+    def close(self) -> None:
+        self.waker.close()
+        self.until.close()
+        self._other_end.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    made = Sleeper()
+    yield made
+    made.close()
+
+
+@contextmanager
+def once_asleep(client: redis_py.Redis, act: Callable[[], Any]) -> Iterator[None]:
+    """Do ``act`` in another thread, as soon as every partition is waited for."""
+
+    def wait_and_act() -> None:
+        wait_until(lambda: asleep(client) == keyspace().count)
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    yield
+    thread.join()
+
+
+def waiting(client: redis_py.Redis) -> list[dict[str, str]]:
+    """The connections of wakers, whether an answer is outstanding or not."""
+    return [each for each in client.client_list() if each["cmd"] == "blpop"]
+
+
+def ring(client: redis_py.Redis, partition: int = 0) -> None:
+    client.lpush(keyspace().partitions[partition].wake, "earlier")
+
+
+def assert_hears(sleeper: Sleeper, client: redis_py.Redis) -> None:
+    """See that a bell ends a wait, whatever happened before."""
+    with once_asleep(client, lambda: ring(client)):
+        assert sleeper.sleep(LONG) < SOON
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_wait_lasts_its_time(redis, sleeper) -> None:
+    for seconds in (0.3, 0.01, 0.2):
+        assert seconds <= sleeper.sleep(seconds) < seconds + SOON
+
+
+def test_a_wait_of_no_time_returns(redis, sleeper) -> None:
+    assert sleeper.sleep(0) < SOON
+    assert sleeper.sleep(-1) < SOON
+
+
+def test_a_bell_of_any_partition_ends_the_wait(redis, partitions, sleeper) -> None:
+    for partition in range(partitions):
+        with once_asleep(redis, lambda partition=partition: ring(redis, partition)):
+            assert sleeper.sleep(LONG) < SOON
+    assert not any(redis.exists(partition.wake) for partition in keyspace().partitions)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_becomes_readable_ends_the_wait(redis, sleeper) -> None:
+    with once_asleep(redis, sleeper.interrupt):
+        assert sleeper.sleep(LONG) < SOON
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_readable_already_ends_the_wait_at_once(redis, sleeper) -> None:
+    sleeper.interrupt()
+    assert sleeper.sleep(LONG) < SOON
+
+
+def test_a_bell_while_nobody_listens_ends_the_next_wait(redis, partitions, sleeper) -> None:
+    ring(redis, partitions - 1)
+    assert sleeper.sleep(LONG) < SOON
+    # Once only.
+    assert sleeper.sleep(0.2) >= 0.2
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_bell_between_two_waits_ends_the_second(redis, sleeper) -> None:
+    sleeper.interrupt()
+    sleeper.sleep(LONG)
+    sleeper.forget_interruption()
+    wait_until(lambda: asleep(redis) == keyspace().count)
+    # The server gives it to the connection that still asks: nothing is left for another question.
+    ring(redis)
+    wait_until(lambda: asleep(redis) == keyspace().count - 1)
+    assert not redis.exists(keyspace().partitions[0].wake)
+    assert sleeper.sleep(LONG) < SOON
+    assert sleeper.sleep(0.2) >= 0.2
+
+
+@pytest.mark.usefixtures("partitions")
+def test_an_answer_without_a_bell_does_not_end_the_next_wait(redis, sleeper) -> None:
+    sleeper.interrupt()
+    sleeper.sleep(0.3)
+    sleeper.forget_interruption()
+    # The question outlives its wait, and is answered between the two.
+    wait_until(lambda: asleep(redis) == 0)
+    assert sleeper.sleep(0.5) >= 0.5
+    assert_hears(sleeper, redis)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_an_answer_to_an_earlier_question_does_not_end_a_longer_wait(redis, sleeper) -> None:
+    sleeper.interrupt()
+    sleeper.sleep(0.5)
+    sleeper.forget_interruption()
+    # Answered in the middle of this one, which then has to ask again.
+    threading.Timer(1, ring, [redis]).start()
+    assert 0.8 < sleeper.sleep(LONG) < SOON
+
+
+@pytest.mark.usefixtures("partitions")
+def test_bells_of_several_partitions_at_once_are_heard_once_each_at_most(redis, partitions, sleeper) -> None:
+    for partition in range(partitions):
+        ring(redis, partition)
+    # However many waits they end, in the end all are gone, and what was heard is not heard again.
+    heard = 0
+    while sleeper.sleep(0.3) < 0.3:
+        heard += 1
+    assert 1 <= heard <= partitions
+    assert not any(redis.exists(partition.wake) for partition in keyspace().partitions)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_wait_whose_connection_is_killed_lasts_its_time_and_the_next_one_hears(redis, sleeper) -> None:
+    def kill() -> None:
+        for connection in waiting(redis):
+            redis.client_kill_filter(_id=connection["id"])
+
+    with once_asleep(redis, kill):
+        assert sleeper.sleep(1) >= 1
+    assert waiting(redis) == []
+    assert_hears(sleeper, redis)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_connection_that_is_killed_between_two_waits_is_no_error(redis, sleeper) -> None:
+    sleeper.sleep(0.1)
+    for connection in waiting(redis):
+        redis.client_kill_filter(_id=connection["id"])
+    assert sleeper.sleep(0.3) >= 0.3
+    assert_hears(sleeper, redis)
+
+
+def test_a_server_that_goes_is_no_error_and_is_heard_again(own_server, settings, sleeper, caplog) -> None:
+    settings.CACHES = caches(own_server.url)
+    with once_asleep(own_server.client, own_server.stop):
+        assert sleeper.sleep(1) >= 1
+    # While it is away too.
+    assert sleeper.sleep(0.3) >= 0.3
+    own_server.start()
+    assert_hears(sleeper, own_server.client)
+    # Whoever waits finds out by asking for the sessions, and tells that.
+    assert caplog.records == []
+
+
+def test_a_wait_may_be_longer_than_the_time_out_of_other_commands(redis, settings, sleeper) -> None:
+    options = {"SOCKET_CONNECT_TIMEOUT": 2, "SOCKET_TIMEOUT": 0.2}
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "OPTIONS": options}}
+    assert sleeper.sleep(1) >= 1
+    [connection] = waiting(redis)
+    assert_hears(sleeper, redis)
+    assert [each["id"] for each in waiting(redis)] == [connection["id"]]
+
+
+def test_a_server_that_forbids_to_wait_is_told_once(redis, server, settings, sleeper, caplog) -> None:
+    redis.acl_setuser(
+        "deaf", enabled=True, passwords=["+pass"], keys=["*"], channels=["*"], commands=["+@all", "-blpop"]
+    )
+    try:
+        settings.CACHES = caches(f"redis://deaf:pass@127.0.0.1:{server.port}/0")
+        for _ in range(3):
+            assert sleeper.sleep(0.2) >= 0.2
+    finally:
+        redis.acl_deluser("deaf")
+    [warning] = caplog.records
+    assert (warning.name, warning.levelname) == ("django_redsess", "WARNING")
+    assert keyspace().partitions[0].wake in warning.getMessage()
+    assert "pass@" not in caplog.text
+
+
+def test_closing_closes_the_connection_of_each_partition(redis, partitions) -> None:
+    sleeper = Sleeper()
+    before = {each["id"] for each in redis.client_list()}
+    sleeper.sleep(0.1)
+    sleeper.sleep(0.1)
+    assert len({each["id"] for each in redis.client_list()} - before) == partitions
+    sleeper.close()
+    wait_until(lambda: {each["id"] for each in redis.client_list()} <= before)
+
+
+def test_closing_before_any_wait_is_no_error_and_has_asked_nobody(commands) -> None:
+    Sleeper().close()
+    assert commands() == {"config|resetstat": 1}
+
+
+def test_a_frozen_server_does_not_prolong_a_wait(own_server, settings, sleeper) -> None:
+    settings.CACHES = caches(own_server.url)
+    with frozen(own_server):
+        assert 0.3 <= sleeper.sleep(0.3) < 5

@@ -1,0 +1,286 @@
+"""``cleanviewed``: which items keep their views, how many, and what runs meanwhile."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.core.management import call_command
+
+from django_redsess import viewed
+from django_redsess.cleaning import cleaner
+from django_redsess.transport.keys import keyspace
+from testproject import servers
+from tests.support.behind import dump, have_views, stored
+from tests.support.running import Running, wait_until
+
+
+def views_of(client: redis_py.Redis) -> dict[str, int]:
+    """Read the views of all items."""
+    return {
+        item.decode(): int(-score)
+        for partition in keyspace().partitions
+        for item, score in client.zrange(partition.viewed, 0, -1, withscores=True)
+    }
+
+
+def top(views: Mapping[str, int], limit: int) -> dict[str, int]:
+    return dict(sorted(views.items(), key=lambda entry: -entry[1])[:limit])
+
+
+def clean(**options: Any) -> None:
+    call_command("cleanviewed", verbosity=0, interactive=False, **options)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("limit", [1, 2, 37, 299, 300])
+def test_the_most_viewed_are_kept_with_their_views(redis, limit: int) -> None:
+    # Of every size: the borderline is to be found among few views and among many.
+    views = {f"item {number}": number**3 + 1 for number in range(300)}
+    have_views(redis, views)
+    clean(limit=limit)
+    assert views_of(redis) == top(views, limit)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(("limit", "level"), [(15, 5), (100, 90), (10, 0), (4, -6), (200, 190)])
+def test_of_those_level_at_the_edge_as_many_stay_as_there_is_room_for(redis, limit: int, level: int) -> None:
+    views = {**{f"often {number}": 7 for number in range(10)}, **{f"seldom {number}": 3 for number in range(200)}}
+    have_views(redis, views)
+    clean(limit=limit)
+    left = views_of(redis)
+    assert len(left) == limit
+    assert sum(count == 7 for count in left.values()) == min(limit, 10)
+    assert sum(count == 3 for count in left.values()) == max(0, level)
+    assert left.items() <= views.items()
+
+
+@pytest.mark.usefixtures("partitions")
+def test_items_viewed_once_each_are_cut_to_the_limit(redis) -> None:
+    have_views(redis, {f"item {number}": 1 for number in range(150)})
+    clean(limit=60)
+    assert len(views_of(redis)) == 60
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_limit_applies_to_the_store_and_not_to_each_partition(redis) -> None:
+    # All the popular ones in one partition, where there are several.
+    space = keyspace()
+    names = [f"item {number}" for number in range(2000)]
+    home = [name for name in names if space.of_item(name) == space.partitions[-1]][:100]
+    others = [name for name in names if name not in home][:100]
+    have_views(redis, {**dict.fromkeys(home, 50), **dict.fromkeys(others, 49)})
+    clean(limit=100)
+    assert set(views_of(redis)) == set(home)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_an_item_viewed_a_great_many_times_is_found_in_few_steps(redis, commands, partitions) -> None:
+    have_views(redis, {"lamp": 2**50, "shoe": 2**50 - 1, "hat": 2**50 - 2})
+    clean(limit=100)
+    commands()
+    clean(limit=2)
+    assert set(views_of(redis)) == {"lamp", "shoe"}
+    assert commands()["evalsha"] < 120 * partitions
+
+
+@pytest.mark.usefixtures("partitions")
+def test_nothing_changes_when_there_are_no_more_than_the_limit(redis, capsys) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    before = dump(redis)
+    call_command("cleanviewed", limit=20)
+    assert {name: before.get(name) for name in before} == {name: redis.dump(name) for name in before}
+    assert capsys.readouterr().out == "Removed 0 items that are not among the 20 most viewed.\n"
+
+
+@pytest.mark.usefixtures("partitions")
+def test_nothing_viewed_is_nothing_to_do(capsys) -> None:
+    call_command("cleanviewed", json=True)
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["items"], summary["per_second"], summary["stopped"]) == (0, 0, False)
+
+
+def test_the_setting_is_the_limit_unless_one_is_given(redis, settings) -> None:
+    views = {f"item {number}": number + 1 for number in range(30)}
+    have_views(redis, views)
+    settings.REDSESS = {"VIEWED_LIMIT": 20}
+    clean(limit=25)
+    assert views_of(redis) == top(views, 25)
+    clean()
+    assert views_of(redis) == top(views, 20)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_no_batch_is_larger_than_asked(redis, capsys) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(200)})
+    call_command("cleanviewed", limit=50, batch_size=40, verbosity=2, interactive=False)
+    told = capsys.readouterr().out
+    batches = [int(size) for size in re.findall(r"^items: (\d+)$", told, re.MULTILINE)]
+    assert sum(batches) == 150
+    assert max(batches) <= 40
+    assert told.splitlines()[-1].startswith("Removed 150 items that are not among the 50 most viewed. That took")
+
+
+def test_each_batch_is_one_call(redis, commands) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(200)})
+    clean(limit=200)
+    commands()
+    clean(limit=50, batch_size=50)
+    assert commands()["evalsha"] == 3
+
+
+@pytest.mark.usefixtures("partitions")
+def test_an_item_viewed_often_after_the_scan_survives(redis) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(200)})
+    batches = cleaner.trimmed(limit=20, batch_size=10)
+    next(batches)
+    late = min(views_of(redis).items(), key=lambda entry: entry[1])[0]
+    have_views(redis, {late: 1000})
+    list(batches)
+    left = views_of(redis)
+    assert left[late] > 1000
+    assert len(left) == 20
+
+
+@pytest.mark.usefixtures("partitions")
+def test_views_that_are_counted_meanwhile_all_count(redis, new_session) -> None:
+    have_views(redis, {f"item {number}": number % 900 + 1 for number in range(3000)})
+    have_views(redis, {f"hot {number}": 5000 for number in range(5)})
+    session = new_session("7")
+    stop, counted = threading.Event(), 0
+
+    def count() -> None:
+        nonlocal counted
+        while not stop.is_set() or not counted:
+            for number in range(5):
+                viewed.record(session, f"hot {number}")
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        clean(limit=100, batch_size=10)
+    finally:
+        stop.set()
+        thread.join()
+    left = views_of(redis)
+    assert len(left) == 100
+    assert [left[f"hot {number}"] for number in range(5)] == [5000 + counted] * 5
+
+
+@pytest.mark.usefixtures("partitions")
+def test_two_at_once_take_each_item_once(redis) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(1000)})
+    counts: list[int] = []
+
+    def trim() -> None:
+        counts.append(sum(cleaner.trimmed(limit=100, batch_size=5)))
+
+    threads = [threading.Thread(target=trim) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 900
+    assert views_of(redis) == {f"item {number}": number + 1 for number in range(900, 1000)}
+
+
+def test_what_sessions_have_viewed_stays_in_their_own_lists(redis, new_session) -> None:
+    session = new_session("7")
+    viewed.record(session, "lamp")
+    have_views(redis, {"shoe": 5})
+    clean(limit=1)
+    assert [entry.item for entry in viewed.recent(session)] == ["lamp"]
+    assert viewed.views("lamp") == 0
+    assert stored(redis) == 1
+
+
+@pytest.fixture
+def start(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Return a function that starts ``cleanviewed`` as a process."""
+    started: list[Running] = []
+
+    def start(*arguments: str) -> Running:
+        started.append(Running(tmp_path, server.url, "cleanviewed", *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(30)})
+    command = start("--forever", "--limit", "10", "--noinput")
+    wait_until(lambda: len(views_of(redis)) == 10)
+    assert command.stop() == (0, "")
+    assert command.stdout.startswith("Removed 20 items that are not among the 10 most viewed.")
+
+
+def test_a_signal_ends_a_pass_after_the_batch(redis, start) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20_000)})
+    command = start("--limit", "1", "--batch-size", "1", "--json", "--no-input")
+    wait_until(lambda: len(views_of(redis)) < 20_000)
+    assert command.stop() == (0, "")
+    summary = json.loads(command.stdout)
+    assert summary["stopped"] is True
+    assert len(views_of(redis)) > 1
+    assert summary["items"] + len(views_of(redis)) == 20_000
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    before = dump(redis)
+    call_command("cleanviewed", limit=3, dry_run=True)
+    assert capsys.readouterr().out.startswith("There are 17 items that are not among the 3 most viewed.")
+    call_command("cleanviewed", limit=3, dry_run=True, json=True)
+    assert json.loads(capsys.readouterr().out)["items"] == 17
+    assert dump(redis) == before
+
+
+@pytest.mark.parametrize(("said", "left"), [("y\n", 3), ("n\n", 20), ("\n", 20)])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_fewer_than_the_setting_keeps_are_asked_for(
+    redis, settings, answer, capsys, said: str, left: int, as_json: bool
+) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 15}
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    answer(said)
+    call_command("cleanviewed", limit=3, json=as_json)
+    told = capsys.readouterr()
+    question = "Forget the views of 17 items? VIEWED_LIMIT would keep 12 of them. [y/N] "
+    assert question in (told.err if as_json else told.out)
+    assert len(views_of(redis)) == left
+    if as_json:
+        assert json.loads(told.out)["items"] == 20 - left
+    else:
+        assert f"Removed {20 - left} items" in told.out
+
+
+def test_without_a_terminal_fewer_than_the_setting_keeps_must_be_confirmed(redis, start) -> None:
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    status, told = start("--limit", "3").ended()
+    assert status == 1
+    assert told == "CommandError: Without a terminal nobody can be asked: give --noinput, to go on without asking.\n"
+    assert len(views_of(redis)) == 20
+
+
+@pytest.mark.parametrize("options", [{}, {"limit": 15}, {"limit": 18}], ids=str)
+def test_what_the_setting_drops_is_not_asked_for(redis, settings, options) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 15}
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    call_command("cleanviewed", verbosity=0, **options)
+    assert len(views_of(redis)) == options.get("limit", 15)
+
+
+def test_where_nothing_more_would_go_nothing_is_asked(redis, settings) -> None:
+    have_views(redis, {"lamp": 3})
+    call_command("cleanviewed", verbosity=0, limit=3)
+    assert len(views_of(redis)) == 1

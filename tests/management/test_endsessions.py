@@ -1,0 +1,397 @@
+"""``endsessions``: what it ends and what it leaves, what it asks before, and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command, execute_from_command_line
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.signals import session_ended
+from testproject import servers
+from tests.support.behind import make_due, stored
+from tests.support.online import sign_in
+from tests.support.outages import caches, close_connections
+
+pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).parents[2]
+
+GONE = "x" * 20
+"""It has the form of a sid."""
+
+WRONG = {
+    "nobody": ([], "Give user names or sids, or --all."),
+    "all and one": (["--all", "alice"], "--all ends all sessions: name no users or sessions with it."),
+    "unknown ones": (["alice", "nobody", "none"], "There is no user or session nobody, none. Nothing was ended."),
+    "a name in red": (["\x1b[31m"], r"There is no user or session '\x1b[31m'. Nothing was ended."),
+    "a long reason": (
+        ["alice", "--reason", "x" * 201],
+        "--reason: The reason that ended users read has at most 200 characters, not 201.",
+    ),
+    "what is gone is to stay": (
+        ["alice", "--keep", GONE],
+        f"--keep: there is no session {GONE}. Nothing was ended.",
+    ),
+    "a user is to stay": (["--all", "--keep", "bob"], "--keep: there is no session bob. Nothing was ended."),
+}
+
+
+def run(*arguments: str, **options: Any) -> list[str]:
+    """End without being asked, and return the lines that are printed."""
+    out = StringIO()
+    call_command("endsessions", *arguments, stdout=out, **{"interactive": False, **options})
+    return out.getvalue().splitlines()
+
+
+def left() -> list[str]:
+    """The user names of those who are still signed in, by sign-in."""
+    users = User.objects.in_bulk()
+    return [users[int(session.user_id)].username for session in online.sessions(order="login_at", limit=1000)]
+
+
+@pytest.fixture
+def users() -> dict[str, User]:
+    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
+
+
+@pytest.fixture
+def sids(users, new_session) -> list[str]:
+    """The sids of two sessions of alice, then one of bob and one of carol."""
+    return sign_in(new_session, *(str(users[name].pk) for name in ("alice", "alice", "bob", "carol")))
+
+
+@pytest.fixture
+def own_server(server: servers.Server, settings: Any) -> Iterator[servers.Server]:
+    """A server of the same kind that this test alone uses, with the site's sessions on it."""
+    started = servers.Server(server.binary)
+    before = settings.CACHES
+    settings.CACHES = caches(started.url)
+    yield started
+    close_connections()
+    started.close()
+    settings.CACHES = before
+
+
+@contextmanager
+def on_each_end(do: Callable[[], object]) -> Iterator[None]:
+    def receive(**_: Any) -> None:
+        do()
+
+    session_ended.connect(receive)
+    try:
+        yield
+    finally:
+        session_ended.disconnect(receive)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_user_is_signed_out_everywhere_and_nobody_else(sids) -> None:
+    assert run("alice") == ["alice: 2 sessions", "Ended 2 sessions of 1 user."]
+    assert left() == ["bob", "carol"]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_session_is_ended_by_its_sid(sids, new_session) -> None:
+    guest = new_session(colour="blue")
+    assert run(sids[0], guest.sid) == [
+        f"alice: the session {sids[0]}",
+        f"guest: the session {guest.sid}",
+        "Ended 2 sessions of 1 user and 1 guest.",
+    ]
+    assert left() == ["alice", "bob", "carol"]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_named_twice_is_counted_once(sids) -> None:
+    assert run("alice", "alice", sids[0], sids[2], sids[2])[-1] == "Ended 3 sessions of 2 users."
+    assert left() == ["carol"]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_all_ends_every_session_in_which_somebody_is_signed_in(redis, sids, new_session) -> None:
+    guest = new_session(colour="blue")
+    assert run("--all") == ["Ended 4 sessions of 3 users."]
+    assert online.count() == 0
+    assert online.get(guest.sid) is not None
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_to_stay_stays(sids) -> None:
+    assert run("alice", "--keep", sids[0]) == ["alice: 1 session, and 1 to keep", "Ended 1 session of 1 user."]
+    assert run("--all", "--keep", sids[0], "--keep", sids[3]) == ["Ended 1 session of 1 user."]
+    assert [session.sid for session in online.sessions()] == [sids[3], sids[0]]
+
+
+def test_what_is_to_stay_stays_though_it_is_named(sids) -> None:
+    assert run(sids[0], sids[2], "--keep", sids[0])[-1] == "Ended 1 session of 1 user."
+    assert left() == ["alice", "alice", "carol"]
+
+
+def test_a_session_that_is_gone_is_over_already(redis, sids) -> None:
+    make_due(redis, sids[0])
+    assert run(GONE, sids[0], sids[2]) == [
+        f"The session {GONE} is over already, or never was.",
+        f"The session {sids[0]} is over already, or never was.",
+        f"bob: the session {sids[2]}",
+        "Ended 1 session of 1 user.",
+    ]
+
+
+def test_nothing_but_what_is_gone_is_nothing_to_do(sids) -> None:
+    assert run(GONE)[-1] == "There is nothing to end."
+    assert len(left()) == 4
+
+
+def test_who_is_not_signed_in_is_nothing_to_do(users) -> None:
+    assert run("alice") == ["alice: 0 sessions", "There is nothing to end."]
+    assert run("--all") == ["There is nothing to end."]
+
+
+def test_a_name_that_is_a_session_too_is_not_guessed_at(sids) -> None:
+    User.objects.create_user(sids[0])
+    with pytest.raises(CommandError, match=f"Both a user and a session are named {re.escape(sids[0])}. Nothing was"):
+        run(sids[0], "bob")
+    assert len(left()) == 4
+
+
+def test_a_name_in_the_form_of_a_sid_is_a_user(new_session) -> None:
+    user = User.objects.create_user("abcdefghijklmnopqrst")
+    sign_in(new_session, str(user.pk))
+    assert run("abcdefghijklmnopqrst")[-1] == "Ended 1 session of 1 user."
+
+
+def test_a_user_name_does_not_act_on_a_terminal(new_session) -> None:
+    user = User.objects.create(username="\x1b[31mred")
+    [sid] = sign_in(new_session, str(user.pk))
+    assert all(line.isprintable() for line in run(sid))
+    sign_in(new_session, str(user.pk))
+    assert run("\x1b[31mred")[0] == r"'\x1b[31mred': 1 session"
+
+
+@pytest.mark.parametrize(("arguments", "error"), WRONG.values(), ids=WRONG)
+def test_where_anything_is_wrong_nothing_is_ended(sids, arguments: list[str], error: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        run(*arguments)
+    assert str(raised.value) == error
+    assert len(left()) == 4
+
+
+def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
+    sign_in(new_session, str(User.objects.create_user("Jörg").pk))
+    out = TextIOWrapper(BytesIO(), encoding="ascii")
+    call_command("endsessions", "Jörg", interactive=False, stdout=out)
+    assert out.buffer.getvalue().startswith(rb"J\xf6rg: 1 session")  # type: ignore[attr-defined]
+
+
+def test_users_read_why_their_session_was_ended(users, new_session) -> None:
+    key = new_session(str(users["alice"].pk)).session_key
+    other = new_session(str(users["bob"].pk))
+    run("alice", other.sid, "--reason", "We have moved.")
+    for session in (SessionStore(key), SessionStore(other.session_key)):
+        assert session.ended.text == "We have moved."
+
+
+def test_json_counts_and_is_all_that_is_on_stdout(sids) -> None:
+    said = StringIO()
+    assert [json.loads(line) for line in run("alice", GONE, sids[2], json=True, stderr=said)] == [{"ended": 3}]
+    assert [json.loads(line) for line in run("alice", json=True, stderr=said)] == [{"ended": 0}]
+    assert said.getvalue().splitlines()[-1] == "There is nothing to end."
+
+
+def test_verbosity_0_is_silent(sids) -> None:
+    assert run("alice", GONE, verbosity=0) == []
+    assert left() == ["bob", "carol"]
+
+
+@pytest.mark.parametrize("word", ["y", "Y", "yes", " Yes "])
+def test_a_yes_ends_what_was_asked_about(sids, answer, word: str) -> None:
+    answer(f"{word}\n")
+    asked, ended = run("alice", sids[2], interactive=True)[-2:], "Ended 3 sessions of 2 users."
+    assert "".join(asked).endswith(f"End 3 sessions of 2 users? [y/N] {ended}")
+    assert left() == ["carol"]
+
+
+@pytest.mark.parametrize("word", ["", "n", "no", "ye", "yess", "j", "\x04"])
+def test_any_other_answer_ends_nothing(sids, answer, word: str) -> None:
+    answer(word if word == "\x04" else f"{word}\n")
+    assert run("alice", interactive=True)[-1].endswith("Nothing was ended.")
+    assert len(left()) == 4
+
+
+def test_all_is_asked_about_with_its_number(sids, answer) -> None:
+    answer("n\n")
+    [line] = run("--all", "--keep", sids[0], interactive=True)
+    assert line == "End 3 sessions, all in which somebody is signed in? [y/N] Nothing was ended."
+
+
+def test_a_question_leaves_stdout_to_json(sids, answer) -> None:
+    answer("y\n")
+    said = StringIO()
+    assert run("bob", json=True, interactive=True, stderr=said) == ['{"ended": 1}']
+    assert "End 1 session of 1 user? [y/N] " in said.getvalue()
+
+
+def test_nothing_is_asked_where_nothing_would_end(users, answer) -> None:
+    assert run("alice", interactive=True) == ["alice: 0 sessions", "There is nothing to end."]
+
+
+def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
+    command = start("endsessions", "--all")
+    error = "CommandError: Without a terminal nobody can be asked: give --noinput, to end without asking.\n"
+    assert command.ended() == (1, error)
+    assert online.count() == 4
+
+
+def test_without_a_terminal_a_name_that_is_none_is_told_first(sids) -> None:
+    with pytest.raises(CommandError, match=r"There is no user or session nobody\."):
+        run("nobody", interactive=True)
+    with pytest.raises(CommandError, match="Without a terminal nobody can be asked"):
+        run("alice", interactive=True)
+    assert online.count() == 4
+
+
+@pytest.mark.parametrize("option", ["--noinput", "--no-input"])
+def test_noinput_is_spelt_as_django_does(sids, settings, capsys, option: str) -> None:
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}, **settings.CACHES}
+    execute_from_command_line(["manage.py", "endsessions", "--all", option])
+    assert capsys.readouterr().out == "Ended 4 sessions of 3 users.\n"
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_thousand_sessions_and_one_more_are_ended(new_session) -> None:
+    for number in range(1001):
+        new_session(str(number % 7))
+    assert run("--all") == ["Ended 1,001 sessions of 7 users."]
+    assert online.count() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_after_the_batch_and_it_counts(redis, new_session, number: signal.Signals) -> None:
+    for _ in range(600):
+        new_session("7")
+    told = StringIO()
+    pids = [os.getpid()]
+
+    def stop() -> None:
+        # Once: at a second one it would stop at once.
+        if pids:
+            os.kill(pids.pop(), number)
+
+    with on_each_end(stop), pytest.raises(CommandError, match=r"^Stopped\. Ended 250 sessions of 1 user\.$") as raised:
+        call_command("endsessions", "--all", "--json", interactive=False, stdout=told)
+    assert raised.value.returncode == 130
+    assert json.loads(told.getvalue()) == {"ended": 250}
+    assert stored(redis) == 350
+
+
+def test_an_outage_is_one_line_and_no_traceback(start) -> None:
+    command = start("endsessions", "--all", "--noinput", url=f"redis://127.0.0.1:{servers.free_port()}/0")
+    status, said = command.ended()
+    assert (status, command.stdout) == (1, "")
+    # Before it, the engine logs what it met.
+    logged, error = said.splitlines()
+    assert logged.startswith("Sessions can't be reached: ")
+    assert error == "CommandError: The server that holds the sessions can't be reached."
+
+
+def test_an_outage_in_the_middle_tells_how_far_it_came(own_server, new_session) -> None:
+    for _ in range(300):
+        new_session("7")
+    error = "can't be reached. Before that, 250 sessions of 1 user were ended; run it again."
+    with on_each_end(own_server.stop), pytest.raises(CommandError, match=re.escape(error)):
+        run("--all")
+    own_server.start()
+    # Later tests are to meet no outage that is known already.
+    online.count()
+
+
+class OnTerminal:
+    """The command as a process, with a terminal for everything."""
+
+    def __init__(self, folder: Path, url: str, *arguments: str) -> None:
+        self._ear, mouth = pty.openpty()
+        termios.tcsetwinsize(mouth, (24, 100))
+        self.shown = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "testproject/manage.py", "endsessions", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)},
+            stdin=mouth,
+            stdout=mouth,
+            stderr=mouth,
+        )
+        os.close(mouth)
+
+    def type(self, text: str) -> None:
+        os.write(self._ear, text.encode())
+
+    def read_until(self, words: str) -> None:
+        deadline = time.monotonic() + 20
+        while words not in self.shown:
+            assert time.monotonic() < deadline
+            self.shown += os.read(self._ear, 65536).decode()
+
+    def ended(self) -> int:
+        # Once nobody holds the other end any more, reading is an error.
+        with suppress(OSError):
+            while part := os.read(self._ear, 65536):
+                self.shown += part.decode()
+        return self.process.wait(timeout=20)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ear)
+
+
+@pytest.fixture
+def on_terminal(server, tmp_path) -> Iterator[Callable[..., OnTerminal]]:
+    started: list[OnTerminal] = []
+
+    def start(*arguments: str) -> OnTerminal:
+        started.append(OnTerminal(tmp_path, server.url, *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def test_a_terminal_asks_and_shows_a_bar(new_session, on_terminal) -> None:
+    for _ in range(600):
+        new_session("7")
+    command = on_terminal("--all")
+    command.read_until("End 600 sessions, all in which somebody is signed in? [y/N] ")
+    assert online.count() == 600
+    command.type("y\n")
+    assert command.ended() == 0
+    assert re.search(r"\d+%\|[^|]*\| \d+/600 ", command.shown)
+    assert command.shown.endswith("Ended 600 sessions of 1 user.\r\n")
+    assert online.count() == 0
+
+
+def test_ctrl_c_at_the_question_ends_nothing(new_session, on_terminal) -> None:
+    new_session("7")
+    command = on_terminal("--all")
+    command.read_until("[y/N] ")
+    command.process.send_signal(signal.SIGINT)
+    assert command.ended() == 130
+    assert "CommandError: Nothing was ended." in command.shown
+    assert online.count() == 1

@@ -1,0 +1,311 @@
+"""The samples that a cleaner takes each minute, and what ``online.history()`` makes of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth import logout
+from django.contrib.sessions.backends.base import UpdateError
+from django.http import HttpRequest
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.online import samples
+from django_redsess.session import operations
+from django_redsess.signals import Reason
+from django_redsess.transport.keys import keyspace, sid_of
+from tests.support.behind import make_due, note, now_of, stored, written
+
+pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
+
+NOTHING_ENDED = dict.fromkeys(Reason, 0)
+
+
+@pytest.fixture
+def steady_minute(redis: redis_py.Redis) -> None:
+    """See that no minute ends during a test: there is one sample in each."""
+    seconds, _ = redis.time()
+    if seconds % 60 > 54:
+        time.sleep(60.1 - seconds % 60)
+
+
+def kept(client: redis_py.Redis) -> int:
+    """Count the samples of the partition that has most."""
+    return max(client.zcard(partition.samples) for partition in keyspace().partitions)
+
+
+def sampled() -> samples.Sample:
+    """Take the first sample, and read it."""
+    cleaner.sample()
+    [sample] = online.history()
+    return sample
+
+
+def test_without_samples_there_is_no_history() -> None:
+    assert online.history() == []
+
+
+def test_a_sample_is_of_the_minute_in_which_it_was_taken(redis) -> None:
+    assert sampled().at == now_of(redis).replace(second=0, microsecond=0)
+
+
+def test_a_sample_tells_how_long_it_is_until_the_next(redis) -> None:
+    now = now_of(redis)
+    left = 60 - now.second - now.microsecond / 1e6
+    for _ in range(2):
+        # The script's clock has milliseconds, cut off.
+        assert left - 5 < cleaner.sample() <= left + 0.001
+
+
+def test_there_is_one_sample_a_minute_however_often_it_is_called(redis, new_session) -> None:
+    cleaner.sample()
+    new_session("7")
+    for _ in range(5):
+        cleaner.sample()
+    assert kept(redis) == 1
+    # The first one.
+    assert [sample.signed_in for sample in online.history()] == [0]
+
+
+def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
+    threads = [threading.Thread(target=cleaner.sample) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kept(redis) == 1
+
+
+def test_there_is_one_sample_a_minute_from_however_many_processes(redis, server, partitions, tmp_path) -> None:
+    code = (
+        "import django\ndjango.setup()\n"
+        "from django_redsess import conf\nfrom django_redsess.cleaning import cleaner\n"
+        f"conf.Conf.PARTITIONS = {partitions}\ncleaner.sample()"
+    )
+    settings = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDSESS_DEMO_DIR": str(tmp_path)}
+    env = {**os.environ, **settings, "REDIS_URL": server.url}
+    root = Path(__file__).parents[2]
+    while True:
+        began = now_of(redis)
+        processes = [subprocess.Popen([sys.executable, "-c", code], cwd=root, env=env) for _ in range(2)]
+        assert [process.wait(timeout=30) for process in processes] == [0, 0]
+        if now_of(redis).minute == began.minute:
+            break
+        # The first of them may have noted the minute before.
+        redis.flushall()
+    assert kept(redis) == 1
+    assert len(online.history()) == 1
+
+
+def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:
+    this_minute = now_of(redis).replace(second=0, microsecond=0)
+    note(redis, this_minute - timedelta(minutes=1))
+    new_session("7")
+    cleaner.sample()
+    assert [sample.at for sample in online.history()] == [this_minute - timedelta(minutes=1), this_minute]
+    assert online.history()[-1].signed_in == 1
+
+
+def test_signed_in_and_guests_are_counted(new_session) -> None:
+    for number in range(7):
+        new_session(f"user {number}")
+    new_session("user 0")
+    for _ in range(5):
+        new_session(colour="blue")
+    sample = sampled()
+    assert (sample.signed_in, sample.guests, sample.created, sample.ended) == (8, 5, 13, NOTHING_ENDED)
+
+
+def sign_out(session: SessionStore) -> None:
+    request = HttpRequest()
+    request.session = session
+    logout(request)
+
+
+def expire(redis: Any, *sessions: SessionStore) -> None:
+    make_due(redis, *(session.sid for session in sessions))
+    list(cleaner.expired())
+
+
+def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
+    sessions = [new_session(f"user {number}") for number in range(20)]
+    sign_out(sessions[0])
+    for session in sessions[1:3]:
+        session.flush()
+    online.end(*(session.sid for session in sessions[3:6]))
+    expire(redis, *sessions[6:10])
+    evicted = sum(cleaner.evicted(maximum=4))
+    assert evicted > 0
+    counts = {"logout": 1, "invalidated": 2, "kicked": 3, "expired": 4, "evicted": evicted}
+    sample = sampled()
+    assert sample.ended == {**NOTHING_ENDED, **counts}
+    assert (sample.created, sample.signed_in) == (20, 10 - evicted)
+
+
+def test_of_what_has_ended_guests_are_counted_apart(redis, new_session) -> None:
+    guests = [new_session(colour="blue") for _ in range(25)]
+    members = [new_session(f"user {number}") for number in range(3)]
+    expire(redis, *guests[:2], members[0])
+    online.end(guests[2].sid, guests[3].sid, guests[4].sid)
+    evicted = sum(cleaner.evicted(guests=1))
+    assert evicted > 0
+    sample = sampled()
+    assert sample.guests_ended == {**NOTHING_ENDED, "kicked": 3, "expired": 2, "evicted": evicted}
+    assert sample.ended == {**NOTHING_ENDED, "kicked": 3, "expired": 3, "evicted": evicted}
+    assert (sample.signed_in, sample.guests) == (2, 20 - evicted)
+
+
+def test_what_a_create_cleans_up_is_counted_too(redis, new_session, settings) -> None:
+    make_due(redis, new_session("7").sid)
+    settings.REDSESS = {"MAX_SESSIONS": 1}
+    for _ in range(3):
+        new_session("7")
+    sample = sampled()
+    # All of one user are in one partition, which keeps one.
+    assert sample.ended == {**NOTHING_ENDED, "expired": 1, "evicted": 2}
+    assert (sample.created, sample.signed_in) == (4, 1)
+
+
+def test_what_was_gone_already_has_not_ended_again(new_session) -> None:
+    session = new_session("7")
+    for _ in range(3):
+        online.end(session.sid)
+    assert sampled().ended == {**NOTHING_ENDED, "kicked": 1}
+
+
+def test_a_new_key_is_neither_a_new_session_nor_an_end(new_session) -> None:
+    for user in ("", "7"):
+        session = new_session(user, colour="blue")
+        session.cycle_key()
+        session.save()
+    sample = sampled()
+    assert (sample.created, sample.guests, sample.signed_in, sample.ended) == (2, 1, 1, NOTHING_ENDED)
+
+
+def test_a_sign_in_is_neither_a_new_session_nor_an_end(new_session, partitions) -> None:
+    space = keyspace()
+    moved = 0
+    for number in range(12):
+        session, user = new_session(colour="blue"), f"user {number}"
+        moved += space.of_sid(session.sid) != space.of_user(user)
+        session.cycle_key()
+        session["_auth_user_id"] = user
+        session.save()
+    # By chance some find themselves at home already.
+    assert (moved > 0) == (partitions > 1)
+    sample = sampled()
+    assert (sample.created, sample.guests, sample.signed_in, sample.ended) == (12, 0, 12, NOTHING_ENDED)
+
+
+def test_a_sign_in_that_comes_too_late_is_neither(new_session) -> None:
+    session = new_session(colour="blue")
+    late = SessionStore(session.session_key)
+    assert late["colour"] == "blue"
+    online.end(session.sid)
+    late.cycle_key()
+    late["_auth_user_id"] = "7"
+    with pytest.raises(UpdateError):
+        late.save()
+    sample = sampled()
+    assert (sample.created, sample.signed_in, sample.ended) == (1, 0, {**NOTHING_ENDED, "kicked": 1})
+
+
+def test_a_create_that_is_repeated_counts_once(redis) -> None:
+    sid = sid_of("a" * 32)
+    one = written(sid)
+    # As when the reply to the first was lost.
+    assert [operations.create(sid, one).run().word for _ in range(2)] == ["saved", "saved"]
+    assert stored(redis) == 1
+    assert sampled().created == 1
+
+
+def test_a_create_under_a_taken_sid_counts_nothing() -> None:
+    sid = sid_of("a" * 32)
+    for expected in ("saved", "taken"):
+        # Another record each time: that of another session.
+        assert operations.create(sid, written(sid)).run().word == expected
+    assert sampled().created == 1
+
+
+def test_samples_older_than_two_days_go(redis) -> None:
+    now = now_of(redis)
+    for hours in (24 * 365, 72, 48.1, 47.9, 24):
+        note(redis, now - timedelta(hours=hours))
+    cleaner.sample()
+    assert kept(redis) == 3
+    assert len(online.history(hours=10_000)) == 3
+
+
+def test_two_days_of_minutes_are_all_that_is_kept(redis) -> None:
+    minute = now_of(redis).replace(second=0, microsecond=0)
+    for partition in keyspace().partitions:
+        ages = range(1, 3500)
+        notes = {f"{number} 0 0 0 0 0 0 0 0 0": (minute.timestamp() - number * 60) * 1000 for number in ages}
+        redis.zadd(partition.samples, notes)
+    cleaner.sample()
+    assert 2880 <= kept(redis) <= 2881
+
+
+@pytest.mark.parametrize(("hours", "count"), [(0.5, 1), (1, 2), (5, 3), (24, 4), (48, 5)])
+def test_hours_limit_what_is_read(redis, hours: float, count: int) -> None:
+    now = now_of(redis)
+    ages = (0.25, 0.75, 4, 23, 47)
+    for age in ages:
+        note(redis, now - timedelta(hours=age))
+    times = [sample.at for sample in online.history(hours=hours)]
+    assert len(times) == count
+    assert times == sorted(times)
+    assert min(times) > now - timedelta(hours=hours)
+
+
+def test_a_day_is_read_unless_asked_otherwise(redis) -> None:
+    for hours in (23, 25):
+        note(redis, now_of(redis) - timedelta(hours=hours))
+    assert len(online.history()) == 1
+
+
+def test_the_partitions_of_a_minute_are_added_up(redis, partitions) -> None:
+    now = now_of(redis)
+    note(redis, now - timedelta(minutes=9), signed_in=10, guests=20, created=30)
+    [sample] = online.history()
+    counts = (sample.signed_in, sample.guests, sample.created)
+    assert counts == (10 * partitions, 20 * partitions, 30 * partitions)
+
+
+def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, partitions) -> None:
+    cleaner.sample()
+    online.history()
+    commands()
+    cleaner.sample()
+    assert commands()["evalsha"] == partitions
+    online.history(hours=48)
+    assert commands()["evalsha"] == partitions
+
+
+def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, partitions) -> None:
+    for number in range(40):
+        new_session(str(number))
+    cleaner.sample()
+    assert [sample.created for sample in online.history()] == [40]
+    redis.delete(keyspace().partitions[0].samples)
+    assert online.history() == []
+
+
+def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_session) -> None:
+    new_session("7")
+    cleaner.sample()
+    for partition in keyspace().partitions:
+        [(note, minute)] = redis.zrange(partition.samples, 0, -1, withscores=True)
+        redis.delete(partition.samples)
+        redis.zadd(partition.samples, {note.rsplit(b" ", 1 + len(Reason))[0]: minute})
+    assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.history()] == [(1, 0)]

@@ -1,0 +1,581 @@
+"""Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_listing.py."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+
+from benchmarks.fill import fill
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.session.record import Client
+from django_redsess.signals import Ended, Reason
+from django_redsess.transport.keys import keyspace
+from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
+from tests.support.online import notice_of, sign_in
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+NewSession = Callable[..., SessionStore]
+
+TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
+
+
+def sids_of(sessions: list[online.Session]) -> list[str]:
+    return [session.sid for session in sessions]
+
+
+def rotate(session: SessionStore, user: str = "") -> str:
+    """Give the session another key, and sign ``user`` in with that where one is named; return its new sid."""
+    session.cycle_key()
+    if user:
+        session["_auth_user_id"] = user
+    session.save()
+    assert session.sid
+    return session.sid
+
+
+def users_apart() -> tuple[str, str]:
+    """Name two users whose sessions are in different partitions, where there are several."""
+    space = keyspace()
+    others = [str(number) for number in range(1, 100) if space.of_user(str(number)) != space.of_user("0")]
+    return "0", (others or ["1"])[0]
+
+
+def run(awaited: Any) -> Any:
+    async def wait() -> Any:
+        return await awaited
+
+    return asyncio.run(wait())
+
+
+def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
+    session = SessionStore()
+    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    session.update({"_auth_user_id": "7", "colour": "blue"})
+    session.save()
+    viewed.record(session, "lamp")
+    viewed.record(session, "vase")
+    found = online.get(session.sid)
+    assert (found.sid, found.user_id, found.newest_item) == (session.sid, "7", "vase")
+    assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
+    assert found.size == redis.hstrlen(keyspace().of_sid(session.sid).login, session.sid)
+    assert found.login_at == found.seen_at == found.expires_at - timedelta(days=14)
+    assert found.expires_at.utcoffset() == timedelta(0)
+    assert online.sessions() == online.find([session.sid]) == [found]
+
+
+def test_newest_sign_in_comes_first(new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "c")
+    assert sids_of(online.sessions()) == sids_of(online.sessions(order="-login_at")) == sids[::-1]
+    assert sids_of(online.sessions(order="login_at")) == sids
+
+
+def test_sessions_come_in_the_order_in_which_they_were_seen(redis, new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "c")
+    make_seen(redis, sids[2], 1_000_000_000_000)
+    assert sids_of(online.sessions(order="seen_at")) == [sids[2], sids[0], sids[1]]
+    assert sids_of(online.sessions(order="-seen_at")) == [sids[1], sids[0], sids[2]]
+
+
+def test_pages_follow_on_each_other(new_session) -> None:
+    sids = sign_in(new_session, *"abcdefghij")
+    pages = [sids_of(online.sessions(offset=offset, limit=4)) for offset in (0, 4, 8, 12)]
+    assert pages == [sids[:5:-1], sids[5:1:-1], sids[1::-1], []]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_page_of_nothing_is_empty(new_session, limit: int) -> None:
+    sign_in(new_session, "a")
+    assert online.sessions(limit=limit) == []
+
+
+def test_sessions_of_some_users_page_in_the_same_order(new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "a", "c", "b", "a")
+    wanted = [sids[5], sids[4], sids[2], sids[1], sids[0]]
+    assert sids_of(online.sessions(user_ids=["a", "b"])) == wanted
+    assert sids_of(online.sessions(user_ids=["a", "b"], offset=1, limit=2)) == wanted[1:3]
+    assert sids_of(online.sessions(user_ids=["a", "b"], order="login_at")) == wanted[::-1]
+    assert online.count(user_ids=["a", "b"]) == 5
+
+
+def test_a_user_who_is_named_twice_is_counted_once(new_session) -> None:
+    sids = sign_in(new_session, "a", "b")
+    assert sids_of(online.sessions(user_ids=["a", "a"])) == [sids[0]]
+    assert online.count(user_ids=["a", "a"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"offset": -1}, "offset must be 0 or more, not -1"),
+        ({"order": "address"}, "order must be one of login_at, -login_at, seen_at, -seen_at; not 'address'"),
+        ({"order": ""}, "order must be one of"),
+        ({"order": "login_at", "guests": True}, "can be listed by seen_at only"),
+        ({"order": "-login_at", "active_seconds": 60}, "can be listed by seen_at only"),
+        ({"order": "login_at", "active_seconds": 0}, "can be listed by seen_at only"),
+        ({"order": "-login_at", "active_seconds": 60, "user_ids": ["a"]}, "can be listed by seen_at only"),
+        ({"user_ids": [str(number) for number in range(1001)]}, "At most 1000 users .* at once, not 1001"),
+    ],
+)
+def test_a_list_that_is_not_possible_is_a_clear_error(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        online.sessions(**asked)
+
+
+def test_more_than_a_thousand_users_can_be_neither_counted_nor_ended() -> None:
+    users = [str(number) for number in range(1001)]
+    with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
+        online.count(user_ids=users)
+    with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
+        list(online.ending(user_ids=users))
+
+
+def test_no_users_have_no_sessions(new_session) -> None:
+    sign_in(new_session, "a")
+    assert online.sessions(user_ids=[]) == []
+    assert online.count(user_ids=[]) == 0
+    assert list(online.ending(user_ids=[])) in ([], [[]])
+    assert online.count() == 1
+
+
+def test_guests_are_listed_and_counted_where_they_are_asked_for(new_session) -> None:
+    guest, member = new_session(colour="blue"), new_session("7")
+    assert (online.count(), sids_of(online.sessions())) == (1, [member.sid])
+    assert (online.count(guests=True), set(sids_of(online.sessions(guests=True)))) == (2, {guest.sid, member.sid})
+    found = online.get(guest.sid)
+    assert (found.user_id, found.login_at) == ("", None)
+
+
+def test_those_that_were_not_seen_lately_are_left_out(redis, new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "b")
+    now = int(redis.time()[0]) * 1000
+    make_seen(redis, sids[0], now - 90_000)
+    make_seen(redis, sids[1], now - 30_000)
+    make_seen(redis, sids[2], now - 10_000)
+    assert sids_of(online.sessions(active_seconds=60)) == [sids[2], sids[1]]
+    assert sids_of(online.sessions(active_seconds=120, order="seen_at")) == [sids[0], sids[1], sids[2]]
+    assert sids_of(online.sessions(active_seconds=60, user_ids=["a"])) == []
+    assert [online.count(active_seconds=seconds) for seconds in (0, 0.5, 60, 120)] == [0, 0, 2, 3]
+    assert online.count(active_seconds=20.5, user_ids=["a", "b"]) == 1
+
+
+@pytest.mark.parametrize("sid", ["", "x" * 20, "not a sid", "a:b", "ä" * 20, "x" * 1_000_000])
+def test_an_unknown_sid_is_none(sid: str) -> None:
+    assert online.get(sid) is None
+    assert online.details(sid) is None
+    assert online.find([sid], follow=True) == []
+    assert online.end(sid) == []
+
+
+def test_sessions_are_found_in_the_order_in_which_they_are_named(new_session) -> None:
+    sids = [new_session(user).sid for user in ("a", "", "b", "c", "", "d")]
+    asked = [sids[3], "x" * 20, sids[0], "no sid", sids[5], sids[1], sids[4], sids[2]]
+    assert sids_of(online.find(asked)) == [sids[3], sids[0], sids[5], sids[1], sids[4], sids[2]]
+
+
+def test_a_session_that_is_due_is_not_found(redis, new_session) -> None:
+    sids = sign_in(new_session, "a", "b")
+    make_due(redis, sids[0])
+    assert online.get(sids[0]) is None
+    assert online.details(sids[0]) is None
+    assert sids_of(online.find(sids, follow=True)) == [sids[1]]
+
+
+def test_a_session_that_got_another_key_is_found_under_that_where_it_is_asked_to_be_followed(new_session) -> None:
+    session, other = new_session("7"), new_session("8")
+    old = session.sid
+    new = rotate(session)
+    assert online.find([old]) == []
+    assert sids_of(online.find([old, other.sid], follow=True)) == [other.sid, new]
+
+
+def test_a_session_is_followed_over_several_keys_and_into_other_partitions(new_session) -> None:
+    one, other = users_apart()
+    session = new_session(colour="blue")
+    sids = [session.sid, rotate(session, one), rotate(session, other), rotate(session)]
+    for sid in sids:
+        [found] = online.find([sid], follow=True)
+        assert (found.sid, found.user_id) == (sids[-1], other)
+
+
+def test_a_session_that_is_named_by_two_of_its_keys_is_found_once(new_session) -> None:
+    session = new_session("7")
+    old = session.sid
+    new = rotate(session)
+    assert sids_of(online.find([old, new], follow=True)) == [new]
+
+
+def test_sessions_that_are_followed_come_in_the_order_in_which_they_are_named(new_session) -> None:
+    sessions = [new_session("7") for _ in range(8)]
+    old = [session.sid for session in sessions]
+    new = [rotate(session) for session in sessions]
+    assert sids_of(online.find(old, follow=True)) == new
+
+
+def test_notes_that_go_in_a_circle_are_followed_once_round(redis) -> None:
+    sids = ["a" * 20, "b" * 20, "c" * 20]
+    for sid, other in zip(sids, [*sids[1:], sids[0]], strict=True):
+        redis.set(keyspace().of_sid(sid).ended_of(sid), f"rotated {other}", ex=300)
+    assert online.find(sids[:1], follow=True) == []
+    assert online.end(sids[0]) == []
+    assert online.end(*sids) == []
+
+
+def test_a_session_that_was_ended_is_not_followed(new_session) -> None:
+    session = new_session("7")
+    old = session.sid
+    online.end(rotate(session))
+    assert online.find([old], follow=True) == []
+
+
+def test_of_user_takes_a_user_and_lists_the_newest_sign_in_first(new_session, django_user_model, db) -> None:
+    user = django_user_model.objects.create(username="alice")
+    sids = sign_in(new_session, str(user.pk), "other", str(user.pk), str(user.pk))
+    assert sids_of(online.of_user(user)) == [sids[3], sids[2], sids[0]]
+    assert sids_of(online.of_user(user, limit=2)) == [sids[3], sids[2]]
+
+
+def test_counts_leave_out_what_is_due_and_take_it_out(redis, new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "c")
+    make_due(redis, sids[1])
+    assert online.count() == 2
+    assert stored(redis) == 2
+    assert sids_of(online.sessions()) == [sids[2], sids[0]]
+
+
+@pytest.mark.parametrize("asked", [{}, {"guests": True}, {"user_ids": ["a", "b"]}, {"active_seconds": 60}])
+def test_pages_leave_out_what_is_due_and_take_it_out(redis, new_session, asked: dict[str, Any]) -> None:
+    sids = sign_in(new_session, "a", "b", "a", "b")
+    make_due(redis, sids[1], sids[2])
+    assert sids_of(online.sessions(**asked)) == [sids[3], sids[0]]
+    assert stored(redis) == 2
+
+
+def test_a_page_takes_a_round_trip_or_two_a_partition_and_a_count_one(commands, partitions, new_session) -> None:
+    for number in range(24):
+        new_session(f"{number}")
+    online.count()
+    online.sessions()
+    online.sessions(guests=True)
+    commands()
+    online.count()
+    assert commands()["evalsha"] == partitions
+    for asked in ({}, {"offset": 9_900}, {"guests": True}, {"order": "seen_at"}, {"active_seconds": 60}):
+        online.sessions(**asked)
+        assert commands()["evalsha"] <= (1 if partitions == 1 else 2 * partitions), asked
+
+
+def test_a_record_that_was_tampered_with_shows_no_details(redis, new_session, caplog) -> None:
+    [sid] = sign_in(new_session, "a")
+    login = keyspace().of_sid(sid).login
+    redis.hset(login, sid, redis.hget(login, sid) + b"x")
+    assert [(session.sid, session.user_id, session.address) for session in online.sessions()] == [(sid, "", "")]
+    details = online.details(sid)
+    assert (details.data, details.sizes) == (None, {})
+    assert details.age_seconds == 14 * 24 * 3600
+    assert "is not usable" in caplog.text
+
+
+# Looking inside
+
+
+def test_details_are_data_sizes_and_the_deadline(new_session) -> None:
+    session = new_session("7", colour="blue", basket={"lamp": 1})
+    details = online.details(session.sid)
+    assert details.data == {"_auth_user_id": "7", "colour": "blue", "basket": {"lamp": 1}}
+    assert details.sizes == {"_auth_user_id": len('"7"'), "colour": len('"blue"'), "basket": len('{"lamp":1}')}
+    # In whole seconds.
+    assert timedelta(0) <= details.django_deadline - online.get(session.sid).expires_at < timedelta(seconds=1)
+    assert details.age_seconds == 14 * 24 * 3600
+
+
+def test_the_deadline_in_details_is_the_one_that_was_written(redis, new_session) -> None:
+    session = new_session("7")
+    before = online.details(session.sid)
+    name = keyspace().of_sid(session.sid).expire
+    redis.zincrby(name, -3_600_000, session.sid)
+    assert online.details(session.sid) == before
+    left = online.get(session.sid).expires_at
+    assert timedelta(0) <= before.django_deadline - timedelta(hours=1) - left < timedelta(seconds=1)
+
+
+def test_a_deadline_that_is_a_date_has_no_age(new_session) -> None:
+    session = new_session("7")
+    date = online.get(session.sid).expires_at.replace(microsecond=0)
+    session.set_expiry(date)
+    session.save()
+    details = online.details(session.sid)
+    assert (details.django_deadline, details.age_seconds) == (date, 0)
+
+
+def test_looking_leaves_no_trace(redis, new_session, settings) -> None:
+    settings.REDSESS = {**getattr(settings, "REDSESS", {}), "TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60, "SLIDING": True}
+    sid = new_session("7", colour="blue").sid
+    make_older(redis, sid, 30)
+    before = dump(redis)
+    online.details(sid)
+    online.get(sid)
+    online.find([sid, "x" * 20], follow=True)
+    online.sessions(guests=True)
+    online.count()
+    assert dump(redis) == before
+
+
+# Ending by name
+
+
+def test_ending_a_session_takes_it_out_of_everything(new_session) -> None:
+    sids = sign_in(new_session, "a", "a", "b")
+    assert {(ended.sid, ended.user_id) for ended in online.end(sids[0], sids[2])} == {(sids[0], "a"), (sids[2], "b")}
+    assert sids_of(online.sessions()) == [sids[1]]
+
+
+def test_ended_sessions_are_returned_with_user_reason_and_time(redis, new_session) -> None:
+    member, guest = new_session("7").sid, new_session(colour="blue").sid
+    seconds = int(redis.time()[0])
+    ended = online.end(member, guest)
+    assert {each[:3] for each in ended} == {(member, "7", Reason.KICKED), (guest, "", Reason.KICKED)}
+    assert all(isinstance(each, Ended) and 0 <= each.at.timestamp() - seconds < 10 for each in ended)
+
+
+def test_ending_what_is_gone_or_no_sid_is_no_error(new_session) -> None:
+    [sid] = sign_in(new_session, "a")
+    assert [ended.user_id for ended in online.end("no sid", sid, "", sid, "x" * 20)] == ["a"]
+    assert online.end(sid) == []
+    assert online.end() == []
+
+
+def test_more_sessions_than_a_batch_are_found_and_ended(redis, new_session) -> None:
+    fill(redis, 1100, viewed=0, users=3)
+    sids = sids_of(online.sessions(limit=2000))
+    assert sids_of(online.find(sids[::-1])) == sids[::-1]
+    assert {ended.sid for ended in online.end(*sids)} == set(sids)
+    assert stored(redis) == 0
+
+
+def test_an_ended_user_reads_the_reason(new_session) -> None:
+    session, other = new_session("7"), new_session("8")
+    online.end(session.sid, reason="Please sign in again.")
+    online.end(other.sid)
+    assert notice_of(session)[:2] == (Reason.KICKED, "Please sign in again.")
+    assert notice_of(other)[:2] == (Reason.KICKED, "")
+
+
+def test_what_could_forge_a_line_is_taken_out_of_the_reason(new_session) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason=" see\r\nX-Forged: 1\0\x1b[31m you\u2028soon ")
+    assert notice_of(session).text == "see X-Forged: 1 [31m you soon"
+
+
+@pytest.mark.parametrize("reason", ["x" * 200, "ä" * 200, "  " + "y" * 200 + "\n"])
+def test_a_reason_may_have_200_characters(new_session, reason: str) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason=reason)
+    assert notice_of(session).text == reason.strip()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda sid, reason: online.end(sid, reason=reason),
+        lambda sid, reason: online.end_user(User(pk=7), reason=reason),
+        lambda sid, reason: online.end_all(reason=reason),
+        lambda sid, reason: list(online.ending(reason=reason)),
+    ],
+    ids=["end", "end_user", "end_all", "ending"],
+)
+def test_a_reason_that_is_too_long_is_a_clear_error_and_ends_nothing(new_session, end: Any) -> None:
+    [sid] = sign_in(new_session, "7")
+    with pytest.raises(ValueError, match="at most 200 characters, not 201"):
+        end(sid, "x" * 201)
+    assert sids_of(online.sessions()) == [sid]
+
+
+def test_a_session_that_got_another_key_is_ended_under_that(redis, new_session) -> None:
+    session = new_session("7")
+    old = session.sid
+    new = rotate(session)
+    assert [(ended.sid, ended.user_id) for ended in online.end(old, reason="Bye.")] == [(new, "7")]
+    assert notice_of(session).text == "Bye."
+    assert stored(redis) == 0
+
+
+@pytest.mark.parametrize("named", range(4))
+def test_a_session_is_ended_over_several_keys_and_in_other_partitions(redis, new_session, named: int) -> None:
+    one, other = users_apart()
+    session = new_session(colour="blue")
+    sids = [session.sid, rotate(session, one), rotate(session, other), rotate(session)]
+    assert [(ended.sid, ended.user_id) for ended in online.end(sids[named])] == [(sids[-1], other)]
+    assert stored(redis) == 0
+
+
+def test_a_session_that_is_named_by_two_of_its_keys_is_ended_once(new_session) -> None:
+    session = new_session("7")
+    old = session.sid
+    new = rotate(session)
+    assert [ended.sid for ended in online.end(old, new, old)] == [new]
+
+
+def test_many_that_got_other_keys_are_all_ended(redis, new_session) -> None:
+    sessions = [new_session("7") for _ in range(260)]
+    old = [session.sid for session in sessions]
+    new = {rotate(session) for session in sessions}
+    assert {ended.sid for ended in online.end(*old)} == new
+    assert stored(redis) == 0
+
+
+def test_sessions_of_users_who_are_to_be_kept_stay(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "7", "9")
+    guest = new_session(colour="blue").sid
+    ended = online.end(*sids, guest, keep_users=["7", "9", "nobody"])
+    assert {each.sid for each in ended} == {sids[1], guest}
+    assert sids_of(online.sessions()) == [sids[3], sids[2], sids[0]]
+
+
+def test_a_user_who_is_to_be_kept_is_kept_under_another_key_too(new_session) -> None:
+    one, other = users_apart()
+    session = new_session(colour="blue")
+    old = session.sid
+    new = [rotate(session, one), rotate(session)][1]
+    assert online.end(old, keep_users=[one]) == []
+    assert [ended.sid for ended in online.end(old, keep_users=[other])] == [new]
+
+
+def test_large_sessions_are_ended_in_several_calls(redis, new_session, commands) -> None:
+    sids = [new_session("7", data=text_of(400_000)).sid for _ in range(7)]
+    commands()
+    assert {ended.sid for ended in online.end(*sids, keep_users=["8"])} == set(sids)
+    assert commands()["evalsha"] > 1
+    assert stored(redis) == 0
+
+
+# Ending all
+
+
+def test_all_sessions_of_a_user_are_ended_but_the_one_to_keep(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "7", "7")
+    user = User(pk=7)
+    assert online.end_user(user, keep=sids[2]) == 2
+    assert sids_of(online.sessions()) == [sids[2], sids[1]]
+    assert online.end_user(user) == 1
+    assert online.end_user(user) == 0
+    assert sids_of(online.sessions()) == [sids[1]]
+
+
+def test_every_signed_in_session_is_ended_but_the_one_to_keep_and_guests(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "7", "9")
+    guest = new_session(colour="blue").sid
+    assert online.end_all(keep=sids[1]) == 3
+    assert sids_of(online.sessions()) == [sids[1]]
+    assert online.end_all() == 1
+    assert online.end_all() == 0
+    assert online.get(guest)
+
+
+def test_the_users_of_all_ended_sessions_read_the_reason(new_session) -> None:
+    sessions = [new_session(user) for user in "12345"]
+    online.end_user(User(pk=1), reason="First.")
+    online.end_all(reason="We move house.")
+    assert [notice_of(session).text for session in sessions] == ["First."] + ["We move house."] * 4
+
+
+@pytest.mark.parametrize("keep", [0, 299, 300, 599])
+def test_more_than_a_batch_is_ended_whichever_is_kept(redis, keep: int) -> None:
+    fill(redis, 600, viewed=0, users=3)
+    kept = sids_of(online.sessions(limit=600))[keep]
+    user = User(pk=online.get(kept).user_id)
+    assert online.end_user(user, keep=kept) == 199
+    assert online.end_all(keep=kept) == 400
+    assert sids_of(online.sessions()) == [kept]
+
+
+def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
+    fill(redis, 700, viewed=0)
+    work = online.ending(reason="Bye.")
+    first = next(work)
+    assert 0 < len(first) <= 250
+    work.close()
+    assert online.count() == 700 - len(first)
+    steps = list(online.ending())
+    assert all(len(step) <= 250 for step in steps)
+    assert sum(map(len, steps)) == 700 - len(first)
+    assert stored(redis) == 0
+
+
+def test_ending_of_some_users_leaves_the_others_and_those_to_keep(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "9", "8", "7")
+    steps = list(online.ending(user_ids=["7", "8"], keep=[sids[0], sids[3]]))
+    assert {ended.sid for step in steps for ended in step} == {sids[1], sids[4]}
+    assert sids_of(online.sessions()) == [sids[3], sids[2], sids[0]]
+
+
+# The twins that are awaited
+
+
+def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "7")
+    cleaner.sample()
+    user = User(pk=7)
+    assert run(online.asessions(order="login_at", limit=2)) == online.sessions(order="login_at", limit=2) != []
+    assert run(online.aof_user(user)) == online.of_user(user) != []
+    assert run(online.afind(sids)) == online.find(sids) != []
+    assert run(online.aget(sids[0])) == online.get(sids[0]) is not None
+    assert run(online.acount(user_ids=["7"])) == online.count(user_ids=["7"]) == 2
+    assert run(online.acensus(online.Which()))[0] == online.census(online.Which())[0] == 3
+    assert run(online.adetails(sids[0])) == online.details(sids[0]) is not None
+    assert run(online.ahistory(hours=1)) == online.history(hours=1) != []
+
+
+def test_ending_can_be_awaited(new_session) -> None:
+    sids = sign_in(new_session, "7", "8", "8", "9", "9")
+    session = new_session("7")
+    [ended] = run(online.aend(session.sid, sids[1], reason="Bye.", keep_users=["8"]))
+    assert (ended.user_id, ended.reason) == ("7", Reason.KICKED)
+    assert notice_of(session).text == "Bye."
+    assert run(online.aend_user(User(pk=8), keep=sids[1])) == 1
+    assert run(online.aend_all(keep=sids[4])) == 3
+    assert sids_of(online.sessions()) == [sids[4]]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_have_names_and_texts_of_their_own(name: str) -> None:
+    one, twin = getattr(online, name), getattr(online, f"a{name}")
+    assert (one.__name__, one.__qualname__) == (name, name)
+    assert (twin.__name__, twin.__qualname__) == (f"a{name}", f"a{name}")
+    assert one.__doc__ == twin.__doc__ != ""
+    assert inspect.signature(one) == inspect.signature(twin)
+    assert "Steps" not in str(inspect.signature(one))
+    assert inspect.iscoroutinefunction(twin)
+    assert not inspect.iscoroutinefunction(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "returned"),
+    [("sessions", "list[Session]"), ("get", "Session | None"), ("count", "int"), ("end", "list[Ended]")],
+)
+def test_signatures_tell_what_is_returned(name: str, returned: str) -> None:
+    assert inspect.signature(getattr(online, name)).return_annotation == returned
+    assert inspect.signature(getattr(online, f"a{name}")).return_annotation == returned
+
+
+def test_a_row_that_changes_is_another_value(new_session) -> None:
+    session = new_session("7")
+    before = online.get(session.sid)
+    viewed.record(session, "lamp")
+    assert online.get(session.sid) == replace(before, newest_item="lamp")
+
+
+def test_what_lies_beyond_any_store_is_an_empty_page(redis: redis_py.Redis, new_session) -> None:
+    sign_in(new_session, "a", "b")
+    assert online.sessions(offset=10**15, limit=10**15) == []
+    assert len(online.sessions(limit=10**15)) == 2

@@ -1,0 +1,135 @@
+"""The asynchronous half of the engine: the same steps, awaited."""
+
+import asyncio
+import functools
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.test import AsyncClient
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport import client
+from testproject.servers import Server
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+
+def run_async(function):
+    """Run the coroutine function that this decorates in an event loop of its own."""
+
+    @functools.wraps(function)
+    def run(**fixtures):
+        asyncio.run(function(**fixtures))
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_synchronous_command(request, monkeypatch) -> None:
+    """Fail a test whose name says so when it sends anything by the synchronous half."""
+    if "native" in request.node.name:
+        monkeypatch.setattr(client, "run", None)
+
+
+@run_async
+async def test_native_methods_create_load_save_rotate_and_end() -> None:
+    session = SessionStore()
+    await session.aset("colour", "blue")
+    await session.asave()
+    key = session.session_key
+    assert await session.aexists(key)
+    assert await SessionStore(key).aget("colour") == "blue"
+    await session.acycle_key()
+    await session.aset("_auth_user_id", "7")
+    await session.asave()
+    assert not await session.aexists(key)
+    assert await SessionStore(session.session_key).aget("_auth_user_id") == "7"
+    await session.aflush()
+    assert session.session_key is None
+    await session.acreate()
+    assert await session.aexists(session.session_key)
+    await session.adelete()
+    assert not await session.aexists(session.session_key)
+    assert await session.aload() == {}
+
+
+@run_async
+async def test_native_saves_are_merged_too() -> None:
+    session = SessionStore()
+    await session.acreate()
+
+    async def change(number: int) -> None:
+        mine = SessionStore(session.session_key)
+        await mine.aset(f"key {number}", number)
+        await mine.asave()
+
+    await asyncio.gather(*(change(number) for number in range(20)))
+    assert len(await SessionStore(session.session_key).akeys()) == 20
+
+
+@run_async
+async def test_native_save_of_an_ended_session_raises() -> None:
+    session = SessionStore()
+    await session.acreate()
+    late = SessionStore(session.session_key)
+    await late.aset("colour", "red")
+    await session.adelete()
+    with pytest.raises(UpdateError):
+        await late.asave()
+
+
+@run_async
+async def test_native_create_under_a_key_that_is_taken_raises() -> None:
+    session = SessionStore()
+    await session.acreate()
+    with pytest.raises(CreateError):
+        await SessionStore(session.session_key).asave(must_create=True)
+
+
+def test_one_session_object_serves_both_halves(new_session) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+
+    async def change() -> None:
+        assert await session.aget("colour") == "blue"
+        await session.aset("size", 1)
+        await session.asave()
+
+    asyncio.run(change())
+    session["size"] = 2
+    session.save()
+    assert dict(SessionStore(session.session_key).items()) == {"colour": "blue", "size": 2}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_visit_over_asynchronous_views(settings) -> None:
+    settings.ROOT_URLCONF = "tests.site.urls"
+    User.objects.create_user("alice")
+
+    async def visit() -> None:
+        browser = AsyncClient()
+        assert (await browser.get("/async/sign-in/alice/")).status_code == 200
+        assert (await browser.get("/async/both/")).content == b"alice"
+        assert (await browser.get("/synchronous/")).content == b"alice"
+        session = SessionStore(browser.cookies["sessionid"].value)
+        assert {"by index", "awaited", "by a synchronous view"} < set(await session.akeys())
+        response = await browser.get("/async/sign-out/")
+        assert response.cookies["sessionid"].value == ""
+
+    asyncio.run(visit())
+    assert online.count() == 0
+
+
+def test_each_event_loop_closes_its_connections(server: Server, new_session) -> None:
+    key = new_session(colour="blue").session_key
+    before = len(server.client.client_list())
+
+    async def look() -> int:
+        assert await SessionStore(key).aget("colour") == "blue"
+        return len(server.client.client_list())
+
+    assert asyncio.run(look()) == before + 1
+    assert async_to_sync(look)() == before + 1
+    assert len(server.client.client_list()) == before

@@ -1,0 +1,276 @@
+"""Buckets: a session's first two characters say where it is, a user's sessions are together, and a store can grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth import login
+from django.contrib.auth.signals import user_logged_in
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.session.record import unpack
+from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
+from tests.site.people import person
+from tests.support.agreement import disagreements
+from tests.support.behind import faults, have_partitions, stored, traces
+from tests.support.sign_ins import request_of, sign_in, sign_in_before
+
+pytestmark = pytest.mark.both_servers
+
+NewSession = Callable[..., SessionStore]
+
+USERS = ["1", "7", "12", "ä:ö", "0f8fad5b-d9cb-469f-a165-70867728950e"]
+
+
+@pytest.fixture(params=[1, 4, 64], ids=["1 partition", "4 partitions", "64 partitions"])
+def partitions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    count: int = request.param
+    have_partitions(monkeypatch, count)
+    return count
+
+
+def test_key_and_sid_say_the_same_bucket_by_which_the_session_is_found(
+    redis, partitions: int, new_session: NewSession
+) -> None:
+    for user in [*USERS, "", ""]:
+        session = new_session(user, colour="blue")
+        key, sid = str(session.session_key), str(session.sid)
+        assert key[:2] == sid[:2]
+        at = int(key[:2], 36) % 1024 * partitions // 1024
+        assert redis.hexists(keyspace().partitions[at].login, sid)
+        assert SessionStore(key)["colour"] == "blue"
+
+
+def test_all_sessions_of_a_user_are_in_the_users_bucket(redis, partitions: int, new_session: NewSession) -> None:
+    for user in USERS:
+        made = [new_session(user) for _ in range(3)]
+        assert {bucket_of(str(session.sid)) for session in made} == {bucket_of_user(user)}
+        assert redis.zcard(keyspace().of_user(user).online_user_of(user)) == 3
+        assert online.count(user_ids=[user]) == 3
+
+
+@pytest.mark.parametrize("policy", [None, "end_oldest", "end_least_recent", "refuse"])
+def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_that_receivers_saw(
+    redis, partitions: int, users_in_no_table: None, set_limit: Any, new_session: NewSession, policy: str | None
+) -> None:
+    if policy:
+        set_limit(3, policy)
+    seen: list[str | None] = []
+
+    def receiver(request: Any, **_: Any) -> None:
+        seen.append(request.session.session_key)
+
+    # After ours, which has been there since the start.
+    user_logged_in.connect(receiver)
+    try:
+        for user in ("1", "7", "12", "130"):
+            guest = new_session(colour="blue")
+            viewed.record(guest, "lamp")
+            old = str(guest.session_key)
+            session = SessionStore(old)
+            login(request_of(session), person(user))
+            session.save()
+            assert seen.pop() == session.session_key != old
+            assert bucket_of(str(session.session_key)) == bucket_of_user(user)
+            assert SessionStore(session.session_key)["colour"] == "blue"
+            assert [item.item for item in viewed.recent(session)] == ["lamp"]
+            assert traces(redis, old) == []
+            assert SessionStore(old).load() == {}
+    finally:
+        user_logged_in.disconnect(receiver)
+
+
+def test_who_signs_in_again_keeps_the_key_that_receivers_saw(
+    redis, partitions: int, users_in_no_table: None, new_session: NewSession
+) -> None:
+    [session] = sign_in_before(redis, "7", 60)
+    seen: list[str | None] = []
+
+    def receiver(request: Any, **_: Any) -> None:
+        seen.append(request.session.session_key)
+
+    user_logged_in.connect(receiver)
+    try:
+        again = sign_in("7", session)
+    finally:
+        user_logged_in.disconnect(receiver)
+    assert seen == [session.session_key] == [again.session_key]
+
+
+# Keys that were not made here.
+
+ELSEWHERE = ["zz345678", "a1" * 16, "k" * 40, "9z" * 64]
+
+
+def brought(session_key: str, user: str = "", **data: Any) -> SessionStore:
+    """Store a session under a key from elsewhere, as who moves sessions here does."""
+    session = SessionStore(session_key)
+    session._session_cache = {**data, **({"_auth_user_id": user} if user else {})}
+    session.save(must_create=True)
+    return session
+
+
+def at_home(session_key: str, user: str) -> bool:
+    space = keyspace()
+    return not user or space.of_sid(sid_of(session_key)) == space.of_user(user)
+
+
+@pytest.mark.parametrize("user", ["", "7"])
+@pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
+def test_a_key_from_elsewhere_works_like_any(redis, partitions: int, sent: list[str], key: str, user: str) -> None:
+    session = brought(key, user, colour="blue")
+    # Where another partition has all of the user's sessions, it must be one of those.
+    assert (session.session_key == key) == at_home(key, user)
+    key = str(session.session_key)
+    assert dict(SessionStore(key).items())["colour"] == "blue"
+    again = SessionStore(key)
+    again["colour"] = "red"
+    sent.clear()
+    again.save()
+    assert sent == ["change"]
+    assert again.session_key == key
+    assert SessionStore(key)["colour"] == "red"
+    viewed.record(again, "lamp")
+    assert [item.item for item in viewed.recent(again)] == ["lamp"]
+    assert online.count(guests=True) == 1
+    if user:
+        assert [found.sid for found in online.sessions()] == [again.sid]
+        assert [found.sid for found in online.sessions(user_ids=[user])] == [again.sid]
+    assert disagreements(redis) == faults() == []
+
+
+@pytest.mark.parametrize("user", ["", "7"])
+@pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
+def test_a_key_from_elsewhere_is_changed_for_one_of_ours(redis, partitions: int, key: str, user: str) -> None:
+    key = str(brought(key, user, colour="blue").session_key)
+    session = SessionStore(key)
+    session.cycle_key()
+    session.save()
+    assert len(str(session.session_key)) == 32
+    assert bucket_of(str(session.sid)) == (bucket_of_user(user) if user else bucket_of(key))
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    assert traces(redis, key) == []
+    assert stored(redis) == 1
+
+
+@pytest.mark.parametrize("user", ["", "7"])
+@pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
+@pytest.mark.parametrize("how", ["flush", "end", "end_user"])
+def test_a_key_from_elsewhere_can_be_ended(redis, partitions: int, key: str, user: str, how: str) -> None:
+    session = brought(key, user, colour="blue")
+    viewed.record(session, "lamp")
+    key = str(session.session_key)
+    if how == "flush" or not user:
+        SessionStore(key).flush()
+    elif how == "end":
+        assert len(online.end(sid_of(key))) == 1
+    else:
+        assert online.end_user(person(user)) == 1
+    assert traces(redis, key) == []
+    assert SessionStore(key).load() == {}
+
+
+def test_a_guest_with_a_key_from_elsewhere_signs_in(redis, partitions: int, users_in_no_table: None) -> None:
+    for key in ELSEWHERE:
+        session = sign_in("7", brought(key, colour="blue"))
+        assert bucket_of(str(session.sid)) == bucket_of_user("7")
+        assert session["colour"] == "blue"
+        assert traces(redis, key) == []
+    assert online.count(user_ids=["7"]) == len(ELSEWHERE)
+
+
+# A store grows.
+
+
+def grow(redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Bring all that a store has to where it is among so many partitions. Nothing gets another name."""
+    old = keyspace().partitions
+    have_partitions(monkeypatch, count)
+    space = keyspace()
+    # First all is taken out: partitions of both numbers may have the same tag.
+    puts: list[tuple[Any, ...]] = []
+    for partition in old:
+        for sid, record in redis.hgetall(partition.login).items():
+            name = sid.decode()
+            home, user = space.of_sid(name), unpack(name, record).user_id
+            puts.append((redis.hset, home.login, name, record))
+            lists = [(each.expire, each.recent, each.guests, each.online_user) for each in (partition, home)]
+            own = [each.online_user_of(user) for each in (partition, home)]
+            for source, target in [*zip(*lists, strict=True), own]:
+                if (score := redis.zscore(source, name)) is not None:
+                    puts.append((redis.zadd, target, {name: score}))
+            if (items := redis.dump(partition.viewed_by(name))) is not None:
+                puts.append((redis.restore, home.viewed_by(name), 0, items))
+        start = partition.ended_of("")
+        for note in map(bytes.decode, redis.keys(f"{start}*")):
+            home, name = space.of_sid(note.removeprefix(start)), note.removeprefix(start)
+            puts.append((redis.restore, home.ended_of(name), redis.pttl(note), redis.dump(note)))
+        for item, score in redis.zrange(partition.viewed, 0, -1, withscores=True):
+            home = space.of_item(item.decode())
+            puts += [(redis.zadd, home.viewed, {item: score}), (redis.hincrby, home.totals, "views", -int(score))]
+        redis.delete(*[name for name in redis.keys(f"{{{partition.tag}}}:*") if name != space.meta.encode()])
+    for put, *arguments in puts:
+        put(*arguments)
+    redis.hset(space.meta, "partitions", count)
+
+
+@pytest.fixture
+def emptied(redis: redis_py.Redis) -> Iterator[None]:
+    yield
+    # Else the next test would find another number.
+    redis.flushall()
+
+
+@pytest.mark.usefixtures("emptied")
+@pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 64)])
+def test_a_store_that_grows_has_the_same_sessions_under_the_same_keys(
+    redis, monkeypatch: pytest.MonkeyPatch, new_session: NewSession, few: int, many: int
+) -> None:
+    have_partitions(monkeypatch, few)
+    made = {}
+    for number in range(40):
+        session = new_session(str(number % 10) if number % 4 else "", number=number)
+        viewed.record(session, f"item {number % 6}")
+        made[str(session.session_key)] = number
+    gone, rotated = new_session("3"), new_session("4")
+    online.end(str(gone.sid))
+    left = str(rotated.session_key)
+    rotated.cycle_key()
+    rotated.save()
+    made[str(rotated.session_key)] = -1
+
+    def story() -> tuple[Any, ...]:
+        people = [str(number) for number in range(10)]
+        return (
+            {(each.sid, each.user_id, each.login_at, each.seen_at, each.expires_at) for each in online.sessions()},
+            [(user, online.count(user_ids=[user])) for user in people],
+            online.count(guests=True),
+            sorted(viewed.popular()),
+            {key: [item.item for item in viewed.recent(SessionStore(key))] for key in made},
+            [SessionStore(str(gone.session_key)).ended is not None, SessionStore(left).ended],
+        )
+
+    before = story()
+    grow(redis, monkeypatch, many)
+    assert story() == before
+    for key, number in made.items():
+        session = SessionStore(key)
+        assert session.get("number", -1) == number
+        # And they can be saved and get other keys, where they are.
+        session["again"] = True
+        session.save()
+        assert session.session_key == key
+    sessions = [SessionStore(key) for key in made]
+    for session in sessions[:10]:
+        session.cycle_key()
+        session.save()
+    late = SessionStore(left)
+    assert dict(late.items()) == {}
+    assert late.late
+    assert sum(redis.hlen(partition.login) > 0 for partition in keyspace().partitions) > few
+    assert disagreements(redis) == faults() == []
+    assert online.end_user(person("1")) == before[1][1][1]

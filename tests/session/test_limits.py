@@ -1,0 +1,247 @@
+"""No user has more sessions than the site allows: who goes, who stays, what counts once, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import SESSION_KEY, login, update_session_auth_hash
+from django.contrib.auth.models import User
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionLimitReached
+from django_redsess.session import operations
+from django_redsess.signals import Ended, session_ended
+from django_redsess.transport.keys import keyspace
+from tests.site.people import person
+from tests.support.behind import make_due, make_seen, stored
+from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
+
+pytestmark = [pytest.mark.usefixtures("partitions", "users_in_no_table"), pytest.mark.both_servers]
+
+
+@pytest.fixture
+def told() -> Iterator[list[tuple[str, str, str]]]:
+    """The sessions whose end was told: sid, user id and reason of each."""
+    heard: list[tuple[str, str, str]] = []
+
+    def receive(sender: Any, sid: str, user_id: str, reason: str, **named: Any) -> None:
+        heard.append((sid, user_id, reason))
+
+    session_ended.connect(receive, sender=Ended)
+    yield heard
+    session_ended.disconnect(receive, sender=Ended)
+
+
+@pytest.fixture
+def guest(new_session: Callable[..., SessionStore]) -> SessionStore:
+    """A guest with a basket."""
+    return new_session(basket="lamp")
+
+
+def reason_of(session: SessionStore) -> str:
+    notice = SessionStore(session.session_key).ended
+    return notice.reason if notice else ""
+
+
+# Who goes
+
+
+def test_the_earliest_sign_in_goes_though_it_was_seen_last(redis, set_limit: SetLimit) -> None:
+    set_limit(2, "end_oldest")
+    first, second = sign_in_before(redis, "7", 200, 100)
+    make_seen(redis, first.sid, 2_000_000)
+    make_seen(redis, second.sid, 1_000_000)
+    third = sign_in("7")
+    assert sids_of("7") == named(second, third)
+    assert reason_of(first) == "replaced"
+
+
+def test_the_one_longest_unseen_goes_though_it_signed_in_last(redis, set_limit: SetLimit) -> None:
+    set_limit(2, "end_least_recent")
+    first, second = sign_in_before(redis, "7", 200, 100)
+    make_seen(redis, first.sid, 2_000_000)
+    make_seen(redis, second.sid, 1_000_000)
+    third = sign_in("7")
+    assert sids_of("7") == named(first, third)
+    assert reason_of(second) == "replaced"
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_a_limit_of_one_is_a_single_device_at_a_time(set_limit: SetLimit, policy: str) -> None:
+    set_limit(1, policy)
+    for _ in range(3):
+        latest = sign_in("7")
+        assert sids_of("7") == named(latest)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_other_users_and_guests_are_never_touched(redis, set_limit: SetLimit, guest: SessionStore, policy: str) -> None:
+    # Users enough that several share the partition, where there are four.
+    others = [session for user_id in range(10, 30) for session in sign_in_before(redis, str(user_id), 900, 800)]
+    set_limit(1, policy)
+    own = sign_in("7")
+    if policy == "refuse":
+        with pytest.raises(SessionLimitReached):
+            sign_in("7")
+    else:
+        own = sign_in("7")
+    assert {session.sid for session in online.sessions(limit=100)} == named(own, *others)
+    assert SessionStore(guest.session_key)["basket"] == "lamp"
+
+
+@pytest.mark.parametrize("policy", ENDING)
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+def test_a_session_that_is_due_does_not_count(
+    redis, set_limit: SetLimit, guest: SessionStore, told: Any, policy: str, brings: bool
+) -> None:
+    due, live = sign_in_before(redis, "7", 200, 100)
+    set_limit(2, policy)
+    make_due(redis, due.sid)
+    latest = sign_in("7", guest if brings else None)
+    assert sids_of("7") == named(live, latest)
+    assert "replaced" not in [reason for _, _, reason in told]
+
+
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+def test_a_session_that_is_due_refuses_nobody(redis, set_limit: SetLimit, guest: SessionStore, brings: bool) -> None:
+    set_limit(1, "refuse")
+    due = sign_in("7")
+    make_due(redis, due.sid)
+    latest = sign_in("7", guest if brings else None)
+    assert sids_of("7") == named(latest)
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_the_session_that_signs_in_stays_though_others_signed_in_in_the_future(
+    redis, set_limit: SetLimit, guest: SessionStore, policy: str
+) -> None:
+    set_limit(1, policy)
+    [ahead] = sign_in_before(redis, "7", -3600)
+    latest = sign_in("7", guest)
+    assert sids_of("7") == named(latest)
+    assert reason_of(ahead) == "replaced"
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_each_that_was_replaced_is_told_and_counted(redis, set_limit: SetLimit, told: Any, policy: str) -> None:
+    sessions = sign_in_before(redis, "7", 500, 400, 300, 200, 100)
+    sign_in("8")
+    set_limit(3, policy)
+    sign_in("7")
+    assert sorted(told) == sorted((session.sid, "7", "replaced") for session in sessions[:3])
+    totals = [redis.hget(partition.totals, "replaced") for partition in keyspace().partitions]
+    assert sum(int(total or 0) for total in totals) == 3
+
+
+# What counts once
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_new_key_of_a_session_at_the_limit_ends_nobody(redis, set_limit: SetLimit, policy: str) -> None:
+    set_limit(2, policy)
+    other, session = sign_in_before(redis, "7", 200, 100)
+    for _ in range(3):
+        old_key = session.session_key
+        session = SessionStore(old_key)
+        session.cycle_key()
+        session.save()
+        assert session.session_key != old_key
+        assert sids_of("7") == named(other, session)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_change_of_password_at_the_limit_ends_nobody_and_counts_once(redis, set_limit: SetLimit, policy: str) -> None:
+    set_limit(2, policy)
+    other, session = sign_in_before(redis, "7", 200, 100)
+    request = request_of(SessionStore(session.session_key))
+    request.user = User(pk=7, username="user 7", password="second")
+    update_session_auth_hash(request, request.user)
+    request.session.save()
+    assert request.session.session_key != session.session_key
+    assert sids_of("7") == named(other, request.session)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("maximum", [1, 2, 3])
+def test_who_signs_in_again_in_the_same_session_counts_once_and_has_a_new_login_time(
+    redis, set_limit: SetLimit, policy: str, maximum: int
+) -> None:
+    set_limit(maximum, policy)
+    *others, session = sign_in_before(redis, "7", *range(100 * maximum, 0, -100))
+    login_at = online.get(session.sid).login_at
+    again = sign_in("7", session)
+    assert sids_of("7") == named(*others, again)
+    assert online.get(again.sid).login_at > login_at
+    assert SessionStore(again.session_key)[SESSION_KEY] == "7"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("maximum", [1, 2, 3])
+def test_who_signs_in_again_with_a_new_key_counts_once(redis, set_limit: SetLimit, policy: str, maximum: int) -> None:
+    set_limit(maximum, policy)
+    *others, session = sign_in_before(redis, "7", *range(100 * maximum, 0, -100))
+    again = SessionStore(session.session_key)
+    again.cycle_key()
+    login(request_of(again), person("7"))
+    again.save()
+    assert again.session_key != session.session_key
+    assert sids_of("7") == named(*others, again)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("cycles", [False, True], ids=["under the same key", "with a new key"])
+def test_who_signs_in_again_after_a_limit_was_lowered_ends_nobody_and_is_not_refused(
+    redis, set_limit: SetLimit, policy: str, cycles: bool
+) -> None:
+    *others, session = sign_in_before(redis, "7", 300, 200, 100)
+    set_limit(1, policy)
+    again = SessionStore(session.session_key)
+    if cycles:
+        again.cycle_key()
+    login(request_of(again), person("7"))
+    again.save()
+    assert sids_of("7") == named(*others, again)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+def test_who_signs_in_twice_in_one_request_counts_once(
+    redis, set_limit: SetLimit, guest: SessionStore, policy: str, brings: bool
+) -> None:
+    set_limit(2, policy)
+    [other] = sign_in_before(redis, "7", 100)
+    session = SessionStore(guest.session_key if brings else None)
+    for _ in range(2):
+        login(request_of(session), person("7"))
+    session.save()
+    assert sids_of("7") == named(other, session)
+    assert session.get("basket") == ("lamp" if brings else None)
+    assert stored(redis) == (2 if brings else 3)
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+@pytest.mark.parametrize("policy", ENDING)
+def test_a_sign_in_takes_as_many_calls_of_scripts_with_a_limit_as_without(
+    commands, set_limit: SetLimit, new_session: Any, policy: str, brings: bool
+) -> None:
+    counts = []
+    for maximum in (None, 2):
+        set_limit(maximum, policy)
+        session = new_session(basket="lamp")
+        # Where the guest is in the user's home partition, a sign-in is one script.
+        user_id = next(user_id for user_id in map(str, itertools.count(1)) if operations.at_home(session.sid, user_id))
+        sign_in(user_id)
+        sign_in(user_id)
+        commands()
+        sign_in(user_id, session if brings else None)
+        counts.append(commands()["evalsha"])
+        for sid in sids_of(user_id):
+            online.end(sid)
+    assert counts == [1, 1]

@@ -1,0 +1,197 @@
+"""Two requests that change the same session."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import saving
+from django_redsess.session.merge import merge, same
+
+pytestmark = pytest.mark.usefixtures("partitions")
+
+
+def loaded(session: SessionStore) -> SessionStore:
+    """Return another object of the same session, which has read its data."""
+    other = SessionStore(session.session_key)
+    other.get("anything")
+    return other
+
+
+@pytest.mark.no_server
+@pytest.mark.parametrize(
+    ("base", "mine", "theirs", "merged"),
+    [
+        ({}, {"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+        ({"a": 1}, {}, {"a": 1, "b": 2}, {"b": 2}),
+        ({"a": 1}, {"a": 1, "b": 2}, {}, {"b": 2}),
+        ({"a": 1}, {"a": 2}, {}, {"a": 2}),
+        ({"a": 1}, {}, {"a": 2}, {}),
+        ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
+        ({"a": 1}, {"a": 1}, {"a": 3}, {"a": 3}),
+        ({"a": None}, {}, {"a": None}, {}),
+        ({}, {"a": None}, {}, {"a": None}),
+        ({"a": 1}, {"a": True}, {"a": 1, "b": 2}, {"a": True, "b": 2}),
+        ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": 3}, {"a": [{"b": False}]}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, {"a": 3}, {"a": 3}),
+    ],
+)
+def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> None:
+    assert same(merge(base, mine, theirs), merged)
+
+
+@pytest.mark.no_server
+def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
+    base = {"_auth_user_id": "7", "_auth_user_backend": "a", "_auth_user_hash": "old"}
+    mine = {**base, "_auth_user_hash": "new"}
+    theirs = {"_auth_user_id": "8", "_auth_user_backend": "b", "_auth_user_hash": "other"}
+    assert merge(base, mine, theirs) == mine
+    assert merge(base, base, theirs) == theirs
+    assert merge(base, {}, theirs) == {}
+
+
+def test_each_of_two_saves_keeps_the_others_change(new_session) -> None:
+    session = new_session(colour="blue", size=1)
+    one, other = loaded(session), loaded(session)
+    one["basket"] = ["lamp"]
+    del one["colour"]
+    one.save()
+    other["size"] = 2
+    other.save()
+    assert dict(loaded(session).items()) == {"basket": ["lamp"], "size": 2}
+    assert dict(other.items()) == {"basket": ["lamp"], "size": 2}
+
+
+def test_of_two_changes_of_one_key_the_later_save_holds(new_session) -> None:
+    session = new_session(colour="blue")
+    one, other = loaded(session), loaded(session)
+    one["colour"] = "red"
+    other["colour"] = "green"
+    other.save()
+    one.save()
+    assert loaded(session)["colour"] == "red"
+
+
+def test_what_the_serializer_changes_by_itself_is_no_change(new_session) -> None:
+    session = new_session()
+    one = loaded(session)
+    one["place"] = (1, 2)
+    one.save()
+    other = loaded(session)
+    other["place"] = [3]
+    other.save()
+    one["more"] = True
+    one.save()
+    assert loaded(session)["place"] == [3]
+
+
+def test_a_merge_leaves_the_objects_that_the_request_holds(new_session) -> None:
+    session = new_session(colour="blue")
+    one, other = loaded(session), loaded(session)
+    basket = one.setdefault("basket", [])
+    other["colour"] = "red"
+    other.save()
+    one.save()
+    basket.append("lamp")
+    one.save()
+    assert dict(loaded(session).items()) == {"basket": ["lamp"], "colour": "red"}
+
+
+def test_a_save_that_never_loaded_replaces_everything(new_session) -> None:
+    session = new_session(colour="blue")
+    other = SessionStore(session.session_key)
+    other.clear()
+    other["size"] = 1
+    other.save()
+    assert dict(loaded(session).items()) == {"size": 1}
+
+
+def test_a_save_that_never_loaded_does_not_bring_an_ended_session_back(new_session) -> None:
+    session = new_session(colour="blue")
+    other = SessionStore(session.session_key)
+    other.clear()
+    session.delete()
+    with pytest.raises(UpdateError):
+        other.save()
+
+
+def test_reading_again_does_not_make_others_changes_ones_own(new_session) -> None:
+    session = new_session(colour="blue")
+    one, other = loaded(session), loaded(session)
+    other["colour"] = "red"
+    other.save()
+    one.load()
+    other["colour"] = "green"
+    other.save()
+    one["size"] = 1
+    one.save()
+    assert loaded(session)["colour"] == "green"
+
+
+def test_a_rotation_keeps_what_another_request_saved_meanwhile(new_session) -> None:
+    session = new_session("7")
+    one, other = loaded(session), loaded(session)
+    one.cycle_key()
+    other["colour"] = "blue"
+    other.save()
+    one["size"] = 1
+    one.save()
+    assert loaded(one)["colour"] == "blue"
+    assert online.count() == 1
+
+
+def test_a_sign_in_keeps_what_another_request_saved_meanwhile(new_session) -> None:
+    session = new_session()
+    one, other = loaded(session), loaded(session)
+    one.cycle_key()
+    one["_auth_user_id"] = "7"
+    other["colour"] = "blue"
+    other.save()
+    one.save()
+    assert loaded(one)["colour"] == "blue"
+    assert [found.sid for found in online.sessions()] == [one.sid]
+
+
+def test_fifty_threads_that_each_set_a_key_leave_fifty_keys(new_session) -> None:
+    session = new_session()
+    barrier = threading.Barrier(50)
+
+    def change(number: int) -> None:
+        mine = loaded(session)
+        barrier.wait()
+        mine[f"key {number}"] = number
+        mine.save()
+
+    with ThreadPoolExecutor(50) as threads:
+        list(threads.map(change, range(50)))
+    assert len(loaded(session).keys()) == 50
+
+
+def test_a_save_that_never_gets_its_turn_is_an_outage_in_bounded_time(new_session, monkeypatch) -> None:
+    session = new_session()
+    monkeypatch.setattr(saving, "SAVE_SECONDS_MAX", 0.2)
+    slow = loaded(session)
+    dumps = slow.serializer.dumps
+
+    class Overtaken(slow.serializer):
+        def dumps(self, data):
+            # Between what this one read and its next try, somebody else saves.
+            other = loaded(session)
+            other["time"] = datetime.now(UTC).isoformat()
+            monkeypatch.setattr(other, "serializer", slow.__class__().serializer)
+            other.save()
+            return dumps(self, data)
+
+    slow.serializer = Overtaken
+    slow["colour"] = "blue"
+    began = time.monotonic()
+    with pytest.raises(SessionStoreUnavailable):
+        slow.save()
+    assert 0.2 < time.monotonic() - began < 5
+    assert "colour" not in loaded(session)

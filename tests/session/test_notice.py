@@ -1,0 +1,1037 @@
+"""What the user of a session that has ended is told at the next request, and who is told nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pytest
+import redis as redis_py
+from django.contrib import messages
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import CreateError
+from django.core.management import call_command
+from django.http import HttpRequest, HttpResponse
+from django.middleware.locale import LocaleMiddleware
+from django.test import AsyncClient, Client
+from django.utils.deprecation import MiddlewareMixin
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.session import capacity, operations
+from django_redsess.signals import Reason
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.steps import drive
+from tests.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
+from tests.site.urls import urlpatterns as site_urls
+from tests.support.behind import faults, make_due, make_seen
+from tests.support.visitors import Browser
+
+HOUR, DAY = 3_600_000, 86_400_000
+
+HEADER = "X-Session-Ended"
+
+OURS = "django_redsess.middleware.SessionMiddleware"
+
+EXT_VALUE = re.compile(r"UTF-8''((?:%[0-9A-Fa-f]{2}|[A-Za-z0-9!#$&+.^_`|~-])*)")
+"""RFC 8187, 3.2.1."""
+
+HOSTILE = {
+    "CRLF": "Bye.\r\nSet-Cookie: sessionid=forged\r\n\r\n[ERROR] forged",
+    "other line ends": "Bye.\x85\u2028\u2029[ERROR] forged\x0b\x0c\x1c",
+    "escape": "\x1b[2J\x1b[31mforged\x07",
+    "NUL": "Bye.\0forged",
+    "markup": "<script>alert('\"forged&\"')</script>",
+    "header syntax": "a; text*=UTF-8''b, \"c\" %0d%0a / (d) [e] {f} <g> @ : ? = \\",
+    "emoji": "Bye 👋🏽",
+    "from right to left": "Bye \u202eegrof\u202c \u2066x\u2069 שלום",
+    "a surrogate": "Bye \ud800\udcff.",
+    "a template": "{{ request.user }} {% now 'Y' %} %(count)d %s {0}",
+}
+"""What an administrator, or somebody who writes into Redis, may leave as a text."""
+
+
+# The site.
+
+
+# The error pages of the shop stay, which show messages.
+urlpatterns = site_urls
+
+
+@pytest.fixture(autouse=True)
+def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new session takes along what is due or too many, be it one."""
+    monkeypatch.setattr(capacity, "ALONG_MIN", 1)
+
+
+class Answers(MiddlewareMixin):
+    """A middleware that reads the session, and answers in place of the view where the query says so."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        request.session.get("colour")
+        return HttpResponse("closed") if "closed" in request.GET else None
+
+
+class Visitor(Browser):
+    """A browser that no longer sends a cookie once an answer has deleted it; Django's test clients do."""
+
+    def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> HttpResponse:
+        response = super()._ask(method, *args, **options)
+        for name in [name for name, morsel in self.client.cookies.items() if morsel["max-age"] == 0]:
+            del self.client.cookies[name]
+        return response
+
+
+def dotted(name: type) -> str:
+    return f"{name.__module__}.{name.__qualname__}"
+
+
+@pytest.fixture
+def site(settings: Any) -> Any:
+    """The site of tests/site; the settings, to change more of them."""
+    settings.ROOT_URLCONF = __name__
+    return settings
+
+
+@pytest.fixture
+def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], None]:
+    """Return a function that puts a middleware there."""
+
+    def put(added: type) -> None:
+        at = site.MIDDLEWARE.index(OURS) + 1
+        site.MIDDLEWARE = [*site.MIDDLEWARE[:at], dotted(added), *site.MIDDLEWARE[at:]]
+
+    return put
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    user: User = User.objects.create_user("alice", password="secret")
+    return user
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
+def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
+    """A visitor who is signed in as alice, over WSGI and over ASGI."""
+    signed_in = Visitor(request.param())
+    signed_in.sign_in(alice)
+    return signed_in
+
+
+@pytest.fixture
+def visitor(site: Any, alice: User) -> Visitor:
+    """One over WSGI, for what is the same over ASGI."""
+    signed_in = Visitor(Client())
+    signed_in.sign_in(alice)
+    return signed_in
+
+
+def view(browser: Visitor, name: str) -> str:
+    return f"{browser.views}/{name}/"
+
+
+def is_gone(response: HttpResponse) -> bool:
+    """Whether the answer takes the session cookie away."""
+    cookie = response.cookies.get("sessionid")
+    return cookie is not None and cookie.value == "" and cookie["max-age"] == 0
+
+
+def shown(browser: Visitor, name: str = "shows") -> list[str]:
+    """The messages on the page that the visitor opens now."""
+    response = browser.get(view(browser, name))
+    assert response.status_code == 200
+    return re.findall(r"\[(.+?)\]", response.content.decode())
+
+
+def text_of(header: str) -> str:
+    """What the header's text says, read as RFC 8187 wants it."""
+    assert header.isascii()
+    assert header.isprintable()
+    reason, _, rest = header.partition("; text*=")
+    assert reason in list(Reason)
+    encoded = EXT_VALUE.fullmatch(rest)
+    assert encoded, f"{rest} is no ext-value"
+    return unquote(encoded[1], errors="strict")
+
+
+# How sessions end.
+
+
+class Scene(NamedTuple):
+    """A session that is about to end; ``newcomer`` creates another in the same partition."""
+
+    redis: redis_py.Redis
+    settings: Any
+    sid: str
+
+    @property
+    def partition(self) -> Partition:
+        return keyspace().of_sid(self.sid)
+
+    def newcomer(self) -> None:
+        # A guest, if it is a guest's session: these do not go for others.
+        user_id = ""
+        if self.redis.zscore(self.partition.recent, self.sid) is not None:
+            user_id = next(name for name in map(str, count()) if operations.at_home(self.sid, name))
+        while True:
+            session = SessionStore()
+            session.update({SESSION_KEY: user_id} if user_id else {"colour": "blue"})
+            session.save()
+            if operations.same_partition(session.sid or "", self.sid):
+                return
+
+    def make_longest_unseen(self) -> None:
+        make_seen(self.redis, self.sid, 1)
+
+    def is_stored(self) -> bool:
+        return bool(self.redis.hexists(self.partition.login, self.sid))
+
+
+def kick(scene: Scene) -> None:
+    online.end(scene.sid)
+
+
+def expire_by_cleaner(scene: Scene) -> None:
+    make_due(scene.redis, scene.sid)
+    assert sum(cleaner.expired()) == 1
+
+
+def expire_by_command(scene: Scene) -> None:
+    make_due(scene.redis, scene.sid)
+    call_command("clearsessions")
+
+
+def expire_by_newcomer(scene: Scene) -> None:
+    make_due(scene.redis, scene.sid)
+    scene.newcomer()
+
+
+def expire_by_count(scene: Scene) -> None:
+    make_due(scene.redis, scene.sid)
+    assert online.count() == 0
+
+
+def evict_by_cleaner(scene: Scene) -> None:
+    scene.newcomer()
+    scene.make_longest_unseen()
+    assert sum(cleaner.evicted(maximum=1)) > 0
+
+
+def evict_by_newcomer(scene: Scene) -> None:
+    scene.make_longest_unseen()
+    scene.settings.REDSESS = {**scene.settings.REDSESS, "MAX_SESSIONS": 1}
+    scene.newcomer()
+
+
+def replace(scene: Scene) -> None:
+    assert len(drive(operations.end([scene.sid], Reason.REPLACED))) == 1
+
+
+WAYS: dict[str, tuple[Callable[[Scene], None], Reason, int]] = {
+    "kicked": (kick, Reason.KICKED, DAY),
+    "expired, by the cleaner": (expire_by_cleaner, Reason.EXPIRED, HOUR),
+    "expired, by Django's command": (expire_by_command, Reason.EXPIRED, HOUR),
+    "expired, by another visitor": (expire_by_newcomer, Reason.EXPIRED, HOUR),
+    "expired, by the admin's count": (expire_by_count, Reason.EXPIRED, HOUR),
+    "evicted, by the cleaner": (evict_by_cleaner, Reason.EVICTED, HOUR),
+    "evicted, by another visitor": (evict_by_newcomer, Reason.EVICTED, HOUR),
+    "replaced": (replace, Reason.REPLACED, HOUR),
+}
+
+ways = pytest.mark.parametrize(("end", "reason", "lasts"), WAYS.values(), ids=WAYS.keys())
+
+
+@pytest.fixture
+def scene(redis: redis_py.Redis, settings: Any) -> Callable[[SessionStore], Scene]:
+    def scene_of(session: SessionStore) -> Scene:
+        return Scene(redis, settings, session.sid or "")
+
+    return scene_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_repair(request: pytest.FixtureRequest, redis: redis_py.Redis) -> Iterator[None]:
+    """Whatever a test did: ``cleansessions --check`` finds nothing afterwards."""
+    if "partitions" in request.fixturenames:
+        # They must still be as many when this looks.
+        request.getfixturevalue("partitions")
+    yield
+    assert faults() == []
+
+
+def note_of(redis: redis_py.Redis, sid: str) -> tuple[bytes | None, int]:
+    """The note about the end of ``sid``, and for how many milliseconds it stays."""
+    name = keyspace().of_sid(sid).ended_of(sid)
+    return redis.get(name), redis.pttl(name)
+
+
+def notes(redis: redis_py.Redis) -> list[bytes]:
+    return [redis.get(name) for name in redis.keys() if b":ended:" in name]
+
+
+def server_time(redis: redis_py.Redis) -> datetime:
+    seconds, microseconds = redis.time()
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+
+
+# What the session knows of its end.
+
+
+@ways
+def test_the_next_load_tells_why_and_when(redis, new_session, partitions, scene, end, reason, lasts) -> None:
+    session, before = new_session("7"), server_time(redis)
+    end(scene(session))
+    assert not scene(session).is_stored()
+    ended = SessionStore(session.session_key).ended
+    assert (ended.reason, ended.text) == (reason, "")
+    assert before - timedelta(seconds=1) <= ended.when <= server_time(redis)
+
+
+@ways
+def test_the_note_stays_for_an_hour_or_a_day(redis, new_session, partitions, scene, end, reason, lasts) -> None:
+    session = new_session("7")
+    end(scene(session))
+    note, milliseconds = note_of(redis, session.sid)
+    assert note.startswith(reason.encode())
+    assert lasts - 20_000 < milliseconds <= lasts
+
+
+@ways
+def test_the_end_of_a_guests_session_leaves_no_note(redis, new_session, partitions, scene, end, reason, lasts) -> None:
+    session = new_session(colour="blue")
+    end(scene(session))
+    assert not scene(session).is_stored()
+    assert notes(redis) == []
+    assert SessionStore(session.session_key).ended is None
+
+
+def test_a_session_that_is_due_has_expired_though_nobody_took_it_out(redis, new_session, partitions) -> None:
+    session, deadline = new_session("7"), datetime(2026, 3, 1, 12, 0, 0, 123_000, UTC)
+    redis.zadd(keyspace().of_sid(session.sid).expire, {session.sid: deadline.timestamp() * 1000})
+    assert SessionStore(session.session_key).ended == (Reason.EXPIRED, "", deadline)
+    assert notes(redis) == []
+
+
+def test_a_guests_session_that_is_due_is_told_of_by_nobody(redis, new_session, partitions) -> None:
+    session = new_session(colour="blue")
+    make_due(redis, session.sid)
+    assert SessionStore(session.session_key).ended is None
+
+
+@pytest.mark.parametrize("seconds", [1_500_000_000, 1_700_000_000])
+def test_a_deadline_that_is_a_round_number_is_told_too(redis, new_session, seconds: int) -> None:
+    # A server might write such a score as 1.5e+12.
+    session = new_session("7")
+    redis.zadd(keyspace().of_sid(session.sid).expire, {session.sid: seconds * 1000})
+    assert SessionStore(session.session_key).ended == (Reason.EXPIRED, "", datetime.fromtimestamp(seconds, UTC))
+
+
+def test_the_asynchronous_half_tells_the_same(new_session, partitions) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason="Bye.")
+    ended = asyncio.run(SessionStore(session.session_key).aended())
+    assert ended == SessionStore(session.session_key).ended
+    assert ended[:2] == (Reason.KICKED, "Bye.")
+
+
+def test_all_ways_of_ending_by_an_administrator_leave_the_reason(new_session, partitions, alice) -> None:
+    sessions = {how: new_session(str(alice.pk)) for how in ("end", "aend", "end_user", "ending", "end_all")}
+    others = {how: [each.sid for each in sessions.values() if each is not sessions[how]] for how in sessions}
+    online.end(sessions["end"].sid, reason="end")
+    asyncio.run(online.aend(sessions["aend"].sid, reason="aend"))
+    for _ in online.ending(user_ids=[str(alice.pk)], keep=others["ending"], reason="ending"):
+        pass
+    online.end_user(alice, keep=sessions["end_all"].sid, reason="end_user")
+    online.end_all(reason="end_all")
+    assert {how: SessionStore(each.session_key).ended.text for how, each in sessions.items()} == {
+        how: how for how in sessions
+    }
+
+
+def test_a_session_ended_under_its_old_sid_is_told_of_under_its_new_key(new_session, partitions) -> None:
+    session = new_session("7")
+    old_key, old_sid = session.session_key, session.sid
+    session.cycle_key()
+    session.save()
+    assert len(online.end(old_sid, reason="Bye.")) == 1
+    assert SessionStore(session.session_key).ended.text == "Bye."
+    assert SessionStore(old_key).ended is None
+
+
+def sign_out(session: SessionStore) -> None:
+    session.signed_out()
+    session.flush()
+
+
+def invalidate(session: SessionStore) -> None:
+    drive(operations.end([session.sid or ""], Reason.INVALIDATED))
+
+
+@pytest.mark.parametrize("end", [sign_out, SessionStore.flush, SessionStore.delete, invalidate])
+def test_an_end_of_the_users_own_making_is_not_told(redis, new_session, partitions, end) -> None:
+    session = SessionStore(new_session("7").session_key)
+    key = session.session_key
+    assert session[SESSION_KEY] == "7"
+    end(session)
+    assert SessionStore(key).load() == {}
+    assert SessionStore(key).ended is None
+    assert notes(redis) == []
+
+
+@pytest.mark.parametrize("end", [sign_out, SessionStore.flush, SessionStore.delete])
+def test_the_asynchronous_ends_of_ones_own_are_not_told_either(redis, new_session, end) -> None:
+    session = SessionStore(new_session("7").session_key)
+    key = session.session_key
+    if end is sign_out:
+        session.signed_out()
+    asyncio.run(session.adelete() if end is SessionStore.delete else session.aflush())
+    assert SessionStore(key).ended is None
+    assert notes(redis) == []
+
+
+def test_a_session_that_got_another_key_is_late_as_before(new_session, partitions) -> None:
+    session = new_session("7")
+    late = SessionStore(session.session_key)
+    session.cycle_key()
+    session.save()
+    assert late.ended is None
+    assert late.late
+    assert SessionStore(session.session_key).ended is None
+
+
+def test_a_live_session_has_not_ended(new_session, partitions) -> None:
+    session = new_session("7")
+    assert session.ended is None
+    assert SessionStore(session.session_key).ended is None
+
+
+@pytest.mark.parametrize("key", [None, "", "short", "a:b" * 9, "nul\0" * 8, "x" * 1_000_000, "unknownkey" * 3])
+def test_nothing_is_told_to_who_has_no_session(partitions, key: str | None) -> None:
+    session = SessionStore(key)
+    assert session.ended is None
+    assert asyncio.run(SessionStore(key).aended()) is None
+
+
+def test_asking_takes_a_load_and_a_question_and_none_once_loaded(new_session, round_trips, partitions) -> None:
+    alive, over = new_session("7"), new_session("7")
+    online.end(over.sid)
+    for key, needed in ((alive.session_key, 1), (over.session_key, 2)):
+        session = SessionStore(key)
+        round_trips()
+        told = session.ended
+        assert round_trips() == needed
+        assert (session.ended, session.get("colour"), session.ended) == (told, None, told)
+        assert round_trips() == 0
+
+
+def test_asking_what_was_loaded_takes_no_round_trip(new_session, round_trips, partitions) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    session = SessionStore(session.session_key)
+    assert session.get("colour") is None
+    round_trips()
+    assert session.ended.reason == Reason.KICKED
+    assert asyncio.run(session.aended()) == session.ended
+    assert round_trips() == 0
+
+
+def test_asking_leaves_no_trace(redis, new_session, partitions) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    before = note_of(redis, session.sid)[0]
+    for _ in range(3):
+        assert SessionStore(session.session_key).ended
+    assert (note_of(redis, session.sid)[0], online.count()) == (before, 0)
+
+
+@pytest.mark.parametrize("again", [kick, replace, expire_by_cleaner], ids=["kicked", "replaced", "expired"])
+def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session, partitions, scene, again) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason="First.")
+    note, _ = note_of(redis, session.sid)
+    redis.pexpire(keyspace().of_sid(session.sid).ended_of(session.sid), 5000)
+    if again is expire_by_cleaner:
+        call_command("clearsessions")
+    elif again is replace:
+        assert drive(operations.end([session.sid], Reason.REPLACED)) == []
+    else:
+        assert online.end(session.sid, reason="Second.") == []
+    assert note_of(redis, session.sid)[0] == note
+    assert note_of(redis, session.sid)[1] <= 5000
+
+
+def test_a_sign_out_after_the_end_leaves_what_was_told(new_session, partitions) -> None:
+    session = new_session("7")
+    opened = SessionStore(session.session_key)
+    opened.load()
+    online.end(session.sid, reason="First.")
+    sign_out(opened)
+    assert SessionStore(session.session_key).ended.text == "First."
+
+
+def test_many_ends_at_once_leave_a_note_each(redis, new_session, partitions) -> None:
+    sessions = [new_session(str(number % 9)) for number in range(60)]
+    guests = [new_session(colour="blue") for _ in range(20)]
+    assert len(online.end(*(session.sid for session in sessions + guests), reason="Closing time.")) == 80
+    assert len(notes(redis)) == 60
+    assert {SessionStore(session.session_key).ended.text for session in sessions} == {"Closing time."}
+
+
+def test_no_note_stays_beside_a_session_created_again_under_its_key(new_session, partitions) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    again = SessionStore(session.session_key)
+    again._session_cache = {SESSION_KEY: "7"}
+    with suppress(CreateError):
+        again.save(must_create=True)
+    assert faults() == []
+
+
+# The text.
+
+
+def test_a_text_is_told_as_it_was_given(new_session, partitions) -> None:
+    session, text = new_session("7"), "Änderung um 12:30, “bitte” neu anmelden: https://example.org/?a=b&c; 100 % 日本"
+    online.end(session.sid, reason=text)
+    assert SessionStore(session.session_key).ended.text == text
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "日", "👋", "%"])
+def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> None:
+    session = new_session("7")
+    with pytest.raises(ValueError, match="200"):
+        online.end(session.sid, reason=letter * 201)
+    assert SessionStore(session.session_key).ended is None
+    online.end(session.sid, reason=letter * 200)
+    ended = SessionStore(session.session_key).ended
+    assert ended.text == letter * 200
+    assert text_of(ended.header) == letter * 200
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_no_text_breaks_its_line_or_the_header(new_session, text: str) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason=text)
+    ended = SessionStore(session.session_key).ended
+    assert ended.text.isprintable()
+    assert text_of(ended.header) == ended.text
+    # Letters and signs are all still there, in their order.
+    assert re.sub(r"\W", "", ended.text) == re.sub(r"\W", "", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937", "👩\u200d👩\u200d👧"],
+    ids=["Persian", "Hindi", "a family"],
+)
+def test_a_text_keeps_the_joiners_that_its_script_needs(new_session, text: str) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason=text)
+    assert SessionStore(session.session_key).ended.text == text
+
+
+@pytest.mark.parametrize("text", ["", " ", "\r\n", "\0\x1b", "\u202e"])
+def test_a_text_of_nothing_is_none(new_session, text: str) -> None:
+    session = new_session("7")
+    online.end(session.sid, reason=text)
+    ended = SessionStore(session.session_key).ended
+    assert (ended.text, ended.header) == ("", "kicked")
+
+
+@pytest.fixture
+def forge(redis: redis_py.Redis, new_session: Callable[..., SessionStore]) -> Callable[[bytes], str]:
+    """Return a function that writes a note about a session that is gone, and returns that session's key."""
+
+    def write(note: bytes) -> str:
+        session = new_session("7")
+        online.end(session.sid)
+        redis.set(keyspace().of_sid(session.sid).ended_of(session.sid), note, px=HOUR)
+        return str(session.session_key)
+
+    return write
+
+
+FORGED = {
+    "empty": b"",
+    "not UTF-8": b"\xff\xfe\x80",
+    "an unknown reason": b"arrested 1700000000000 Bye.",
+    "a reason that is not told": b"logout 1700000000000 Bye.",
+    "capitals": b"KICKED 1700000000000 Bye.",
+    "no time": b"kicked",
+    "no time but a text": b"kicked  Bye.",
+    "a time that is none": b"kicked yesterday Bye.",
+    "NaN": b"kicked nan",
+    "infinity": b"kicked inf",
+    "a negative time": b"kicked -1",
+    "other digits": ("kicked " + "\u0661" * 13).encode(),
+    "a long time": b"kicked " + b"9" * 1000,
+    "a line feed behind the time": b"kicked 1700000000000\n",
+    "binary": struct.pack("<QQ", 1, 2),
+    "huge": b"x" * 5_000_000,
+    "huge, of a reason": b"kicked" + b"x" * 5_000_000,
+    "rotated, to nowhere": b"rotated ",
+}
+
+
+@pytest.mark.parametrize("note", FORGED.values(), ids=FORGED.keys())
+def test_a_forged_note_tells_nothing(site, db, forge, note: bytes) -> None:
+    key = forge(note)
+    assert SessionStore(key).ended is None
+    browser = Visitor(Client())
+    browser.cookie = key
+    response = browser.get("/shows/")
+    assert (response.status_code, response.content, HEADER in response) == (200, b"", False)
+
+
+@pytest.mark.parametrize(
+    ("note", "text"),
+    [
+        (b"kicked 1700000000000 a\r\nb\x1b[31m\0c", "a b [31m c"),
+        (b"kicked 1700000000000 " + b"x" * 1_000_000, "x" * 200),
+        (b"kicked 1700000000000 caf\xe9\xff", "caf\ufffd\ufffd"),
+        (b"kicked 999999999999999 late", "late"),
+        (b"kicked 0 early", "early"),
+    ],
+    ids=["line ends", "huge", "not UTF-8", "far in the future", "in 1970"],
+)
+def test_a_forged_text_is_cut_and_cleaned_when_it_is_read(site, db, forge, note: bytes, text: str) -> None:
+    key = forge(note)
+    ended = SessionStore(key).ended
+    assert ended.text == text
+    browser = Visitor(Client())
+    browser.cookie = key
+    response = browser.get("/asks/")
+    assert response.content.decode() == f"kicked|{text}"
+    assert text_of(response[HEADER]) == text
+
+
+@pytest.mark.parametrize("kind", ["list", "hash", "set", "sorted set"])
+def test_a_note_of_another_type_tells_nothing(site, db, redis, forge, kind: str) -> None:
+    key = forge(b"")
+    name = keyspace().of_sid(SessionStore(key).sid).ended_of(SessionStore(key).sid)
+    redis.delete(name)
+    {
+        "list": lambda: redis.rpush(name, "kicked 1700000000000"),
+        "hash": lambda: redis.hset(name, "kicked", "1700000000000"),
+        "set": lambda: redis.sadd(name, "kicked 1700000000000"),
+        "sorted set": lambda: redis.zadd(name, {"kicked": 1_700_000_000_000}),
+    }[kind]()
+    redis.expire(name, 60)
+    browser = Visitor(Client())
+    browser.cookie = key
+    assert browser.get("/shows/").status_code == 200
+    assert SessionStore(key).ended is None
+
+
+def test_the_repair_takes_away_a_note_whose_session_lives_and_leaves_the_others(redis, new_session, partitions) -> None:
+    alive, over = new_session("7"), new_session("7")
+    online.end(over.sid, reason="Bye.")
+    name = keyspace().of_sid(alive.sid).ended_of(alive.sid)
+    redis.set(name, "kicked 1700000000000 Bye.", ex=60)
+    assert [name in fault for fault in faults()] == [True]
+    # It is not told while the session lives.
+    assert SessionStore(alive.session_key).ended is None
+    call_command("cleansessions", "--repair")
+    assert faults() == []
+    assert not redis.exists(name)
+    assert SessionStore(over.session_key).ended.text == "Bye."
+
+
+# What the visitor is told.
+
+
+@ways
+def test_the_next_page_tells_once(visitor, scene, end, reason, lasts) -> None:
+    key = visitor.cookie
+    end(scene(SessionStore(key)))
+    response = visitor.get("/shows/")
+    assert is_gone(response)
+    assert response[HEADER] == reason
+    [message] = re.findall(r"\[(.+?)\]", response.content.decode())
+    assert message.startswith("warning: Your session")
+    after = visitor.get("/shows/")
+    assert (after.content, HEADER in after, list(after.cookies)) == (b"", False, [])
+
+
+def test_over_both_interfaces_a_page_tells_the_text_once(browser, partitions) -> None:
+    browser.sign_in(User.objects.get())
+    online.end(browser.sid, reason="Bye 👋.")
+    response = browser.get(view(browser, "shows"))
+    assert response.content.decode() == "[warning: Your session was ended. Bye 👋.]"
+    assert (response[HEADER].partition(";")[0], text_of(response[HEADER])) == ("kicked", "Bye 👋.")
+    assert is_gone(response)
+    assert "Cookie" in response["Vary"]
+    after = browser.get(view(browser, "shows"))
+    assert (after.content, HEADER in after, list(after.cookies)) == (b"", False, [])
+
+
+def test_over_both_interfaces_one_that_is_due_is_told_of(browser, redis) -> None:
+    make_due(redis, browser.sid)
+    response = browser.get(view(browser, "shows"))
+    assert response.content == b"[warning: Your session has expired.]"
+    assert (response[HEADER], is_gone(response)) == ("expired", True)
+    assert shown(browser) == []
+
+
+def test_each_reason_has_words_of_its_own(visitor, scene, alice) -> None:
+    said = set()
+    for end in (kick, expire_by_cleaner, evict_by_newcomer, replace):
+        visitor.sign_in(alice)
+        end(scene(SessionStore(visitor.cookie)))
+        said |= set(shown(visitor))
+    assert len(said) == 4
+
+
+def test_a_view_is_told_by_the_session(browser) -> None:
+    assert browser.get(view(browser, "asks")).content == b"nothing"
+    online.end(browser.sid, reason="Bye.")
+    response = browser.get(view(browser, "asks"))
+    assert (response.content, response[HEADER]) == (b"kicked|Bye.", "kicked; text*=UTF-8''Bye.")
+    # It did not show the message: the next page does.
+    assert shown(browser) == ["warning: Your session was ended. Bye."]
+    assert shown(browser) == []
+
+
+@pytest.mark.parametrize("cookie", ["", "short", "unknownkey" * 3, "a\r\nb" * 9])
+def test_who_has_no_session_is_told_nothing(site, db, cookie: str) -> None:
+    browser = Visitor(Client())
+    browser.cookie = cookie
+    response = browser.get("/asks/")
+    assert (response.status_code, response.content, HEADER in response) == (200, b"nothing", False)
+    assert shown(browser) == []
+
+
+def test_who_signs_out_is_told_nothing(visitor) -> None:
+    key = visitor.cookie
+    visitor.post("/logout/")
+    visitor.cookie = key
+    response = visitor.get("/asks/")
+    assert (response.content, HEADER in response, shown(visitor)) == (b"nothing", False, [])
+
+
+def test_who_comes_with_the_cookie_of_before_the_sign_in_is_told_nothing(visitor) -> None:
+    key = visitor.cookie
+    session = SessionStore(key)
+    session.cycle_key()
+    session.save()
+    response = visitor.get("/asks/")
+    assert (response.content, HEADER in response, list(response.cookies)) == (b"nothing", False, [])
+
+
+def test_whose_password_has_changed_elsewhere_is_told_nothing(visitor, alice) -> None:
+    alice.set_password("another")
+    alice.save()
+    assert visitor.get("/").wsgi_request.user.is_anonymous
+    assert shown(visitor) == []
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_no_text_forges_anything_on_the_page(visitor, text: str) -> None:
+    online.end(visitor.sid, reason=text)
+    ended = SessionStore(visitor.cookie).ended
+    response = visitor.get("/")
+    assert text_of(response[HEADER]) == ended.text
+    assert list(response.cookies) == ["sessionid"]
+    content = response.content.decode()
+    [message] = re.findall(r'<li class="warning">(.*)</li>', content)
+    assert "<" not in message
+    assert unescape(message) == f"Your session was ended. {ended.text}"
+
+
+@pytest.mark.parametrize("path", ["/", "/basket/", "/login/"])
+def test_the_pages_of_the_shop_show_it(visitor, path: str) -> None:
+    online.end(visitor.sid, reason="Bye.")
+    assert visitor.get(path).content.decode().count("Your session was ended. Bye.") == 1
+    assert "Your session was ended" not in visitor.get(path).content.decode()
+
+
+STORAGES = [f"django.contrib.messages.storage.{name}" for name in ("cookie.CookieStorage", "session.SessionStorage")]
+STORAGES.append("django.contrib.messages.storage.fallback.FallbackStorage")
+
+storages = pytest.mark.parametrize("storage", STORAGES, ids=[name.rpartition(".")[2] for name in STORAGES])
+
+
+@storages
+@pytest.mark.parametrize("path", ["/account/sessions/", "/admin/"])
+def test_a_page_that_asks_for_a_sign_in_shows_it_there(visitor, site, storage: str, path: str) -> None:
+    site.MESSAGE_STORAGE = storage
+    online.end(visitor.sid, reason="Bye 👋 & <b>.")
+    redirect = visitor.get(path)
+    assert (redirect.status_code, redirect[HEADER].partition(";")[0]) == (302, "kicked")
+    sign_in_page = visitor.get(redirect["Location"])
+    assert sign_in_page.content.decode().count("Your session was ended. Bye 👋 &amp; &lt;b&gt;.") == 1
+    assert HEADER not in sign_in_page
+    assert "Your session was ended" not in visitor.get(redirect["Location"]).content.decode()
+
+
+@storages
+def test_whatever_keeps_the_messages_a_page_tells_once(browser, site, storage: str) -> None:
+    site.MESSAGE_STORAGE = storage
+    online.end(browser.sid)
+    response = browser.get(view(browser, "shows"))
+    assert response.content == b"[warning: Your session was ended.]"
+    assert (response[HEADER], is_gone(response)) == ("kicked", True)
+    assert shown(browser) == []
+
+
+@storages
+def test_a_page_that_shows_messages_before_it_reads_the_session_tells_once(visitor, site, storage: str) -> None:
+    site.MESSAGE_STORAGE = storage
+    online.end(visitor.sid)
+    pages = [shown(visitor, "shows-first") for _ in range(3)]
+    assert list(chain.from_iterable(pages)) == ["Your session was ended."]
+
+
+@pytest.mark.parametrize("reads_early", [False, True], ids=["", "where another middleware reads first"])
+def test_a_site_without_messages_has_the_header(
+    browser, site, between_our_middleware_and_that_of_messages, reads_early: bool
+) -> None:
+    if reads_early:
+        between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
+    site.MIDDLEWARE = [name for name in site.MIDDLEWARE if "messages" not in name]
+    site.INSTALLED_APPS = [name for name in site.INSTALLED_APPS if name != "django.contrib.messages"]
+    online.end(browser.sid)
+    response = browser.get(view(browser, "asks"))
+    assert (response.status_code, response.content, response[HEADER]) == (200, b"kicked|", "kicked")
+    assert is_gone(response)
+
+
+def test_messages_that_a_site_does_not_show_at_this_level_are_no_error(visitor, site) -> None:
+    site.MESSAGE_LEVEL = messages.ERROR
+    online.end(visitor.sid)
+    assert visitor.get("/asks/")[HEADER] == "kicked"
+    assert shown(visitor) == []
+
+
+def test_a_middleware_that_reads_before_there_are_messages_takes_none_away(
+    browser, between_our_middleware_and_that_of_messages
+) -> None:
+    between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
+    online.end(browser.sid)
+    response = browser.get(view(browser, "shows"))
+    assert response.content == b"[warning: Your session was ended.]"
+    assert (response[HEADER], is_gone(response)) == ("kicked", True)
+    assert shown(browser) == []
+
+
+def test_with_such_a_middleware_a_page_that_asks_for_a_sign_in_shows_it_there(
+    visitor, between_our_middleware_and_that_of_messages
+) -> None:
+    between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
+    online.end(visitor.sid)
+    redirect = visitor.get("/account/sessions/")
+    assert b"Your session was ended." in visitor.get(redirect["Location"]).content
+
+
+@pytest.mark.parametrize("path", ["/nothing-here/", "/shows", "/shows/?closed"])
+def test_a_message_is_not_lost_where_such_a_middleware_reads_and_no_view_is_called(
+    visitor, between_our_middleware_and_that_of_messages, path: str
+) -> None:
+    """Not found, sent on to the path with a slash, or answered by the middleware itself."""
+    between_our_middleware_and_that_of_messages(Answers)
+    online.end(visitor.sid)
+    pages = [visitor.get(each).content.decode() for each in (path, "/shows/", "/shows/")]
+    assert "".join(pages).count("Your session was ended.") == 1
+
+
+def test_a_message_is_not_lost_where_a_middleware_reads_on_the_way_out(
+    visitor, between_our_middleware_and_that_of_messages
+) -> None:
+    between_our_middleware_and_that_of_messages(ReadsOnTheWayOut)
+    online.end(visitor.sid)
+    visitor.get("/plain/")
+    assert shown(visitor) == ["warning: Your session was ended."]
+    assert shown(visitor) == []
+
+
+def test_a_message_is_not_lost_where_every_request_saves(browser, site) -> None:
+    site.SESSION_SAVE_EVERY_REQUEST = True
+    online.end(browser.sid)
+    browser.get(view(browser, "plain"))
+    assert shown(browser) == ["warning: Your session was ended."]
+    assert shown(browser) == []
+
+
+def test_a_site_that_saves_every_request_tells_as_others_do(browser, site) -> None:
+    site.SESSION_SAVE_EVERY_REQUEST = True
+    online.end(browser.sid)
+    response = browser.get(view(browser, "shows"))
+    assert response.content == b"[warning: Your session was ended.]"
+    assert (response[HEADER], is_gone(response)) == ("kicked", True)
+    assert shown(browser) == []
+
+
+def test_a_view_that_leaves_the_session_alone_tells_nothing_and_the_next_does(browser) -> None:
+    online.end(browser.sid)
+    for _ in range(2):
+        response = browser.get(view(browser, "plain"))
+        assert (response.content, HEADER in response, list(response.cookies)) == (b"plain", False, [])
+    assert shown(browser) == ["warning: Your session was ended."]
+
+
+def test_a_view_that_reads_once_its_answer_has_begun_leaves_it_to_the_next(visitor) -> None:
+    online.end(visitor.sid)
+    response = visitor.get("/stream/colour/")
+    assert b"".join(response.streaming_content) == b"begun, nothing"
+    assert (HEADER in response, list(response.cookies)) == (False, [])
+    assert shown(visitor) == ["warning: Your session was ended."]
+
+
+def test_a_passive_request_is_told_by_the_header_and_the_next_page_by_a_message(visitor, site, alice) -> None:
+    site.REDSESS = {**site.REDSESS, "PASSIVE_PATHS": ["/shows-elsewhere/"]}
+    for marked, headers in (("/passive/", {}), ("/asks/", {"X-Session-Passive": "1"})):
+        visitor.sign_in(alice)
+        online.end(visitor.sid)
+        response = visitor.get(marked, headers=headers)
+        assert (response[HEADER], is_gone(response)) == ("kicked", True)
+        assert shown(visitor) == ["warning: Your session was ended."]
+    visitor.sign_in(alice)
+    online.end(visitor.sid)
+    assert visitor.get("/shows-elsewhere/").content == b"[warning: Your session was ended.]"
+    assert shown(visitor) == []
+
+
+@storages
+@pytest.mark.parametrize("name", ["fails", "answers-500"])
+def test_after_an_error_the_next_page_tells(visitor, site, storage: str, name: str) -> None:
+    site.MESSAGE_STORAGE = storage
+    online.end(visitor.sid)
+    response = visitor.get(f"/{name}/")
+    assert (response.status_code, response[HEADER]) == (500, "kicked")
+    assert shown(visitor) == ["warning: Your session was ended."]
+    assert shown(visitor) == []
+
+
+def test_after_an_error_of_an_asynchronous_view_the_next_page_tells(site, alice) -> None:
+    browser = Visitor(AsyncClient())
+    browser.sign_in(alice)
+    online.end(browser.sid)
+    assert browser.get("/async/fails/").status_code == 500
+    assert shown(browser) == ["warning: Your session was ended."]
+    assert shown(browser) == []
+
+
+def test_a_page_that_is_not_found_tells_once(visitor) -> None:
+    online.end(visitor.sid)
+    response = visitor.get("/nothing-here/")
+    assert (response.status_code, response[HEADER]) == (404, "kicked")
+    # The shop's page for that shows messages.
+    assert response.content.decode().count("Your session was ended.") == 1
+    assert shown(visitor) == []
+
+
+def test_a_head_request_has_the_header(visitor) -> None:
+    online.end(visitor.sid)
+    response = visitor.client.head("/asks/")
+    assert (response.content, response[HEADER], is_gone(response)) == (b"", "kicked", True)
+    assert shown(visitor) == ["warning: Your session was ended."]
+
+
+def write_catalogue(folder: Path, language: str, translated: dict[str, str]) -> None:
+    """Write translations as gettext reads them."""
+    texts = {"": "Content-Type: text/plain; charset=UTF-8\n", **translated}
+    both = [[text.encode() for text in sorted(texts)], [texts[text].encode() for text in sorted(texts)]]
+    at, tables, strings = 28 + 16 * len(texts), b"", b""
+    for column in both:
+        for text in column:
+            tables += struct.pack("<II", len(text), at + len(strings))
+            strings += text + b"\0"
+    head = struct.pack("<7I", 0x950412DE, 0, len(texts), 28, 28 + 8 * len(texts), 0, 0)
+    catalogue = folder / language / "LC_MESSAGES" / "django.mo"
+    catalogue.parent.mkdir(parents=True)
+    catalogue.write_bytes(head + tables + strings)
+
+
+@pytest.mark.parametrize("reads_early", [False, True], ids=["", "where another middleware reads first"])
+def test_it_is_told_in_the_language_of_the_visitor(
+    visitor, site, alice, tmp_path, between_our_middleware_and_that_of_messages, reads_early: bool
+) -> None:
+    write_catalogue(tmp_path, "de", {"Your session was ended.": "Ende."})
+    write_catalogue(tmp_path, "fr", {"Your session was ended.": "Fin."})
+    site.LOCALE_PATHS = [tmp_path]
+    between_our_middleware_and_that_of_messages(LocaleMiddleware)
+    if reads_early:
+        between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
+    for language, said in (("de", "Ende."), ("fr", "Fin."), ("en", "Your session was ended.")):
+        visitor.sign_in(alice)
+        online.end(visitor.sid, reason="Bye.")
+        response = visitor.get("/shows/", headers={"Accept-Language": language})
+        assert response.content.decode() == f"[warning: {said} Bye.]"
+
+
+def test_with_djangos_middleware_the_session_tells_and_there_is_no_message(browser, site) -> None:
+    site.MIDDLEWARE = [
+        name.replace(OURS, "django.contrib.sessions.middleware.SessionMiddleware") for name in site.MIDDLEWARE
+    ]
+    online.end(browser.sid, reason="Bye.")
+    response = browser.get(view(browser, "asks"))
+    assert (response.content, HEADER in response, is_gone(response)) == (b"kicked|Bye.", False, True)
+    assert shown(browser) == []
+
+
+# What comes after.
+
+
+def test_after_being_told_signing_in_works_as_ever(visitor, partitions, alice) -> None:
+    visitor.sign_in(alice)
+    online.end(visitor.sid)
+    assert "Your session was ended." in visitor.get("/login/").content.decode()
+    response = visitor.post("/login/", {"username": "alice", "password": "secret"})
+    assert (response.status_code, HEADER in response) == (302, False)
+    assert visitor.get("/asks/").content == b"nothing"
+    assert SessionStore(visitor.cookie).ended is None
+    assert [session.user_id for session in online.sessions()] == [str(alice.pk)]
+    assert shown(visitor) == []
+
+
+def test_who_signs_in_with_the_cookie_of_an_ended_session_gets_a_new_one(visitor, partitions, alice) -> None:
+    visitor.sign_in(alice)
+    key = visitor.cookie
+    online.end(visitor.sid)
+    assert visitor.post("/login/", {"username": "alice", "password": "secret"}).status_code == 302
+    assert visitor.cookie != key
+    response = visitor.get("/asks/")
+    assert (response.content, HEADER in response) == (b"nothing", False)
+    assert online.count() == 1
+
+
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
+def test_another_user_who_signs_in_over_the_old_cookie_is_not_told_why(visitor, site, alice, storage: str) -> None:
+    site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    User.objects.create_user("bob", password="secret")
+    online.end(visitor.sid, reason="Alice, call me.")
+    response = visitor.post("/login/", {"username": "bob", "password": "secret"})
+    assert (response.status_code, HEADER in response) == (302, False)
+    response = visitor.get("/asks/")
+    assert (response.content, HEADER in response) == (b"nothing", False)
+    assert shown(visitor) == []
+
+
+def test_a_guest_who_writes_after_being_told_gets_a_session_of_a_guest(browser) -> None:
+    online.end(browser.sid)
+    response = browser.get(view(browser, "write/colour/red"))
+    assert (response.status_code, response[HEADER]) == (200, "kicked")
+    session = SessionStore(browser.cookie)
+    assert (session.get("colour"), SESSION_KEY in session, session.ended) == ("red", False, None)
+    assert shown(browser) == ["warning: Your session was ended."]
+    assert browser.get(view(browser, "asks")).content == b"nothing"
+
+
+def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, meanwhile) -> None:
+    sid = browser.sid
+    meanwhile(lambda: online.end(sid, reason="Bye."))
+    response = browser.get(view(browser, "write/colour/red"))
+    assert (response.status_code, HEADER in response, list(response.cookies)) == (400, False, [])
+    assert shown(browser) == ["warning: Your session was ended. Bye."]
+    assert shown(browser) == []

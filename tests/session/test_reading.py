@@ -1,0 +1,369 @@
+"""What a read leaves behind: that the session was seen, once an interval, and a deadline where that is to move."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.session import reading
+from django_redsess.session.record import Client
+from django_redsess.transport.keys import keyspace, sid_of
+from testproject import servers
+from tests.support import every_operation
+from tests.support.behind import make_older, make_seen
+from tests.support.child import Child
+from tests.support.outages import caches, full, without_disk, without_replicas
+
+pytestmark = pytest.mark.both_servers
+
+DAY = 24 * 3600
+
+DAYS = 11 * DAY
+"""An interval of seconds in which a test runs: of two, it would meet the border once in a million times."""
+
+NewSession = Callable[..., SessionStore]
+
+
+def opened(session: SessionStore | str, *, passive: bool = False) -> SessionStore:
+    """Load the session as a request does."""
+    found = SessionStore(session if isinstance(session, str) else session.session_key)
+    found.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    found.passive = passive
+    found.load()
+    return found
+
+
+def seen(redis: redis_py.Redis, session: SessionStore) -> dict[str, float]:
+    """Return when the session was last seen, by each list that has it."""
+    partition = keyspace().of_sid(str(session.sid))
+    lists = {name: redis.zscore(getattr(partition, name), session.sid) for name in ("recent", "guests")}
+    return {name: score for name, score in lists.items() if score is not None}
+
+
+def due(redis: redis_py.Redis, session: SessionStore) -> float:
+    return float(redis.zscore(keyspace().of_sid(str(session.sid)).expire, session.sid))
+
+
+def now(redis: redis_py.Redis) -> int:
+    """Return the server's time, in milliseconds."""
+    seconds, microseconds = redis.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+@pytest.fixture
+def changes(redis: redis_py.Redis) -> Callable[[], int]:
+    """Return a function that counts the changes since the last call. What changes nothing is not replicated either."""
+    before = 0
+
+    def count() -> int:
+        nonlocal before
+        since, before = before, redis.info("persistence")["rdb_changes_since_last_save"]
+        return int(before - since)
+
+    count()
+    return count
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(("user", "noted_in"), [("7", "recent"), ("", "guests")])
+def test_the_first_read_of_an_interval_writes_one_entry_and_the_others_nothing(
+    redis, settings, new_session: NewSession, changes, user: str, noted_in: str
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": DAYS}
+    session = new_session(user, colour="blue")
+    make_seen(redis, str(session.sid), 1000)
+    changes()
+    opened(session)
+    assert changes() == 1
+    rounded = now(redis) // (DAYS * 1000) * DAYS * 1000
+    assert seen(redis, session) == {noted_in: rounded}
+    for passive in (False, True):
+        opened(session, passive=passive)
+    assert changes() == 0
+
+
+def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
+    server: servers.Server, settings, new_session: NewSession
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    for durable in servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always"):
+        settings.CACHES = caches(durable.url, timeout=5)
+        session = new_session("7", colour="blue")
+        make_seen(durable.client, str(session.sid), 1000)
+
+        def size(server: servers.Server = durable) -> int:
+            return int(server.client.info("persistence")["aof_current_size"])
+
+        sizes = [size()]
+        for _ in range(3):
+            opened(session)
+            sizes.append(size())
+        assert sizes[0] < sizes[1] == sizes[2] == sizes[3]
+
+
+def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_session: NewSession, changes) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
+    session = new_session("7")
+    make_seen(redis, str(session.sid), 1000)
+    changes()
+    SessionStore(session.session_key).load()
+    session.exists(session.session_key)
+    assert changes() == 0
+
+
+def test_last_seen_is_the_servers_time_rounded_down(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 10}
+    session = new_session("7")
+    make_seen(redis, str(session.sid), 1000)
+    before = now(redis)
+    opened(session)
+    noted = seen(redis, session)["recent"]
+    assert noted % 10_000 == 0
+    # A process knows the time to the millisecond.
+    assert before - 10_000 <= noted <= now(redis) + 1
+
+
+@pytest.mark.parametrize("interval", [0, 10])
+def test_last_seen_never_goes_back(redis, settings, new_session: NewSession, interval: int) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": interval}
+    session = new_session("7")
+    later = now(redis) + 5_000
+    make_seen(redis, str(session.sid), later)
+    for passive in (False, True):
+        opened(session, passive=passive)
+        assert seen(redis, session) == {"recent": later}
+
+
+def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session: NewSession, changes) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0}
+    session = new_session("7")
+    online.end(str(session.sid))
+    changes()
+    opened(session)
+    opened("k" * 32)
+    assert changes() == 0
+    assert seen(redis, session) == {}
+
+
+# A touch that is refused.
+
+
+@contextmanager
+def full_server(server: servers.Server) -> Iterator[None]:
+    with full(server.client):
+        yield
+
+
+@contextmanager
+def foreign_lists(server: servers.Server) -> Iterator[None]:
+    """Somebody has put something else in the place of both lists."""
+    names = keyspace().partitions[0].recent, keyspace().partitions[0].guests
+    for name in names:
+        server.client.set(name, "not a list")
+    yield
+    server.client.delete(*names)
+
+
+@pytest.mark.parametrize("refusing", [full_server, without_disk, without_replicas, foreign_lists])
+def test_a_refused_touch_does_not_disturb_the_read(
+    own_server: servers.Server,
+    settings,
+    new_session: NewSession,
+    refusing: Callable[[servers.Server], AbstractContextManager[None]],
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0}
+    settings.CACHES = caches(own_server.url, timeout=5)
+    sessions = [new_session(user, colour=f"of {user}") for user in ("7", "8", "")]
+    connections = own_server.client.info("stats")["total_connections_received"]
+    own_server.client.config_resetstat()
+    with refusing(own_server):
+        for session in [*sessions, *sessions]:
+            # Were a reply left over, the next read would have it for its own.
+            assert opened(session)["colour"] == SessionStore(session.session_key)["colour"]
+        refused = own_server.client.info("errorstats")
+        # Redis refuses a write to what is not there as well: both touches of each read.
+        assert sum(error["count"] for error in refused.values()) >= 6
+        assert reading.time().run() > 0
+    assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
+
+
+# Whose clock it is.
+
+
+@pytest.fixture(scope="module")
+def days_off(server: servers.Server) -> Iterator[dict[str, Child]]:
+    """Web servers whose wall clocks are a day fast and a day slow. Each operation is the first of its process."""
+    started = {name: Child(server, ahead_by_seconds=ahead) for name, ahead in {"fast": DAY, "slow": -DAY}.items()}
+    yield started
+    for child in started.values():
+        child.close()
+
+
+@pytest.mark.parametrize("wall_clock", ["fast", "slow"])
+@pytest.mark.parametrize("setting", [{}, {"IDLE_TIMEOUT": 600}, {"SLIDING": True}, {"ABSOLUTE_TIMEOUT": 600}])
+def test_a_process_that_has_just_started_writes_the_servers_time(
+    redis,
+    settings,
+    new_session: NewSession,
+    days_off: dict[str, Child],
+    wall_clock: str,
+    setting: dict[str, Any],
+) -> None:
+    settings.SESSION_COOKIE_AGE = 1000
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, **setting}
+    shared = {"REDSESS": settings.REDSESS, "SESSION_COOKIE_AGE": 1000}
+
+    def run(operation: Callable[..., Any], *args: Any) -> Any:
+        return days_off[wall_clock].run(operation, *args, settings=shared).result
+
+    guest = new_session(colour="blue")
+    member = new_session("8")
+    make_seen(redis, str(member.sid), 1000)
+    before = now(redis)
+    created = run(every_operation.create, {"_auth_user_id": "7"})
+    run(every_operation.sign_in, guest.session_key, "9")
+    assert run(every_operation.view, member.session_key, "lamp")
+    run(every_operation.request, member.session_key, {})
+    after = now(redis)
+
+    def is_of_then(milliseconds: float) -> bool:
+        return before - 1 <= milliseconds <= after + 1
+
+    [*sessions] = online.sessions()
+    assert sorted(session.user_id for session in sessions) == ["7", "8", "9"]
+    assert sid_of(created) in {session.sid for session in sessions}
+    for session in sessions:
+        assert is_of_then(session.seen_at.timestamp() * 1000)
+        assert session.user_id == "8" or is_of_then(session.login_at.timestamp() * 1000)
+        lives = 600 if "IDLE_TIMEOUT" in setting or "ABSOLUTE_TIMEOUT" in setting else 1000
+        left = session.expires_at.timestamp() - after / 1000
+        assert lives - (after - before) / 1000 - 10 <= left <= lives * 1.06
+    [item] = viewed.recent(member)
+    assert is_of_then(item.at.timestamp() * 1000)
+
+
+# Two deploys side by side, with other settings.
+
+
+def left(redis: redis_py.Redis, session: SessionStore) -> float:
+    return (due(redis, session) - now(redis)) / 1000
+
+
+@pytest.mark.parametrize("passive", [False, True], ids=["active", "with passive requests between"])
+@pytest.mark.parametrize(
+    ("one", "other", "promised"),
+    [
+        ({"IDLE_TIMEOUT": 60}, {}, (60, 60)),
+        ({"IDLE_TIMEOUT": 60}, {"IDLE_TIMEOUT": 300}, (60, 300)),
+        ({"SLIDING": True}, {}, (1000, 0)),
+        ({"SLIDING": True, "IDLE_TIMEOUT": 60}, {"SLIDING": True}, (60, 1000)),
+        ({"ABSOLUTE_TIMEOUT": 900}, {}, (0, 0)),
+    ],
+)
+def test_of_two_deploys_none_ends_what_the_other_lets_live(
+    redis,
+    settings,
+    new_session: NewSession,
+    one: dict[str, Any],
+    other: dict[str, Any],
+    promised: tuple[int, int],
+    passive: bool,
+) -> None:
+    settings.SESSION_COOKIE_AGE = 1000
+    settings.REDSESS = one
+    session = new_session("7")
+    # Of those that don't slide, 1 000 seconds are all there are.
+    for number in range(15):
+        for deploy, seconds in ((one, promised[0]), (other, promised[1])):
+            settings.REDSESS = deploy
+            make_older(redis, str(session.sid), 29)
+            assert opened(session)["_auth_user_id"] == "7", number
+            if "SLIDING" in deploy or "IDLE_TIMEOUT" in deploy:
+                assert left(redis, session) >= min(seconds, 1000 - (58 * number + 60))
+            if passive:
+                before = due(redis, session)
+                settings.REDSESS = one if deploy is other else other
+                opened(session, passive=True)
+                assert due(redis, session) == before
+
+
+@pytest.mark.parametrize(
+    "setting", [{"IDLE_TIMEOUT": 60}, {"ABSOLUTE_TIMEOUT": 60}, {"IDLE_TIMEOUT": 60, "ABSOLUTE_TIMEOUT": 60}]
+)
+def test_a_time_out_that_was_taken_out_lets_the_deadline_move_later_at_the_next_request(
+    redis, settings, new_session: NewSession, setting: dict[str, int]
+) -> None:
+    settings.SESSION_COOKIE_AGE = 1000
+    settings.REDSESS = setting
+    session = new_session("7")
+    assert left(redis, session) <= 70
+    settings.REDSESS = {}
+    before = due(redis, session)
+    opened(session, passive=True)
+    SessionStore(session.session_key).load()
+    assert due(redis, session) == before
+    opened(session)
+    assert 990 < left(redis, session) <= 1001
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [({"IDLE_TIMEOUT": 600}, 630), ({"ABSOLUTE_TIMEOUT": 600}, 600), ({"IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 1}, 63)],
+)
+def test_a_time_out_that_is_shortened_moves_the_deadline_earlier_at_the_next_active_request(
+    redis, settings, new_session: NewSession, setting: dict[str, int], most: int
+) -> None:
+    settings.SESSION_COOKIE_AGE = 10_000
+    settings.REDSESS = {"IDLE_TIMEOUT": 2000}
+    session = new_session("7")
+    settings.REDSESS = setting
+    before = due(redis, session)
+    opened(session, passive=True)
+    assert due(redis, session) == before
+    opened(session)
+    assert most - 60 < left(redis, session) <= most
+
+
+def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent: list[str]) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 600}
+    session = new_session("7")
+    settings.REDSESS = {"IDLE_TIMEOUT": 590}
+    opened(session)
+    assert "prolong" not in sent
+
+
+def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninety(
+    redis, settings, new_session: NewSession, sent: list[str]
+) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 1800}
+    session = new_session("7")
+    moved_at: list[int] = []
+    for seconds in range(10, 1000, 10):
+        make_older(redis, str(session.sid), 10)
+        sent.clear()
+        assert opened(session)["_auth_user_id"] == "7"
+        moved_at += [seconds] * sent.count("prolong")
+        # Who stays away from now on has the whole time, and at most so much more. Both make_older and a round trip
+        # have taken less than a second.
+        assert 1799 < left(redis, session) <= 1890
+    assert moved_at[0] >= 90
+    assert all(later - earlier >= 90 for earlier, later in itertools.pairwise(moved_at))
+    assert 5 < len(moved_at) <= 11
+
+
+def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 1800}
+    session = new_session("7")
+    make_older(redis, str(session.sid), 1790)
+    opened(session)
+    make_older(redis, str(session.sid), 1799)
+    assert opened(session)["_auth_user_id"] == "7"
+    make_older(redis, str(session.sid), 1890)
+    assert dict(opened(session).items()) == {}

@@ -1,0 +1,149 @@
+"""Sign-in and every other change of the session key."""
+
+import threading
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
+from django_redsess.transport.keys import sid_of
+from tests.support.behind import written
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+
+def test_cycle_key_sends_nothing_before_the_save(round_trips, new_session) -> None:
+    session = new_session(colour="blue")
+    old_key = session.session_key
+    round_trips()
+    session.cycle_key()
+    assert round_trips() == 0
+    assert SessionStore(old_key)["colour"] == "blue"
+
+
+def test_the_save_after_cycle_key_moves_everything_at_once(new_session) -> None:
+    session = new_session("7", colour="blue")
+    viewed.record(session, "lamp")
+    old_key, login_at = session.session_key, online.get(session.sid).login_at
+    session.cycle_key()
+    session.save()
+    assert session.session_key != old_key
+    assert SessionStore(old_key).load() == {}
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    assert [item.item for item in viewed.recent(session)] == ["lamp"]
+    assert online.get(session.sid).login_at == login_at
+    assert online.count() == 1
+
+
+def test_a_session_ended_before_the_save_after_cycle_key_stays_ended(new_session) -> None:
+    session = new_session("7")
+    session.cycle_key()
+    online.end(sid_of(session._rotates_from))
+    with pytest.raises(UpdateError):
+        session.save()
+    assert online.count() == 0
+
+
+def test_delete_after_cycle_key_ends_the_session_under_its_old_key(new_session) -> None:
+    session = new_session("7")
+    session.cycle_key()
+    session.delete()
+    assert online.count() == 0
+
+
+def test_one_of_two_concurrent_rotations_wins(new_session) -> None:
+    key = new_session("7").session_key
+    barrier = threading.Barrier(2)
+    outcomes = []
+
+    def rotate() -> None:
+        session = SessionStore(key)
+        session.cycle_key()
+        barrier.wait()
+        try:
+            session.save()
+            outcomes.append("won")
+        except UpdateError:
+            outcomes.append("lost")
+
+    threads = [threading.Thread(target=rotate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["lost", "won"]
+    assert online.count() == 1
+
+
+def test_sign_in_takes_two_round_trips_with_one_partition(round_trips, new_session, partitions) -> None:
+    session = new_session(colour="blue")
+    round_trips()
+    opened = SessionStore(session.session_key)
+    assert "_auth_user_id" not in opened
+    opened.cycle_key()
+    opened["_auth_user_id"] = "7"
+    opened.save()
+    # Between two partitions: load; what was viewed, create there, end here. Or the home is the same by chance.
+    assert round_trips() in ({2} if partitions == 1 else {2, 4})
+
+
+def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> None:
+    session = new_session("7")
+    number = 0
+    while not operations.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
+        number += 1
+    call = operations.rotate(session.sid, sid, written(sid, "7"), loaded=b"")
+    assert call.run().word == "saved"
+    assert call.run().word == "saved"
+    assert [found.sid for found in online.sessions()] == [sid]
+
+
+def test_for_the_session_itself_its_old_key_is_gone_at_once(new_session) -> None:
+    session = new_session("7")
+    old_key = session.session_key
+    session.cycle_key()
+    assert not session.exists(old_key)
+
+
+def test_the_asynchronous_cycle_key_moves_everything_at_once_too(new_session) -> None:
+    session = new_session("7")
+    viewed.record(session, "lamp")
+    old_key = session.session_key
+
+    async def rotate() -> None:
+        await session.acycle_key()
+        await session.asave()
+
+    async_to_sync(rotate)()
+    assert SessionStore(old_key).load() == {}
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+
+
+@pytest.mark.parametrize("user", ["", "7"])
+def test_a_full_server_refuses_to_rotate_and_leaves_the_old_session(redis, new_session, user: str) -> None:
+    session = new_session(user, colour="blue")
+    viewed.record(session, "lamp")
+    old_key = session.session_key
+    redis.config_set("maxmemory", 1)
+    try:
+        session.cycle_key()
+        with pytest.raises(SessionStoreUnavailable):
+            session.save()
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert SessionStore(old_key)["colour"] == "blue"
+    assert [found.item for found in viewed.recent(sid_of(old_key))] == ["lamp"]
+
+
+def test_signing_in_keeps_what_a_guest_viewed(new_session) -> None:
+    session = new_session(colour="blue")
+    viewed.record(session, "lamp")
+    session.cycle_key()
+    session["_auth_user_id"] = "7"
+    session.save()
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+    assert [found.user_id for found in online.sessions()] == ["7"]

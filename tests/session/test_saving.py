@@ -1,0 +1,573 @@
+"""
+The short way of a save, which compares and sets: each thing that it does not look at has to be known before.
+
+For each there is a test in which what the short way would do is wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.session import operations
+from django_redsess.session.record import Client, Record, revision_of, unpack
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import Steps
+from testproject import servers
+from tests.support import every_operation
+from tests.support.behind import make_older
+from tests.support.child import Child
+from tests.support.outages import caches, close_connections, full
+from tests.support.proxy import Proxy
+from tests.support.running import wait_until
+
+pytestmark = pytest.mark.both_servers
+
+NewSession = Callable[..., SessionStore]
+
+AGE = 100_000
+"""Seconds, the age of sessions here: of so long a one, a plain save moves the deadline by a twentieth more."""
+
+
+@pytest.fixture(autouse=True)
+def age(settings: Any) -> None:
+    settings.SESSION_COOKIE_AGE = AGE
+
+
+def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
+    """Read the session as a request does."""
+    found = SessionStore(session.session_key)
+    found.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    found.passive = passive
+    assert dict(found.items())
+    return found
+
+
+def in_a_shell(session: SessionStore) -> SessionStore:
+    """Read it without a trace: no read has moved its deadline."""
+    found = SessionStore(session.session_key)
+    assert dict(found.items())
+    return found
+
+
+def write(session: SessionStore, **data: Any) -> None:
+    found = SessionStore(session.session_key)
+    found.update(data)
+    found.save()
+
+
+def due(redis: redis_py.Redis, session: SessionStore) -> float:
+    return float(redis.zscore(keyspace().of_sid(str(session.sid)).expire, session.sid))
+
+
+def left(redis: redis_py.Redis, session: SessionStore) -> float:
+    """Return how many seconds the session has until its deadline."""
+    seconds, microseconds = redis.time()
+    return due(redis, session) / 1000 - float(seconds + microseconds / 1e6)
+
+
+def packed(redis: redis_py.Redis, session: SessionStore) -> bytes:
+    return bytes(redis.hget(keyspace().of_sid(str(session.sid)).login, session.sid))
+
+
+def record(redis: redis_py.Redis, session: SessionStore) -> Record:
+    return unpack(str(session.sid), packed(redis, session))
+
+
+def is_of_age(seconds: float, age: float) -> bool:
+    """Whether so many seconds are left of that age: it is kept in whole ones, and the test takes some time, too."""
+    return age - 20 < seconds <= age + 1
+
+
+SESSIONS: dict[str, dict[str, Any]] = {
+    "a user's": {"user": "7"},
+    "a guest's": {},
+    "with an age of its own": {"user": "7", "_session_expiry": 5 * AGE},
+    "until a date": {"user": "7", "_session_expiry": "2099-01-01T00:00:00+00:00"},
+}
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("passive", [False, True], ids=["active", "passive"])
+@pytest.mark.parametrize("kind", SESSIONS.values(), ids=SESSIONS)
+def test_a_change_of_what_was_loaded_takes_the_short_way(
+    redis, new_session: NewSession, sent: list[str], kind: dict[str, Any], passive: bool
+) -> None:
+    session = new_session(**kind, colour="blue")
+    before, seen = record(redis, session), due(redis, session)
+    sent.clear()
+    again = opened(session, passive=passive)
+    again["colour"] = "red"
+    again.save()
+    # And the same object once more.
+    again["size"] = 5
+    again.save()
+    assert sent == ["read", "change", "change"]
+    found = SessionStore(session.session_key)
+    assert (found["colour"], found["size"]) == ("red", 5)
+    after = record(redis, session)
+    assert after[:2] == before[:2]
+    assert after.age_seconds == before.age_seconds
+    assert after.deadline_seconds >= before.deadline_seconds
+    assert due(redis, session) >= seen
+
+
+# What else there is to be known.
+
+
+def test_what_became_due_since_it_was_loaded_is_not_saved(redis, new_session: NewSession) -> None:
+    session = new_session("7")
+    session.set_expiry(datetime.now(UTC) + timedelta(seconds=0.7))
+    session.save()
+    late = opened(session)
+    wait_until(lambda: left(redis, session) < 0)
+    before = packed(redis, session)
+    late["colour"] = "red"
+    with pytest.raises(UpdateError):
+        late.save()
+    assert packed(redis, session) == before
+
+
+def test_a_passive_save_leaves_a_deadline_that_has_slid(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"SLIDING": True}
+    session = new_session("7")
+    make_older(redis, str(session.sid), AGE // 2)
+    opened(session)
+    slid, deadline = due(redis, session), record(redis, session).deadline_seconds
+    assert slid > deadline * 1000 + AGE * 400
+    make_older(redis, str(session.sid), 10_000)
+    passive = opened(session, passive=True)
+    passive["colour"] = "red"
+    passive.save()
+    assert due(redis, session) == slid - 10_000_000
+    assert record(redis, session).deadline_seconds == deadline - 10_000
+
+
+@pytest.mark.parametrize("passive", [False, True])
+@pytest.mark.parametrize(("item", "way"), [("", "change"), ("lamp", "save")])
+def test_a_deadline_that_has_slid_meanwhile_stays(
+    redis, settings, new_session: NewSession, sent: list[str], passive: bool, item: str, way: str
+) -> None:
+    settings.REDSESS = {"SLIDING": True}
+    session = new_session("7")
+    make_older(redis, str(session.sid), AGE // 2)
+    settings.REDSESS = {}
+    late = opened(session, passive=passive)
+    # By a process that has a longer way to go: what a save asks for now is earlier.
+    later = due(redis, session) + AGE * 2000
+    redis.zadd(keyspace().of_sid(str(session.sid)).expire, {session.sid: later})
+    late["colour"] = "red"
+    late.views_item = item
+    late.save()
+    assert sent[-1] == way
+    assert due(redis, session) == later
+
+
+def test_an_active_save_moves_the_deadline_later_once_in_a_twentieth(
+    redis, new_session: NewSession, sent: list[str]
+) -> None:
+    session = new_session("7")
+    moved = 0
+    for number in range(1, 21):
+        make_older(redis, str(session.sid), AGE // 100)
+        before = due(redis, session)
+        again = opened(session)
+        again["number"] = number
+        again.save()
+        moved += due(redis, session) != before
+        assert left(redis, session) > AGE - 1
+    assert sent[-1] == "change"
+    assert 3 <= moved <= 5
+
+
+@pytest.mark.parametrize("also", ["nothing else", "a view"])
+def test_a_session_that_got_another_key_meanwhile_is_not_saved(redis, new_session: NewSession, also: str) -> None:
+    session = new_session("7")
+    late, other = opened(session), opened(session)
+    other.cycle_key()
+    other.save()
+    late["colour"] = "red"
+    late.views_item = "" if also == "nothing else" else "lamp"
+    with pytest.raises(UpdateError):
+        late.save()
+    assert "colour" not in SessionStore(other.session_key)
+    assert not redis.hexists(keyspace().of_sid(str(session.sid)).login, session.sid)
+    assert viewed.popular() == []
+
+
+def test_a_session_that_is_to_get_another_key_moves_at_once(new_session: NewSession, sent: list[str]) -> None:
+    new = new_session("7")
+    sent.clear()
+    session = opened(new)
+    session.cycle_key()
+    session["colour"] = "red"
+    session.save()
+    assert sent == ["read", "rotate"]
+    [found] = online.sessions()
+    assert found.sid == session.sid != new.sid
+
+
+def test_the_client_is_kept_by_who_does_not_know_one(new_session: NewSession, sent: list[str]) -> None:
+    session = new_session("7")
+    for change in (opened(session), in_a_shell(session)):
+        change["at"] = len(sent)
+        change.save()
+        assert sent[-1] == "change"
+        found = online.get(str(session.sid))
+        assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
+
+
+def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session: NewSession, sent: list[str]) -> None:
+    session = opened(new_session("7"))
+    redis.script_flush()
+    for colour in ("red", "green"):
+        sent.clear()
+        session["colour"] = colour
+        session.save()
+    assert sent == ["change"]
+    assert SessionStore(session.session_key)["colour"] == "green"
+
+
+def test_who_signs_in_again_gets_a_new_login_time_everywhere(redis, new_session: NewSession, sent: list[str]) -> None:
+    session = new_session("7")
+    make_older(redis, str(session.sid), 1000)
+    before = online.get(str(session.sid)).login_at
+    again = opened(session)
+    again.signed_in()
+    again.save()
+    assert sent[-1] == "save"
+    [found] = online.sessions()
+    assert found.login_at > before + timedelta(seconds=999)
+    assert record(redis, session).login_ms == found.login_at.timestamp() * 1000
+
+
+def test_a_sign_in_above_the_limit_ends_another(new_session: NewSession) -> None:
+    new_session("7")
+    session = opened(new_session(colour="blue"))
+    session["_auth_user_id"] = "7"
+    session.signed_in(operations.Limit(1, "end_oldest"))
+    session.save()
+    assert [found.sid for found in online.sessions()] == [session.sid]
+
+
+def test_what_a_request_views_is_noted(new_session: NewSession, sent: list[str]) -> None:
+    session = opened(new_session("7"))
+    session["colour"] = "red"
+    session.views_item = "lamp"
+    session.save()
+    assert sent[-1] == "save"
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+    assert viewed.popular() == [("lamp", 1)]
+    session["colour"] = "green"
+    session.save()
+    assert sent[-1] == "change"
+
+
+# A deadline that is to be earlier. None of these has been moved by a read.
+
+
+@pytest.mark.parametrize("passive", [False, True])
+@pytest.mark.parametrize("read", [opened, in_a_shell])
+def test_a_shorter_age_is_a_shorter_life(redis, new_session: NewSession, read: Any, passive: bool) -> None:
+    session = new_session("7")
+    again = read(session)
+    again.passive = passive
+    again.set_expiry(100)
+    again.save()
+    assert is_of_age(left(redis, session), 100)
+    assert record(redis, session).age_seconds == 100
+
+
+def test_an_earlier_date_is_a_shorter_life(redis, new_session: NewSession) -> None:
+    session = new_session("7")
+    for hours in (5, 3):
+        date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=hours)
+        again = opened(session)
+        again.set_expiry(date)
+        again.save()
+        assert online.get(str(session.sid)).expires_at == date
+
+
+def test_a_later_date_is_a_longer_life_by_the_short_way(redis, new_session: NewSession, sent: list[str]) -> None:
+    session = new_session("7", _session_expiry=(datetime.now(UTC) + timedelta(hours=3)).isoformat())
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
+    again = opened(session)
+    again.set_expiry(date)
+    again.save()
+    assert sent[-1] == "change"
+    assert online.get(str(session.sid)).expires_at == date
+
+
+def test_an_age_that_becomes_a_date_and_back(redis, new_session: NewSession) -> None:
+    session = new_session("7", _session_expiry=3600)
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
+    again = opened(session)
+    again.set_expiry(date)
+    again.save()
+    assert online.get(str(session.sid)).expires_at == date
+    assert record(redis, session).age_seconds == 0
+    again = opened(session)
+    again.set_expiry(3600)
+    again.save()
+    # Earlier than the date.
+    assert is_of_age(left(redis, session), 3600)
+    assert record(redis, session).age_seconds == 3600
+
+
+def test_a_longer_age_that_becomes_an_earlier_date(redis, new_session: NewSession) -> None:
+    session = new_session("7")
+    again = opened(session)
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    again.set_expiry(date)
+    again.save()
+    assert online.get(str(session.sid)).expires_at == date
+
+
+def test_a_date_ends_what_has_slid_beyond_it(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"SLIDING": True}
+    session = new_session("7")
+    make_older(redis, str(session.sid), AGE // 2)
+    again = opened(session)
+    # Later than the record has it, and earlier than it is by now.
+    date = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=AGE * 3 // 4)
+    again.set_expiry(date)
+    again.save()
+    assert online.get(str(session.sid)).expires_at == date
+
+
+def test_a_passive_request_that_asks_for_a_longer_age_gets_it(redis, new_session: NewSession) -> None:
+    session = new_session("7", _session_expiry=1000)
+    again = opened(session, passive=True)
+    again.set_expiry(5000)
+    again.save()
+    # And a twentieth more.
+    assert is_of_age(left(redis, session), 5250)
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [({"IDLE_TIMEOUT": 60}, 70), ({"ABSOLUTE_TIMEOUT": 600}, 500), ({"IDLE_TIMEOUT": 60, "ABSOLUTE_TIMEOUT": 600}, 70)],
+    ids=["idle", "absolute", "both"],
+)
+def test_a_time_out_that_is_new_shortens_with_the_next_save(
+    redis, settings, new_session: NewSession, limits: dict[str, int], seconds: int
+) -> None:
+    session = new_session("7")
+    make_older(redis, str(session.sid), 100)
+    settings.REDSESS = limits
+    again = in_a_shell(session)
+    assert left(redis, session) > 1000
+    again["colour"] = "red"
+    again.save()
+    assert is_of_age(left(redis, session), seconds)
+
+
+# Whose it is.
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(("before", "after"), [("7", "8"), ("7", ""), ("", "7")])
+def test_another_user_is_in_all_lists(redis, new_session: NewSession, before: str, after: str) -> None:
+    session = opened(new_session(before, colour="blue"))
+    session.pop("_auth_user_id", None)
+    if after:
+        session["_auth_user_id"] = after
+    session.save()
+    assert [found.user_id for found in online.sessions()] == ([after] if after else [])
+    assert record(redis, session).user_id == after
+    assert bool(record(redis, session).login_ms) == bool(after)
+
+
+@pytest.mark.parametrize(("before", "after"), [("7", "7"), ("7", "8"), ("", "7")])
+def test_who_signs_in_has_the_whole_of_the_absolute_time_and_no_more(
+    redis, settings, new_session: NewSession, before: str, after: str
+) -> None:
+    settings.REDSESS = {"ABSOLUTE_TIMEOUT": 600}
+    session = new_session(before, colour="blue")
+    make_older(redis, str(session.sid), 100)
+    again = opened(session)
+    again["_auth_user_id"] = after
+    again.signed_in()
+    again.save()
+    assert is_of_age(left(redis, again), 600)
+
+
+def interrupted(steps: Steps[Any], action: Callable[[], object]) -> None:
+    """Take these steps, and call ``action`` after the first."""
+    step = next(steps)
+    reply = step.run()
+    action()
+    try:
+        while True:
+            step = steps.send(reply)
+            reply = step.run()
+    except StopIteration:
+        pass
+
+
+def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session: NewSession) -> None:
+    session = new_session("7", colour="blue")
+    again = SessionStore(session.session_key)
+    again.clear()
+    again.update({"_auth_user_id": "7", "shape": "round"})
+    interrupted(again.saving(), lambda: write(session, size=5))
+    assert SessionStore(session.session_key).load() == {"_auth_user_id": "7", "shape": "round"}
+    # What it has saved, it knows: from then on it changes no more than its own.
+    write(session, size=6)
+    again["shape"] = "square"
+    again.save()
+    assert SessionStore(session.session_key).load() == {"_auth_user_id": "7", "shape": "square", "size": 6}
+
+
+# What comes back.
+
+
+def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(
+    new_session: NewSession, sent: list[str], round_trips: Callable[[], int]
+) -> None:
+    session = new_session("7")
+    one = opened(session)
+    write(session, size=5)
+    one["colour"] = "red"
+    sent.clear()
+    round_trips()
+    one.save()
+    assert (sent, round_trips()) == (["change", "change"], 2)
+    # And knows the other's, too.
+    one["shape"] = "round"
+    one.save()
+    assert (sent[2:], round_trips()) == (["change"], 1)
+    found = SessionStore(session.session_key)
+    assert (found["size"], found["colour"], found["shape"]) == (5, "red", "round")
+
+
+def test_a_mismatch_with_a_shorter_life_does_not_make_it_longer(redis, new_session: NewSession) -> None:
+    session = new_session("7")
+    one = opened(session)
+    write(session, _session_expiry=100)
+    one["colour"] = "red"
+    one.save()
+    assert is_of_age(left(redis, session), 100)
+    assert SessionStore(session.session_key)["colour"] == "red"
+
+
+def test_a_mismatch_with_a_shorter_life_prolongs_that(redis, new_session: NewSession) -> None:
+    session = new_session("7")
+    one = opened(session)
+    write(session, _session_expiry=100)
+    make_older(redis, str(session.sid), 50)
+    one["colour"] = "red"
+    one.save()
+    # It knows the other's deadline, and not only the one that it had loaded.
+    assert is_of_age(left(redis, session), 100)
+
+
+@pytest.mark.usefixtures("known_scripts")
+@pytest.mark.parametrize("others_save", [False, True], ids=["nobody else saves", "another saves in between"])
+def test_a_save_whose_reply_was_lost_is_done_once(
+    redis, server: servers.Server, settings, new_session: NewSession, sent: list[str], others_save: bool
+) -> None:
+    session = new_session("7", colour="blue")
+    proxy, direct = Proxy(server.port), settings.CACHES
+    settings.CACHES = caches(proxy.url, timeout=5)
+    one = opened(session)
+    before = packed(redis, session)
+    one["colour"] = "red"
+    found: list[bytes] = []
+
+    def meanwhile() -> None:
+        # The first one is done. It is sent again, and finds itself.
+        found.append(packed(redis, session))
+        if others_save:
+            settings.CACHES = direct
+            write(session, size=5)
+            settings.CACHES = caches(proxy.url, timeout=5)
+
+    proxy.lose_reply(scripts.CHANGE.digest)
+    proxy.before(scripts.CHANGE.digest, lambda: proxy.before(scripts.CHANGE.digest, meanwhile))
+    sent.clear()
+    try:
+        one.save()
+    finally:
+        ways = list(sent)
+        close_connections()
+        proxy.close()
+        settings.CACHES = direct
+    assert proxy.lost == 1
+    assert revision_of(found[0]) != revision_of(before)
+    assert SessionStore(session.session_key)["colour"] == "red"
+    if others_save:
+        assert SessionStore(session.session_key)["size"] == 5
+    else:
+        assert ways == ["change"]
+        assert packed(redis, session) == found[0]
+
+
+def test_a_save_whose_session_is_gone_asks_why(new_session: NewSession, sent: list[str]) -> None:
+    session = new_session("7")
+    late = opened(session)
+    online.end(str(session.sid))
+    late["colour"] = "red"
+    sent.clear()
+    with pytest.raises(UpdateError):
+        late.save()
+    assert set(sent) == {"change", "save"}
+
+
+def test_where_the_server_is_full_the_general_script_makes_room(
+    redis, new_session: NewSession, sent: list[str]
+) -> None:
+    session = new_session("7")
+    guests = [new_session(colour="blue") for _ in range(20)]
+    again = opened(session)
+    again["colour"] = "red"
+    sent.clear()
+    with full(redis):
+        again.save()
+    assert set(sent) == {"change", "save"}
+    assert SessionStore(session.session_key)["colour"] == "red"
+    there = [guest.exists(guest.session_key) for guest in guests]
+    assert 0 < there.count(False) < 20
+
+
+# Revisions, by which a lost update is told.
+
+
+@pytest.fixture(scope="module")
+def child(server: servers.Server) -> Iterator[Child]:
+    """Its operations are run in forks of one process, which are all the same when they begin."""
+    started = Child(server)
+    yield started
+    started.close()
+
+
+def test_processes_that_were_forked_give_different_revisions(redis, new_session: NewSession, child: Child) -> None:
+    sessions = [new_session(str(number)) for number in range(3)]
+    for session in sessions:
+        child.run(every_operation.change, session.session_key, {"colour": "red"}, settings={})
+    revisions = {revision_of(packed(redis, session)) for session in sessions}
+    assert len(revisions) == 3
+    # Keys, too, and with them the sids.
+    created = [child.run(every_operation.create, {"colour": "red"}, settings={}).result for _ in range(3)]
+    assert len({key[2:] for key in created}) == 3
+
+
+def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_session: NewSession) -> None:
+    revisions, keys = set(), set()
+    session = new_session("7")
+    for number in range(3):
+        random.seed(1)
+        write(session, number=number)
+        revisions.add(revision_of(packed(redis, session)))
+        random.seed(1)
+        keys.add(new_session("8").session_key)
+    assert (len(revisions), len(keys)) == (3, 3)

@@ -1,0 +1,156 @@
+"""What a process of child.py can be told to do with sessions. Takes and returns what JSON can say."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.utils import timezone
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.middleware import SessionMiddleware
+
+
+def create(data: dict[str, Any]) -> str:
+    """Store a new session, and return its key."""
+    session = SessionStore()
+    session.update(data)
+    session.save()
+    return str(session.session_key)
+
+
+async def acreate(data: dict[str, Any]) -> str:
+    session = SessionStore()
+    await session.aupdate(data)
+    await session.asave()
+    return str(session.session_key)
+
+
+def change(session_key: str, data: dict[str, Any]) -> None:
+    session = SessionStore(session_key)
+    session.update(data)
+    session.save()
+
+
+async def achange(session_key: str, data: dict[str, Any]) -> None:
+    session = SessionStore(session_key)
+    await session.aupdate(data)
+    await session.asave()
+
+
+def rotate(session_key: str) -> None:
+    session = SessionStore(session_key)
+    session.cycle_key()
+    session.save()
+
+
+async def arotate(session_key: str) -> None:
+    session = SessionStore(session_key)
+    await session.acycle_key()
+    await session.asave()
+
+
+def sign_in(session_key: str, user_id: str) -> None:
+    session = SessionStore(session_key)
+    session.cycle_key()
+    session[SESSION_KEY] = user_id
+    session.signed_in()
+    session.save()
+
+
+async def asign_in(session_key: str, user_id: str) -> None:
+    session = SessionStore(session_key)
+    await session.acycle_key()
+    await session.aset(SESSION_KEY, user_id)
+    session.signed_in()
+    await session.asave()
+
+
+def sign_in_again(session_key: str) -> None:
+    """Sign the user in who is signed in already."""
+    session = SessionStore(session_key)
+    session.load()
+    session[SESSION_KEY] = session[SESSION_KEY]
+    session.signed_in()
+    session.save()
+
+
+def take_user_out(session_key: str) -> None:
+    """Make it a guest's session without ending it."""
+    session = SessionStore(session_key)
+    del session[SESSION_KEY]
+    session.save()
+
+
+def flush(session_key: str) -> None:
+    SessionStore(session_key).flush()
+
+
+async def aflush(session_key: str) -> None:
+    await SessionStore(session_key).aflush()
+
+
+def end(sid: str) -> int:
+    """End a session as an administrator does; return how many were there."""
+    return len(online.end(sid))
+
+
+def change_and_view(session_key: str, data: dict[str, Any], item: str) -> None:
+    session = SessionStore(session_key)
+    session.update(data)
+    session.views_item = item
+    session.save()
+
+
+def rotate_and_view(session_key: str, item: str) -> None:
+    session = SessionStore(session_key)
+    session.cycle_key()
+    session.views_item = item
+    session.save()
+
+
+def view(session_key: str, item: str) -> bool:
+    return viewed.record(SessionStore(session_key), item)
+
+
+def clean(batch_size: int = cleaner.BATCH_SIZE) -> int:
+    """End what is due; return how many that were."""
+    return sum(cleaner.expired(batch_size=batch_size))
+
+
+def evict(maximum: int, batch_size: int) -> int:
+    """End what is too much; return how many that were."""
+    return sum(cleaner.evicted(maximum=maximum, batch_size=batch_size))
+
+
+def request(session_key: str, data: dict[str, Any], *, passive: bool = False) -> dict[str, Any]:
+    """Answer a request that changes its session by ``data``; return the data there was, and the cookie that is set."""
+    found: dict[str, Any] = {}
+
+    def view(request: HttpRequest) -> HttpResponse:
+        found.update(request.session.items())
+        if data:
+            request.session.update(data)
+        return HttpResponse()
+
+    headers = {"X-Session-Passive": "1"} if passive else {}
+    asked = RequestFactory().get("/", headers=headers)
+    asked.COOKIES["sessionid"] = session_key
+    response = SessionMiddleware(view)(asked)
+    cookie = response.cookies.get("sessionid")
+    return {"data": found, "cookie": cookie.value if cookie else None, "max_age": cookie["max-age"] if cookie else None}
+
+
+def count() -> int:
+    """Count who is online, as the admin does."""
+    return online.count()
+
+
+def clock() -> tuple[float, float]:
+    """Tell what time it is, by Python and by Django."""
+    return time.time(), timezone.now().timestamp()

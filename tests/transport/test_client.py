@@ -1,0 +1,233 @@
+"""Connections: what is an outage, what is a bug, and what is said about it."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django_redis import get_redis_connection
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import client, scripts
+from django_redsess.transport.connections import Clock
+from django_redsess.transport.keys import keyspace
+from testproject.servers import Server, free_port
+from tests.support.running import wait_until
+from tests.support.sentinels import behind_sentinel
+
+pytestmark = pytest.mark.both_servers
+
+
+@contextmanager
+def replica_that_lost_its_primary(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("replica-serve-stale-data", "no")
+    client.replicaof("127.0.0.1", free_port())
+    yield
+    client.replicaof("NO", "ONE")
+    client.config_set("replica-serve-stale-data", "yes")
+
+
+@contextmanager
+def full(client: redis_py.Redis) -> Iterator[None]:
+    client.config_set("maxmemory", 1)
+    yield
+    client.config_set("maxmemory", 0)
+
+
+def test_a_replica_that_lost_its_primary_is_an_outage(redis, new_session) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    with replica_that_lost_its_primary(redis), pytest.raises(SessionStoreUnavailable):
+        session.load()
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_a_server_of_another_cluster_is_an_outage(server: Server, settings) -> None:
+    member = Server(server.binary, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": member.url}}
+    try:
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore("k" * 32).load()
+    finally:
+        member.close()
+
+
+def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
+    key = new_session(colour="blue").session_key
+    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
+    settings.CACHES = {
+        "sessions": {**settings.CACHES["sessions"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
+    }
+    pool = get_redis_connection("sessions").connection_pool
+    taken = pool.get_connection()
+    with pytest.raises(SessionStoreUnavailable):
+        SessionStore(key).load()
+    pool.release(taken)
+    assert SessionStore(key)["colour"] == "blue"
+
+
+def test_an_error_of_ours_is_none(redis, new_session) -> None:
+    redis.set("{redsess}:login", "not a hash")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        new_session(colour="blue")
+    redis.delete("{redsess}:login")
+
+
+def test_an_outage_is_logged_when_it_begins_and_when_it_is_over(redis, new_session, caplog) -> None:
+    session = new_session(colour="blue")
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    with full(redis):
+        for _ in range(3):
+            with pytest.raises(SessionStoreUnavailable):
+                SessionStore(session.session_key).save()
+            # It still reads: that is no end of the outage.
+            assert SessionStore(session.session_key)["colour"] == "blue"
+    for _ in range(3):
+        SessionStore(session.session_key).save()
+    begins, is_over = caplog.records
+    assert begins.levelname == "ERROR"
+    assert begins.getMessage().startswith("Sessions can't be reached: OutOfMemoryError: ")
+    assert is_over.levelname == "INFO"
+    assert session.session_key not in caplog.text
+
+
+def test_a_session_that_met_an_outage_asks_no_more(redis, new_session, round_trips) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    with full(redis), pytest.raises(SessionStoreUnavailable):
+        session.save()
+    round_trips()
+    for use in (session.save, session.load, session.flush, session.cycle_key):
+        with pytest.raises(SessionStoreUnavailable):
+            use()
+    assert round_trips() == 0
+
+
+def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path) -> None:
+    with behind_sentinel(server, tmp_path, timeout=2) as settings.CACHES:
+        session = SessionStore()
+        session["colour"] = "blue"
+        session.save()
+
+        async def change() -> None:
+            awaited = SessionStore(session.session_key)
+            assert await awaited.aget("colour") == "blue"
+            await awaited.aset("colour", "red")
+            await awaited.asave()
+
+        asyncio.run(change())
+        assert SessionStore(session.session_key)["colour"] == "red"
+        assert server.client.keys()
+
+
+TOUCH = client.packed("ZADD", "{redsess}:recent", 1, "sid")
+PING = client.packed("PING")
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def fetch(request: pytest.FixtureRequest) -> Any:
+    """Either of the two halves."""
+    if request.param == "threads":
+        return client.fetch
+    return lambda *args: asyncio.run(client.afetch(*args))
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def run(request: pytest.FixtureRequest) -> Any:
+    """Look no session up, with whatever is sent in front of it."""
+    space = keyspace()
+    args = space.of_sid("k" * 20), scripts.FIND, (b"{redsess}:login",), ()
+    if request.param == "threads":
+        return lambda **more: client.run(*args, **more)
+    return lambda **more: asyncio.run(client.arun(*args, **more))
+
+
+def test_a_command_is_packed_as_the_server_reads_it() -> None:
+    assert (
+        client.packed("HGET", b"\r\n", "\xe9", 12)
+        == b"*4\r\n$4\r\nHGET\r\n$2\r\n\r\n\r\n$2\r\n\xc3\xa9\r\n$2\r\n12\r\n"
+    )
+
+
+def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
+    wrong = client.packed("HGET", "no")
+    pong, *errors, last = fetch("odd", PING + wrong * 3 + client.packed("ECHO", "last"), 5)
+    assert (pong, last) == (b"PONG", b"last")
+    assert [type(error) for error in errors] == [ResponseError] * 3
+    assert fetch("ping", PING, 1) == [b"PONG"]
+
+
+def test_long_and_many_replies(fetch) -> None:
+    # More than is read from a socket at once.
+    values = [str(number) * 50_000 for number in range(8)]
+    packed = b"".join(client.packed("ECHO", value) + PING for value in values)
+    assert fetch("echo", packed, 16) == [part for value in values for part in (value.encode(), b"PONG")]
+
+
+def test_the_first_reply_decides(fetch, redis) -> None:
+    with full(redis):
+        with pytest.raises(SessionStoreUnavailable):
+            fetch("touch", TOUCH + PING, 2)
+        pong, error = fetch("ping", PING + TOUCH, 2)
+        assert pong == b"PONG"
+        assert isinstance(error, OutOfMemoryError)
+    with pytest.raises(ResponseError, match="wrong number"):
+        fetch("odd", client.packed("HGET", "no") + PING, 2)
+    assert fetch("touch", TOUCH, 1) == [1]
+    redis.delete("{redsess}:recent")
+
+
+def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, server: Server) -> None:
+    redis.acl_setuser("shop", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-zadd"])
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": server.url.replace("://", "://shop:x@")}}
+    pong, error = fetch("ping", PING + TOUCH, 2)
+    assert (pong, type(error)) == (b"PONG", NoPermissionError)
+    with pytest.raises(SessionStoreUnavailable, match="refuses"):
+        fetch("touch", TOUCH, 1)
+    client.pool().disconnect()
+    redis.acl_deluser("shop")
+
+
+def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> None:
+    assert fetch("ping", PING, 1) == [b"PONG"]
+    redis.replicaof("127.0.0.1", free_port())
+    with pytest.raises(SessionStoreUnavailable):
+        fetch("touch", PING + TOUCH, 2)
+    redis.replicaof("no", "one")
+    assert fetch("touch", PING + TOUCH, 2) == [b"PONG", 1]
+    redis.delete("{redsess}:recent")
+
+
+def test_plain_commands_beside_a_script(run, redis) -> None:
+    wrong = client.packed("HGET", "no")
+    assert run() == [0]
+    reply, (pong, error) = run(before=PING + wrong, replies=2)
+    assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
+
+
+def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
+    redis.script_flush()
+    assert run(before=client.packed("RPUSH", "{redsess}:list", 1), replies=1) == ([0], [1])
+    assert redis.delete("{redsess}:list") == 1
+    assert run() == [0]
+
+
+def test_a_clock_that_was_never_told_knows_nothing() -> None:
+    assert Clock().now() is None
+
+
+def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    clock = client.clock()
+    (told,) = fetch("time", client.packed("TIME"), 1)
+    clock.learn(told)
+    at = int(told[0]) * 1000 + int(told[1]) // 1000
+    assert clock.now() >= at
+    wait_until(lambda: clock.now() >= at + 20)
+    # It goes back with the server's.
+    clock.learn([b"1000", b"999999"])
+    assert 1_000_999 <= clock.now() < at
+    assert client.clock() is clock

@@ -1,0 +1,108 @@
+"""Several partitions: where sessions are, and what happens when their number changes."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.transport import agreement
+from django_redsess.transport.keys import keyspace
+from tests.support.behind import stored
+
+pytestmark = pytest.mark.both_servers
+
+
+@pytest.fixture(autouse=True)
+def four_partitions(settings) -> None:
+    settings.REDSESS = {"PARTITIONS": 4}
+
+
+@pytest.fixture
+def fresh_process(monkeypatch) -> None:
+    """As if nothing had been asked of the store by this process yet."""
+    monkeypatch.setattr(agreement, "_agreed", set())
+    monkeypatch.setattr(agreement, "_agreed_last", (None, None))
+
+
+def test_all_sessions_of_a_user_are_in_one_partition(new_session) -> None:
+    space = keyspace()
+    for user in ("7", "8", "9", "ä:ö"):
+        sids = {new_session(user).sid for _ in range(5)}
+        assert {space.of_sid(sid) for sid in sids} == {space.of_user(user)}
+        assert {found.sid for found in online.sessions(user_ids=[user])} == sids
+
+
+def test_guests_are_in_all_partitions(redis, new_session) -> None:
+    for _ in range(60):
+        new_session(colour="blue")
+    assert all(redis.hlen(partition.login) for partition in keyspace().partitions)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_sign_in_moves_a_session_home_with_all_it_has(redis, new_session, number: int) -> None:
+    session = new_session(colour="blue")
+    for item in ("lamp", "vase"):
+        viewed.record(session, item)
+    old_key = session.session_key
+    session.cycle_key()
+    session["_auth_user_id"] = f"{number}"
+    session.save()
+    assert keyspace().of_sid(session.sid) == keyspace().of_user(f"{number}")
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    assert [found.item for found in viewed.recent(session)] == ["vase", "lamp"]
+    assert SessionStore(old_key).load() == {}
+    assert stored(redis) == 1
+
+
+def test_a_session_that_gets_another_user_moves_without_being_told_to(redis, new_session) -> None:
+    session = new_session("1", colour="blue")
+    for user in ("2", "3", "4", "5"):
+        session["_auth_user_id"] = user
+        session.save()
+        assert [found.sid for found in online.sessions(user_ids=[user])] == [session.sid]
+        assert SessionStore(session.session_key)["colour"] == "blue"
+    assert stored(redis) == 1
+
+
+def test_a_users_list_and_count_ask_one_partition_only(commands, new_session) -> None:
+    new_session("7")
+    commands()
+    assert len(online.sessions(user_ids=["7"])) == online.count(user_ids=["7"]) == 1
+    assert commands()["evalsha"] == 2
+
+
+def test_rotation_needs_one_script_once_a_session_is_at_home(round_trips, new_session) -> None:
+    session = new_session("7")
+    round_trips()
+    session.cycle_key()
+    session.save()
+    assert round_trips() == 1
+
+
+@pytest.mark.parametrize("now", [1, 2, 8])
+def test_another_number_of_partitions_is_an_error_that_says_what_to_do(
+    fresh_process, settings, new_session, now: int
+) -> None:
+    session = new_session("7")
+    settings.REDSESS = {"PARTITIONS": now}
+    for use in (SessionStore(session.session_key).load, online.count, SessionStore().create):
+        with pytest.raises(ImproperlyConfigured, match=r"spread over 4 partitions.*REDSESS\['PARTITIONS'\] back to 4"):
+            use()
+    settings.REDSESS = {"PARTITIONS": 4}
+    assert SessionStore(session.session_key)["_auth_user_id"] == "7"
+
+
+def test_another_prefix_may_have_another_number(fresh_process, settings, new_session) -> None:
+    new_session("7")
+    settings.REDSESS = {"PARTITIONS": 2, "PREFIX": "other"}
+    assert online.count() == 0
+    settings.REDSESS = {"PARTITIONS": 4}
+
+
+def test_a_full_server_is_used_though_it_cannot_note_the_number(fresh_process, redis) -> None:
+    redis.config_set("maxmemory", 1)
+    try:
+        assert online.count() == 0
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert redis.keys() == []

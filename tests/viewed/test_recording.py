@@ -1,0 +1,465 @@
+"""What the middleware records of the items that visitors view, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.session import operations
+from django_redsess.transport.keys import keyspace, sid_of
+from testproject.shop.models import Product
+from tests.site import MIDDLEWARE, VIEWED_VIEWS
+from tests.support.behind import make_due, make_older, stored
+
+pytestmark = pytest.mark.django_db
+
+
+class Visitor:
+    """Somebody with a browser."""
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self.client = client
+
+    def get(self, path: str, **headers: str) -> HttpResponse:
+        return self.ask("get", path, **headers)
+
+    def ask(self, method: str, path: str, **headers: str) -> HttpResponse:
+        ask: Callable[..., Any] = getattr(self.client, method)
+        ask = async_to_sync(ask) if isinstance(self.client, AsyncClient) else ask
+        response: HttpResponse = ask(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        return response
+
+    @property
+    def session(self) -> SessionStore:
+        return SessionStore(self.client.cookies["sessionid"].value)
+
+    @property
+    def items(self) -> list[str]:
+        return [entry.item for entry in viewed.recent(self.session)]
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["WSGI", "ASGI"])
+def visitor(request: pytest.FixtureRequest, settings: Any) -> Visitor:
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
+    return Visitor(request.param())
+
+
+@pytest.fixture
+def guest(visitor: Visitor, new_session: Callable[..., SessionStore]) -> Visitor:
+    """A visitor with a session in which nobody is signed in."""
+    visitor.client.cookies["sessionid"] = new_session(colour="blue").session_key
+    return visitor
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def full(redis: Any) -> Iterator[None]:
+    redis.config_set("maxmemory", 1)
+    yield
+    redis.config_set("maxmemory", 0)
+
+
+def elsewhere(sid: str) -> str:
+    """Name an item whose views are counted in another partition than that of the session."""
+    return next(item for item in map(str, range(100)) if operations.counted_elsewhere(sid, item))
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("view", ["plain", "reads", "areads", "writes", "cycles", "shown", "rendered-late", "marked"])
+def test_a_page_of_an_item_is_recorded_once(guest: Visitor, view: str) -> None:
+    for number in range(3):
+        assert guest.get(f"/items/{view}/{number}").status_code == 200
+    assert guest.items == ["2", "1", "0"]
+    assert viewed.popular() == sorted(viewed.popular(), key=lambda entry: entry.views)
+    assert {entry.item: entry.views for entry in viewed.popular()} == {"0": 1, "1": 1, "2": 1}
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("view", ["records", "arecords"])
+def test_a_view_can_record_by_itself(guest: Visitor, view: str) -> None:
+    assert guest.get(f"/items/{view}/lamp").content == b"True"
+    assert (guest.items, viewed.views("lamp")) == (["lamp"], 1)
+
+
+def test_a_view_that_is_not_named_is_not_recorded(guest: Visitor) -> None:
+    guest.get("/items/unnamed/lamp")
+    assert viewed.popular() == []
+
+
+def test_a_function_names_the_item(guest: Visitor) -> None:
+    guest.get("/items/asked?item=lamp")
+    assert guest.items == ["lamp"]
+
+
+def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visitor_makes_up(guest: Visitor) -> None:
+    product = Product.objects.create(slug="lamp", name="Lamp")
+    for made_up in ("", "lamp2", "LAMP ", "1", *(f"lamp-{number}" for number in range(20))):
+        assert guest.get(f"/items/found?product={made_up}").status_code == 404
+    assert viewed.total() == (0, 0)
+    assert guest.get("/items/found?product=lamp").status_code == 200
+    assert viewed.popular() == [(str(product.pk), 1)]
+
+
+def test_a_function_that_names_none_records_nothing(guest: Visitor, caplog: pytest.LogCaptureFixture) -> None:
+    assert guest.get("/items/asked").status_code == 200
+    assert (guest.items, caplog.records) == ([], [])
+
+
+def test_a_function_that_fails_is_logged_and_the_page_is_shown(
+    guest: Visitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert guest.get("/items/fails").content == b"yes"
+    assert "A view of fails was not recorded" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_keyword_that_the_url_lacks_is_logged_and_the_page_is_shown(
+    guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {"plain": "slug"}}
+    assert guest.get("/items/plain/lamp").content == b"lamp"
+    assert [record.getMessage() for record in caplog.records] == [
+        "A view of plain was not recorded: its URL has no keyword 'slug'."
+    ]
+
+
+@pytest.mark.parametrize("item", ["x" * 65, "%C3%A4" * 33, "x" * 1_000_000, "%ED%A0%80" * 30])
+@pytest.mark.parametrize("view", ["plain/", "asked?item="])
+def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
+    guest: Visitor, caplog: pytest.LogCaptureFixture, view: str, item: str
+) -> None:
+    assert guest.get(f"/items/{view}{item}").status_code == 200
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line == (
+        f"A view of {view[:5]} was not recorded: An item id is an integer, or text of 1 to 64 bytes in UTF-8."
+    )
+    assert viewed.popular() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "item"),
+    [("a:b", "a:b"), ("nul%00", "nul\0"), ("line%0D%0Abreak", "line\r\nbreak"), ("NaN", "NaN"), ("%3Cb%3E", "<b>")],
+)
+def test_strange_items_are_items(guest: Visitor, path: str, item: str) -> None:
+    assert guest.get(f"/items/asked?item={path}").status_code == 200
+    assert (guest.items, viewed.views(item)) == ([item], 1)
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 301, 304, 404, 410, 500])
+def test_only_what_was_answered_with_200_is_recorded(guest: Visitor, status: int) -> None:
+    assert guest.get(f"/items/answers/{status}/lamp").status_code == status
+    assert guest.items == []
+
+
+@pytest.mark.parametrize("method", ["head", "post", "put", "options"])
+def test_only_a_get_is_recorded(guest: Visitor, method: str) -> None:
+    assert guest.ask(method, "/items/plain/lamp").status_code == 200
+    assert guest.items == []
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("sec_purpose", "prefetch"),
+        ("sec_purpose", "prefetch;prerender"),
+        ("sec_purpose", "prefetch;anonymous-client-ip"),
+        ("purpose", "prefetch"),
+        ("x_moz", "prefetch"),
+    ],
+)
+def test_what_a_browser_fetches_ahead_is_not_recorded(guest: Visitor, header: str, value: str) -> None:
+    assert guest.get("/items/plain/lamp", **{header: value}).status_code == 200
+    assert (guest.items, viewed.views("lamp")) == ([], 0)
+
+
+def test_what_nobody_asked_for_by_hand_is_not_recorded(guest: Visitor, settings: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "PASSIVE_PATHS": ["/items/reads/"]}
+    for path in ("/items/polls/lamp", "/items/reads/lamp"):
+        assert guest.get(path).status_code == 200
+    guest.get("/items/plain/lamp", x_session_passive="1")
+    assert viewed.popular() == []
+
+
+def test_a_session_that_the_view_ends_views_nothing(guest: Visitor, redis: Any) -> None:
+    assert guest.get("/items/ends/lamp").status_code == 200
+    assert (stored(redis), viewed.popular()) == (0, [])
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("view", ["plain", "reads", "writes"])
+def test_an_expired_session_views_nothing(guest: Visitor, redis: Any, view: str) -> None:
+    make_due(redis, guest.session.sid)
+    guest.get(f"/items/{view}/lamp")
+    assert viewed.views("lamp") == (1 if view == "writes" else 0)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_guests_views_are_there_after_sign_in_in_order(guest: Visitor, alice: User) -> None:
+    for item in ("lamp", "vase", "bowl", "vase"):
+        guest.get(f"/items/plain/{item}")
+    before = viewed.recent(guest.session)
+    guest.get("/items/signs-in/cup")
+    assert online.get(guest.session.sid).user_id == str(alice.pk)
+    assert guest.items == ["cup", "vase", "bowl", "lamp"]
+    assert viewed.recent(guest.session)[1:] == before
+    assert [viewed.views(item) for item in ("lamp", "vase", "bowl", "cup")] == [1, 2, 1, 1]
+
+
+# --- What it takes
+
+
+def test_a_view_is_one_round_trip(guest: Visitor, round_trips: Any) -> None:
+    guest.get("/items/plain/lamp")
+    round_trips()
+    guest.get("/items/plain/lamp")
+    assert round_trips() == 1
+
+
+@pytest.mark.parametrize("view", ["reads", "areads"])
+def test_a_view_takes_one_more_where_the_session_is_read(guest: Visitor, round_trips: Any, view: str) -> None:
+    guest.get(f"/items/{view}/lamp")
+    round_trips()
+    guest.get(f"/items/{view}/lamp")
+    assert round_trips() == 2
+
+
+@pytest.mark.parametrize("view", ["writes", "cycles"])
+def test_a_view_takes_no_more_where_the_session_is_saved(guest: Visitor, round_trips: Any, view: str) -> None:
+    guest.get(f"/items/{view}/lamp")
+    round_trips()
+    guest.get(f"/items/{view}/vase")
+    assert round_trips() == 2
+    assert guest.items == ["vase", "lamp"]
+
+
+def test_a_view_takes_no_more_where_every_request_saves(guest: Visitor, settings: Any, round_trips: Any) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = True
+    guest.get("/items/plain/lamp")
+    round_trips()
+    guest.get("/items/plain/vase")
+    assert round_trips() == 2
+    assert guest.items == ["vase", "lamp"]
+
+
+def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, round_trips: Any) -> None:
+    visitor.get("/items/unnamed/lamp")
+    round_trips()
+    visitor.get("/items/writes/lamp")
+    assert round_trips() == 1
+    assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
+
+
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+@pytest.mark.parametrize("view", ["plain", "reads", "writes"])
+def test_a_view_takes_one_more_where_the_item_is_counted_elsewhere(
+    partitions: int, guest: Visitor, round_trips: Any, view: str
+) -> None:
+    item = elsewhere(guest.session.sid)
+    guest.get(f"/items/{view}/{item}")
+    round_trips()
+    guest.get(f"/items/{view}/{item}")
+    assert round_trips() == {"plain": 1, "reads": 2, "writes": 2}[view] + 1
+    assert (guest.items, viewed.views(item)) == ([item], 2)
+
+
+def test_a_view_notes_that_the_session_was_seen_and_prolongs_it(guest: Visitor, settings: Any, redis: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
+    make_older(redis, guest.session.sid, 3600)
+    before = online.get(guest.session.sid)
+    guest.get("/items/plain/lamp")
+    after = online.get(guest.session.sid)
+    assert (after.seen_at - before.seen_at).total_seconds() >= 3590
+    assert (after.expires_at - before.expires_at).total_seconds() >= 3600
+
+
+def test_a_view_sends_a_sliding_cookie_again_as_reading_does(guest: Visitor, settings: Any, redis: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
+    make_older(redis, guest.session.sid, settings.SESSION_COOKIE_AGE // 5)
+    response = guest.get("/items/plain/lamp")
+    assert response.cookies["sessionid"].value == guest.session.session_key
+    assert response["Vary"] == "Cookie"
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
+
+
+def test_a_view_sends_no_cookie_again_that_ends_with_the_browser(guest: Visitor, settings: Any, redis: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
+    session = guest.session
+    session["_session_expiry"] = 0
+    session.save()
+    make_older(redis, session.sid, settings.SESSION_COOKIE_AGE // 5)
+    assert "sessionid" not in guest.get("/items/plain/lamp").cookies
+    assert guest.items == ["lamp"]
+
+
+def test_a_page_that_reads_no_session_stays_cacheable(guest: Visitor) -> None:
+    assert "Vary" not in guest.get("/items/plain/lamp")
+
+
+# --- Guests
+
+
+def guests_get_sessions(settings: Any, **more: Any) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "VIEWED_GUESTS": True, **more}
+
+
+@pytest.mark.parametrize("view", ["plain", "reads", "records", "arecords"])
+def test_a_visitor_without_a_session_gets_none_for_a_view(visitor: Visitor, redis: Any, view: str) -> None:
+    response = visitor.get(f"/items/{view}/lamp")
+    assert "sessionid" not in response.cookies
+    assert redis.keys() == []
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("view", ["plain", "reads", "areads", "writes", "records", "arecords"])
+def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
+    visitor: Visitor, settings: Any, redis: Any, view: str
+) -> None:
+    guests_get_sessions(settings)
+    response = visitor.get(f"/items/{view}/lamp")
+    assert response.cookies["sessionid"].value
+    assert "Cookie" in response["Vary"]
+    visitor.get(f"/items/{view}/vase")
+    assert stored(redis) == 1
+    assert visitor.items == ["vase", "lamp"]
+    assert (viewed.views("lamp"), viewed.views("vase")) == (1, 1)
+
+
+def test_a_session_that_begins_with_a_view_takes_one_round_trip(
+    visitor: Visitor, settings: Any, round_trips: Any
+) -> None:
+    guests_get_sessions(settings)
+    visitor.get("/items/unnamed/lamp")
+    visitor.get("/items/plain/lamp")
+    visitor.client.cookies.clear()
+    round_trips()
+    visitor.get("/items/plain/lamp")
+    assert round_trips() == 1
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("view", ["plain", "reads", "writes"])
+def test_a_guest_whose_session_has_expired_gets_another(guest: Visitor, settings: Any, redis: Any, view: str) -> None:
+    guests_get_sessions(settings)
+    before = guest.session.sid
+    make_due(redis, before)
+    guest.get(f"/items/{view}/lamp")
+    assert guest.session.sid != before
+    assert guest.items == ["lamp"]
+
+
+def test_only_what_is_recorded_begins_a_session(visitor: Visitor, settings: Any, redis: Any) -> None:
+    guests_get_sessions(settings)
+    visitor.get("/items/unnamed/lamp")
+    visitor.get("/items/answers/404/lamp")
+    visitor.get("/items/plain/lamp", sec_purpose="prefetch")
+    visitor.get(f"/items/plain/{'x' * 65}")
+    visitor.ask("head", "/items/plain/lamp")
+    assert redis.keys() == []
+    assert "sessionid" not in visitor.client.cookies
+
+
+def test_a_rotated_cookie_gets_no_session_for_a_view(guest: Visitor, settings: Any, redis: Any) -> None:
+    guests_get_sessions(settings)
+    old_key = guest.session.session_key
+    guest.get("/items/cycles/lamp")
+    guest.client.cookies["sessionid"] = old_key
+    for view in ("plain", "reads", "records"):
+        assert "sessionid" not in guest.get(f"/items/{view}/vase").cookies
+    assert (stored(redis), viewed.views("vase")) == (1, 0)
+
+
+def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_saves(
+    visitor: Visitor, settings: Any, redis: Any
+) -> None:
+    guests_get_sessions(settings)
+    settings.SESSION_SAVE_EVERY_REQUEST = True
+    visitor.get("/items/plain/lamp")
+    assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
+
+
+# --- Whatever else happens
+
+
+def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) -> None:
+    session = guest.session
+    session["colour"] = "red"
+    session.views_item = "lamp"
+    other = guest.session
+    other["size"] = 5
+    other.save()
+    session.save()
+    assert (guest.items, viewed.views("lamp"), session.views_item) == (["lamp"], 1, "")
+
+
+def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
+    from django.contrib.sessions.backends.base import UpdateError
+
+    session = guest.session
+    session["colour"] = "red"
+    session.views_item = "lamp"
+    online.end(guest.session.sid)
+    with pytest.raises(UpdateError):
+        session.save()
+    assert viewed.popular() == []
+
+
+@pytest.mark.parametrize("view", ["plain", "reads"])
+def test_a_full_server_shows_pages_and_records_nothing(guest: Visitor, full: None, view: str) -> None:
+    assert guest.get(f"/items/{view}/lamp").status_code == 200
+    assert guest.items == []
+
+
+def test_an_outage_fails_no_page_that_needs_no_session(
+    guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from testproject.servers import free_port
+
+    for more in ({}, {"VIEWED_GUESTS": True}):
+        settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, **more}
+        gone = f"redis://127.0.0.1:{free_port()}/0"
+        settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
+        for _ in range(2):
+            response = guest.get("/items/plain/lamp")
+            assert (response.status_code, response.content, list(response.cookies)) == (200, b"lamp", [])
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_djangos_own_session_middleware_records_too(guest: Visitor, settings: Any) -> None:
+    settings.MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware", *MIDDLEWARE[1:]]
+    for view in ("plain", "reads", "writes"):
+        assert guest.get(f"/items/{view}/{view}").status_code == 200
+    assert guest.items == ["writes", "reads", "plain"]
+    assert viewed.total() == (3, 3)
+
+
+def test_a_session_of_another_engine_is_left_alone(visitor: Visitor, settings: Any) -> None:
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+    assert visitor.get("/items/writes/lamp").status_code == 200
+    assert visitor.get("/items/plain/lamp").status_code == 200
+
+
+def test_the_session_key_is_in_no_log_line(guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {"plain": "none"}}
+    guest.get("/items/plain/lamp")
+    guest.get("/items/fails")
+    key = guest.session.session_key
+    assert key
+    assert caplog.text
+    assert key not in caplog.text
+    assert sid_of(key) not in caplog.text
+    assert keyspace().count == 1

@@ -1,0 +1,362 @@
+import inspect
+from dataclasses import replace
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import drive
+from django_redsess.viewed import popularity
+from testproject.servers import free_port
+from tests.support.behind import have_views, make_due, names_of_sessions
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+
+def items_of(session: SessionStore) -> list[str]:
+    return [found.item for found in viewed.recent(session)]
+
+
+def test_items_come_newest_first(new_session) -> None:
+    session = new_session()
+    for item in ("lamp", "vase", "bowl"):
+        assert viewed.record(session, item)
+    assert items_of(session) == ["bowl", "vase", "lamp"]
+
+
+def test_an_item_viewed_again_moves_to_the_front(new_session) -> None:
+    session = new_session()
+    for item in ("lamp", "vase", "lamp"):
+        viewed.record(session, item)
+    assert items_of(session) == ["lamp", "vase"]
+
+
+def test_the_newest_25_are_kept(new_session) -> None:
+    session = new_session()
+    for item in range(40):
+        viewed.record(session, item)
+    assert items_of(session) == [str(item) for item in reversed(range(15, 40))]
+
+
+def test_how_many_are_kept_is_a_setting(new_session, settings) -> None:
+    settings.REDSESS = {"VIEWED_PER_SESSION": 2}
+    session = new_session()
+    for item in range(5):
+        viewed.record(session, item)
+    assert items_of(session) == ["4", "3"]
+
+
+def test_the_newest_stays_first_when_the_clock_stepped_back(redis, new_session) -> None:
+    session = new_session()
+    redis.zadd(keyspace().of_sid(session.sid).viewed_by(session.sid), {"before": 10_000_000_000_000})
+    viewed.record(session, "now")
+    assert items_of(session) == ["now", "before"]
+
+
+def test_most_viewed_come_first_over_all_partitions(new_session) -> None:
+    for item, times in (("lamp", 2), ("vase", 3), ("bowl", 1)):
+        for _ in range(times):
+            viewed.record(new_session(), item)
+    assert viewed.popular() == [("vase", 3), ("lamp", 2), ("bowl", 1)]
+    assert viewed.popular(limit=1) == [("vase", 3)]
+    assert [viewed.views(item) for item in ("lamp", "vase", "nothing")] == [2, 3, 0]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_no_items_are_asked_for_and_none_come(new_session, limit: int) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    assert viewed.recent(session, limit=limit) == []
+    assert viewed.popular(limit=limit) == []
+
+
+def test_a_session_that_is_gone_views_nothing(redis, new_session) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    assert not viewed.record(session, "lamp")
+    assert names_of_sessions(redis) == []
+    assert viewed.popular() == []
+
+
+def test_a_visitor_without_a_session_views_nothing(redis) -> None:
+    assert not viewed.record(SessionStore(), "lamp")
+    assert redis.keys() == []
+
+
+def test_a_view_leaves_the_deadline_alone(new_session) -> None:
+    session = new_session("7")
+    before = online.get(session.sid)
+    viewed.record(session, "lamp")
+    assert online.get(session.sid) == replace(before, newest_item="lamp")
+
+
+@pytest.mark.parametrize("item", ["a", "ä" * 32, "x" * 64, "a:b", "nul\0", "line\nbreak", "NaN", "-1", 0, 12345])
+def test_what_can_be_an_item(new_session, item: str | int) -> None:
+    session = new_session()
+    assert viewed.record(session, item)
+    assert items_of(session) == [str(item)]
+
+
+@pytest.mark.parametrize("item", ["", "x" * 65, "ä" * 33, "x" * 1_000_000, "\udcff", None, 1.5, True, b"lamp"])
+def test_what_cannot_be_an_item_is_a_clear_error(redis, new_session, item: object) -> None:
+    session = new_session()
+    with pytest.raises(ValueError, match="An item id is an integer, or text of 1 to 64 bytes"):
+        viewed.record(session, item)
+    assert items_of(session) == []
+
+
+def test_a_session_of_another_engine_is_a_clear_error() -> None:
+    from django.contrib.sessions.backends.signed_cookies import SessionStore as OtherSession
+
+    with pytest.raises(TypeError, match=r"django_redsess\.backend"):
+        viewed.record(OtherSession(), "lamp")
+
+
+def test_recording_is_one_round_trip_a_partition(round_trips, new_session) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    round_trips()
+    viewed.record(session, "lamp")
+    same = keyspace().of_sid(session.sid) == keyspace().of_item("lamp")
+    assert round_trips() == (1 if same else 2)
+
+
+def test_a_view_in_the_request_that_signs_in_is_kept(new_session) -> None:
+    session = new_session(colour="blue")
+    session.cycle_key()
+    session["_auth_user_id"] = "7"
+    assert viewed.record(session, "lamp")
+    session.save()
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+
+
+FUNCTIONS = ["record", "recent", "forget", "popular", "views", "rank", "total", "reset", "reset_all"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_function_has_a_twin_to_be_awaited(name: str) -> None:
+    function, twin = getattr(viewed, name), getattr(viewed, f"a{name}")
+    assert inspect.iscoroutinefunction(twin)
+    assert inspect.signature(function) == inspect.signature(twin)
+    assert inspect.getdoc(function) == inspect.getdoc(twin)
+
+
+def test_twins_do_the_same(new_session) -> None:
+    session = new_session()
+
+    async def all_of_them() -> list[object]:
+        return [
+            await viewed.arecord(session, "lamp"),
+            await viewed.arecord(session, 5),
+            [entry.item for entry in await viewed.arecent(session)],
+            await viewed.aviews("lamp"),
+            await viewed.arank(1),
+            await viewed.atotal(),
+            sorted(await viewed.apopular()),
+            await viewed.aforget(session, "lamp"),
+            await viewed.areset("lamp"),
+            await viewed.areset_all(),
+        ]
+
+    assert async_to_sync(all_of_them)() == [
+        *(True, True, ["5", "lamp"], 1, 1),
+        *((2, 2), [("5", 1), ("lamp", 1)], 1, 1, 1),
+    ]
+
+
+def test_what_a_session_viewed_is_forgotten_and_views_of_everybody_stay(new_session) -> None:
+    session, other = new_session(), new_session()
+    for item in ("lamp", "vase", "bowl"):
+        viewed.record(session, item)
+        viewed.record(other, item)
+    assert viewed.forget(session, "vase") == 1
+    assert items_of(session) == ["bowl", "lamp"]
+    assert viewed.forget(session) == 2
+    assert (items_of(session), items_of(other)) == ([], ["bowl", "vase", "lamp"])
+    assert viewed.total() == (3, 6)
+
+
+def test_a_session_is_forgotten_by_its_sid_too(new_session) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    assert viewed.forget(session.sid) == 1
+    assert items_of(session) == []
+
+
+@pytest.mark.parametrize("session", ["no sid", "", "x" * 1_000_000, "." * 20, SessionStore(), SessionStore("x" * 32)])
+def test_of_no_session_there_is_nothing_to_read_or_forget(session: SessionStore | str) -> None:
+    assert viewed.recent(session) == []
+    assert viewed.forget(session) == viewed.forget(session, "lamp") == 0
+
+
+def test_of_a_session_that_is_due_nothing_is_read(redis, new_session) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    make_due(redis, session.sid)
+    assert viewed.recent(session.sid) == []
+
+
+@pytest.mark.parametrize(
+    "item", ["", "x" * 65, "\udcff", None, 1.5, True, b"lamp", pytest.param(10**5000, id="5001 digits")]
+)
+@pytest.mark.parametrize("function", [viewed.views, viewed.reset, viewed.item_id])
+def test_every_function_refuses_what_can_be_no_item(function, item: object) -> None:
+    with pytest.raises(ValueError, match=r"^An item id is an integer, or text of 1 to 64 bytes in UTF-8\.$"):
+        function(item)
+
+
+def test_nothing_is_reset_where_one_can_be_no_item(redis) -> None:
+    have_views(redis, {"lamp": 3})
+    with pytest.raises(ValueError, match="An item id"):
+        viewed.reset("lamp", "")
+    assert viewed.views("lamp") == 3
+
+
+def test_views_of_items_are_reset(redis, new_session) -> None:
+    have_views(redis, {"lamp": 3, "vase": 2, "bowl": 7})
+    assert viewed.reset("lamp", "nothing", "vase", "lamp") == 5
+    assert viewed.popular() == [("bowl", 7)]
+    assert viewed.total() == (1, 7)
+    assert viewed.reset() == viewed.reset("lamp") == 0
+    viewed.record(new_session(), "lamp")
+    assert viewed.views("lamp") == 1
+
+
+def test_views_of_thousands_of_items_are_reset_in_batches(redis, commands) -> None:
+    have_views(redis, {f"item {number}": 1 for number in range(1000)})
+    commands()
+    assert viewed.reset(*(f"item {number}" for number in range(1000))) == 1000
+    assert commands()["evalsha"] <= 8
+    assert viewed.popular() == []
+
+
+def test_views_of_all_items_are_reset(redis, new_session) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
+    have_views(redis, {"lamp": 3, "vase": 2, "bowl": 7})
+    assert viewed.reset_all() == 13
+    assert viewed.total() == (0, 0)
+    assert viewed.reset_all() == 0
+    assert items_of(session) == ["lamp"]
+
+
+@pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_views_of_any_number_of_items_stay_bounded(redis, new_session, settings, number: int) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_LIMIT": 100}
+    session = new_session()
+    have_views(redis, {f"well known {item}": 5 for item in range(20)})
+    for item in range(number):
+        viewed.record(session, f"random {item}")
+        if item > number - 200:
+            # One that comes last, in a full store, and beside all those.
+            viewed.record(session, "~new")
+    # Each partition has its share.
+    assert viewed.total().items <= 100 + keyspace().count
+    assert {entry.item for entry in viewed.popular(limit=21)} >= {f"well known {item}" for item in range(20)}
+    assert viewed.views("~new") > 20
+    found = viewed.popular(limit=200)
+    assert viewed.total() == (len(found), sum(entry.views for entry in found))
+
+
+@pytest.mark.parametrize("how", ["view", "save", "rotate", "create"])
+def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, settings, how: str) -> None:
+    session = new_session(colour="blue")
+    have_views(redis, {f"item {number}": 1 for number in range(100)})
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_LIMIT": 1}
+    before = viewed.total().items
+    if how == "create":
+        session = SessionStore()
+    if how == "view":
+        viewed.record(session, "new")
+    else:
+        session.views_item = "new"
+        session["colour"] = "red"
+        if how == "rotate":
+            session.cycle_key()
+        session.save()
+        drive(viewed.counting(session))
+    assert viewed.total().items == before + 1 - 2
+    viewed.record(session, "new")
+    assert viewed.total().items == before + 1 - 2
+    assert viewed.views("new") == 2
+
+
+def test_ranks_are_shared_by_items_with_as_many_views(redis) -> None:
+    have_views(redis, {"lamp": 3, "vase": 2, "bowl": 2, "cup": 1})
+    assert [viewed.rank(views) for views in (4, 3, 2, 1, 0)] == [1, 1, 2, 4, 5]
+
+
+@pytest.mark.parametrize("shallow", [popularity.SHALLOW, 0])
+@pytest.mark.parametrize("views", [[1] * 60, [*range(1, 31)] * 2, [10**9, *[3] * 20, 2, 2, *[1] * 40], []])
+def test_pages_put_together_are_the_whole_list(redis, monkeypatch, views: list[int], shallow: int) -> None:
+    monkeypatch.setattr(popularity, "SHALLOW", shallow)
+    given = {f"item {number}": count for number, count in enumerate(views)}
+    have_views(redis, given)
+    whole = viewed.popular(limit=1000)
+    assert dict(whole) == given
+    assert [entry.views for entry in whole] == sorted(views, reverse=True)
+    for size in (1, 7, 100):
+        pages = [viewed.popular(limit=size, offset=offset) for offset in range(0, len(views) + size, size)]
+        assert [entry for page in pages for entry in page] == whole
+        assert pages[-1] == []
+
+
+def test_a_page_far_down_takes_few_commands(redis, partitions: int, commands) -> None:
+    have_views(redis, {f"item {number}": number % 1000 + 1 for number in range(6000)})
+    commands()
+    assert len(viewed.popular(limit=100, offset=5000)) == 100
+    # One partition knows its ranks; of several, each is asked for a number of views, halving the range each time.
+    assert commands()["evalsha"] <= (1 if partitions == 1 else 4 * (2 * 10 + 1))
+
+
+def test_an_offset_below_0_is_a_clear_error() -> None:
+    with pytest.raises(ValueError, match="offset must be 0 or more, not -1"):
+        viewed.popular(offset=-1)
+
+
+def test_what_somebody_else_wrote_is_shown_as_far_as_it_can_be(redis, new_session) -> None:
+    session = new_session()
+    partition = keyspace().of_sid(session.sid)
+    redis.zadd(partition.viewed_by(session.sid), {b"\xff\x00": "inf"})
+    redis.zadd(partition.viewed, {b"\xff": "-inf", "nothing": "inf"})
+    redis.hset(partition.totals, "views", 0)
+    try:
+        assert [entry.item for entry in viewed.recent(session)] == ["\ufffd\0"]
+        assert viewed.popular() == [("\ufffd", popularity.VIEWS_MAX), ("nothing", -popularity.VIEWS_MAX)]
+    finally:
+        redis.delete(partition.viewed)
+
+
+def test_an_outage_is_told(settings, new_session) -> None:
+    session = new_session()
+    gone = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
+    for function in (viewed.popular, viewed.total, viewed.reset_all, lambda: viewed.record(session, "lamp")):
+        with pytest.raises(SessionStoreUnavailable):
+            function()
+
+
+def test_objects_are_looked_up_with_one_call(settings) -> None:
+    CALLS.clear()
+    settings.REDSESS = {"VIEWED_RESOLVE": f"{__name__}.find"}
+    assert viewed.resolve(["5", "lamp", "gone"]) == {"5": "number 5", "lamp": "the lamp"}
+    assert CALLS == [["5", "lamp", "gone"]]
+    assert viewed.resolve([]) == {}
+    assert len(CALLS) == 1
+
+
+def test_without_a_function_there_are_no_objects(settings) -> None:
+    settings.REDSESS = {}
+    assert viewed.resolve(["lamp"]) == {}
+
+
+CALLS: list[list[str]] = []
+
+
+def find(items: list[str]) -> dict[object, str]:
+    CALLS.append(items)
+    there = {5: "number 5", "lamp": "the lamp"}
+    return {item: thing for item, thing in there.items() if str(item) in items}
