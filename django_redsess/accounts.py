@@ -41,15 +41,15 @@ PASSWORD_CHANGED = gettext_noop("Your password was changed.")
 logger = logging.getLogger("django_redsess")
 
 
-def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
+def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
     """
     End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
 
     Where the request that asks for it is in one of them, it goes on as one of a guest. The signals say ``invalidated``,
-    where those of :func:`online.end_user` say ``kicked``. ``reason`` is for the user to read, at most 200 characters;
+    where those of :func:`online.end_user` say ``kicked``. ``message`` is for the user to read, at most 200 characters;
     without, the other devices are told nothing. Raises ValueError for a longer one.
     """
-    return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, words=reason))
+    return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, message=message))
 
 
 logout_everywhere, alogout_everywhere = both(_logout_everywhere)
@@ -132,13 +132,13 @@ def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
         _when_committed(using, instance, DELETED)
 
 
-def _when_committed(using: str, user: AbstractBaseUser, words: str, *, spare: bool = False) -> None:
+def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
     # Both are asked for now: by then the user may have no primary key any more, and the request be answered.
-    end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), words, spare=spare)
+    end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 
-def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) -> None:
+def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool) -> None:
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
@@ -147,20 +147,20 @@ def _end(user_id: str, request: HttpRequest | None, words: str, *, spare: bool) 
     session = session_of(request)
     # It may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
-    text = notice.clean(gettext(words))[: notice.TEXT_MAX] if words else ""
+    text = notice.clean(gettext(message))[: notice.TEXT_MAX] if message else ""
     try:
-        drive(_ending(user_id, request, keep=keep, words=text))
+        drive(_ending(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:
         logger.error("The sessions of user %r were to end, and can't be reached: call logout_everywhere().", user_id)
 
 
-def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, words: str) -> Steps[int]:
+def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[int]:
     session = session_of(request)
     # Its save would find it gone, and the request be interrupted.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
-    ended = yield from online.end_all_of([user_id], Reason.INVALIDATED, keep=keep, words=words)
+    ended = yield from online.end_all_of([user_id], Reason.INVALIDATED, keep=keep, message=message)
     if session is not None and is_own:
         yield from session.flushing()
     return ended

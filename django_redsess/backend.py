@@ -105,7 +105,7 @@ class SessionStore(SessionLifecycle):
                 except SessionStoreUnavailable:
                     self.unavailable = True
                     raise
-                if outcome.word == "saved":
+                if outcome.status == "saved":
                     self._base, self._revision, self._due = record, revision, due
                     return
                 return self.run(self.saving(met=outcome))

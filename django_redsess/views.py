@@ -82,7 +82,7 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
     if sid == own_sid:
         text = gettext("This is the device that you are using. To end its session, sign out.")
         messages.warning(request, text, fail_silently=True)
-    elif (found := _own(user, sid)) and online.end(sid, reason=_reason()):
+    elif (found := _own(user, sid)) and online.end(sid, message=_reason()):
         text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
         messages.success(request, text, fail_silently=True)
     else:
@@ -95,7 +95,7 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
 @_for_its_user
 def end_others(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
     """End all sessions of the user but this one."""
-    count = online.end_user(user, keep=own_sid, reason=_reason())
+    count = online.end_user(user, keep=own_sid, message=_reason())
     text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
     messages.success(request, text % {"count": count}, fail_silently=True)
     return redirect(LIST)

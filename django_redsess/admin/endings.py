@@ -185,7 +185,7 @@ class EndingMixin(ListAdmin):
             del found[own_sid]
         sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]
         # One of a guest may become a superuser's meanwhile.
-        ended = online.end(*sids, reason=given["reason"], keep_users=superusers)
+        ended = online.end(*sids, message=given["reason"], keep_users=superusers)
         self._sign_out_if_own(request, ended)
         if ended:
             self._tell_ended(request, len(ended))
@@ -200,7 +200,7 @@ class EndingMixin(ListAdmin):
         if given["latest"] is None or matching.sids is not None or progress is None:
             # Not from our page, or no longer what that was about.
             return self.ask(request, given)
-        which, how = matching.which, {"words": given["reason"], "latest": given["latest"], "keep_users": superusers}
+        which, how = matching.which, {"message": given["reason"], "latest": given["latest"], "keep_users": superusers}
         work: BulkEnding | _EachAsked = BulkEnding(which, keep=[own_sid], **how)
         if self._asks_each:
             work = _EachAsked(matching, partial(self._may_end_other, request), progress.passed, **how)
@@ -212,7 +212,7 @@ class EndingMixin(ListAdmin):
             and given["own"]
             and any(self.has_end_permission(request, own) for own in self._own_among(request, which))
         ):
-            ended += online.end(own_sid, reason=given["reason"])
+            ended += online.end(own_sid, message=given["reason"])
         self._log(request, ended, given["reason"])
         so_far = progress.ended + len(ended)
         if not work.done:
@@ -358,7 +358,7 @@ class _EachAsked:
         may_end: Callable[[OnlineSession], bool],
         passed: int,
         *,
-        words: str,
+        message: str,
         latest: int,
         keep_users: Collection[str],
     ) -> None:
@@ -366,7 +366,7 @@ class _EachAsked:
         # seen meanwhile, one other may be passed over: it is there still, when somebody looks again.)
         self._sessions = sessions.order_by("seen_at" if sessions.which.only_by_seen else "-login_at")
         self._may_end = may_end
-        self._how: dict[str, Any] = {"words": words, "latest": latest, "keep_users": keep_users}
+        self._how: dict[str, Any] = {"message": message, "latest": latest, "keep_users": keep_users}
         self.passed, self.done = passed, False
 
     def step(self) -> Steps[list[Ended]]:

@@ -1,8 +1,8 @@
 """
 Who is online, and ending their sessions. Public.
 
-Each function that asks the server (but :func:`ending`) has a twin to be awaited, whose name begins with ``a``: ``await
-online.acount()``.
+Each function that asks the server (but :func:`end_in_batches`) has a twin to be awaited, whose name begins with ``a``:
+``await online.acount()``.
 """
 
 from __future__ import annotations
@@ -203,60 +203,60 @@ def _details(sid: str) -> Steps[Details | None]:
 details, adetails = both(_details)
 
 
-def _end(*sids: str, reason: str = "", keep_users: Collection[str] = ()) -> Steps[list[Ended]]:
+def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[list[Ended]]:
     """
     End these sessions at once: each one's next request finds itself signed out.
 
-    ``reason`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as text)
-    stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what was
-    gone already is no error. Raises ValueError for a longer ``reason``.
+    ``message`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as
+    text) stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what was
+    gone already is no error. Raises ValueError for a longer ``message``.
     """
-    words = notice.check(reason)
+    message = notice.check(message)
     named = [sid for sid in sids if is_sid(sid)]
-    return (yield from operations.end(named, Reason.KICKED, words=words, keep_users=keep_users, follow=True))
+    return (yield from operations.end(named, Reason.KICKED, message=message, keep_users=keep_users, follow=True))
 
 
 end, aend = both(_end)
 
 
-def _end_user(user: AbstractBaseUser, *, keep: str | None = None, reason: str = "") -> Steps[int]:
+def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
     """
     End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
 
-    ``reason`` is for the user to read, see :func:`end`.
+    ``message`` is for the user to read, see :func:`end`.
     """
-    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, words=reason))
+    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
 end_user, aend_user = both(_end_user)
 
 
-def _end_all(*, keep: str | None = None, reason: str = "") -> Steps[int]:
+def _end_all(*, keep: str | None = None, message: str = "") -> Steps[int]:
     """
     End every session in which somebody is signed in, but the one whose sid is ``keep``, and return how many those were.
 
-    It takes 250 a call: others are served in between. ``reason`` is for their users to read, see :func:`end`.
+    It takes 250 a call: others are served in between. ``message`` is for their users to read, see :func:`end`.
     """
-    return (yield from end_all_of(None, Reason.KICKED, keep=keep, words=reason))
+    return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
 
 
 end_all, aend_all = both(_end_all)
 
 
-def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, words: str) -> Steps[int]:
+def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[int]:
     """End the sessions of these users, or of all (None), but the one ``keep``; return how many those were."""
-    work = BulkEnding(_which(user_ids), reason, words=notice.check(words), keep=[keep] if keep else ())
+    work = BulkEnding(_which(user_ids), reason, message=notice.check(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
         ended += len((yield from work.step()))
     return ended
 
 
-def ending(
-    *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), reason: str = ""
+def end_in_batches(
+    *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
 ) -> Iterator[list[Ended]]:
     """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
-    work = BulkEnding(_which(user_ids), words=notice.check(reason), keep=keep)
+    work = BulkEnding(_which(user_ids), message=notice.check(message), keep=keep)
     while not work.done:
         yield drive(work.step())
 

@@ -15,8 +15,8 @@ class BulkEnding:
     """
     Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
 
-    ``reason`` is why, ``words`` are for the users to read. ``latest`` (milliseconds of the server's clock) leaves those
-    that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that stay,
+    ``reason`` is why, ``message`` is for the users to read. ``latest`` (milliseconds of the server's clock) leaves
+    those that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that stay,
     ``keep_users`` users whose sessions stay.
     """
 
@@ -25,7 +25,7 @@ class BulkEnding:
         which: Which,
         reason: Reason = Reason.KICKED,
         *,
-        words: str = "",
+        message: str = "",
         latest: int | None = None,
         keep: Collection[str] = (),
         keep_users: Collection[str] = (),
@@ -37,7 +37,7 @@ class BulkEnding:
         since = ""
         if which.active_seconds is not None and latest is not None:
             since = f"{latest - which.active_seconds * 1000:.0f}"
-        self._args = (reason, words, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
+        self._args = (reason, message, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and which.user_ids is None:

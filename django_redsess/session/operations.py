@@ -36,7 +36,7 @@ class Limit(NamedTuple):
     policy: str
 
 
-class Written(NamedTuple):
+class Saving(NamedTuple):
     """
     What a save writes.
 
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 class Outcome(NamedTuple):
     """
-    What became of a save, as ``word`` says:
+    What became of a save, as ``status`` says:
 
     - ``saved``
     - ``gone``: the session has ended or has another key, as ``note`` says
@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
     just before, where that was asked.
     """
 
-    word: str
+    status: str
     record: bytes = b""
     note: str = ""
     item: str = ""
@@ -134,13 +134,13 @@ def introduce_change() -> Call[Any]:
     return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)
 
 
-def add(sid: str, written: Written) -> Call[Outcome]:
+def add(sid: str, saving: Saving) -> Call[Outcome]:
     """Add a session under a sid that nobody can have had: the short way to create. Count what there was before."""
     partition = keyspace().of_sid(sid)
     login, expire, recent, guests, online_user, online_user_of, *_, totals = session_keys(partition)
-    listed = (recent, online_user, online_user_of) if written.user_id else (guests,)
+    listed = (recent, online_user, online_user_of) if saving.user_id else (guests,)
     keys = (login, expire, totals, *listed)
-    args = (sid, written.record, written.at, written.due, written.user_id)
+    args = (sid, saving.record, saving.at, saving.due, saving.user_id)
 
     def read(reply: int | bytes, stored: Sequence[Any]) -> Outcome:
         if isinstance(reply, bytes):
@@ -150,7 +150,7 @@ def add(sid: str, written: Written) -> Call[Outcome]:
     return Call(partition, scripts.ADD, keys, args, read, (1,), *_counting(partition))
 
 
-def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
+def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
     """
     Add a session.
 
@@ -159,25 +159,25 @@ def create(sid: str, written: Written, viewed: Sequence[bytes] | None = None, *,
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
-    made = (sid, *_record(written), *_limit(written), "" if viewed is None else len(viewed), *(viewed or ()))
-    keys, once = view_arguments(partition, written.item)
+    made = (sid, *_record(saving), *_limit(saving), "" if viewed is None else len(viewed), *(viewed or ()))
+    keys, once = view_arguments(partition, saving.item)
     # Who repeats this may find what was created before.
     return Call(partition, scripts.CREATE, keys, made, _outcome, (int(is_new), *once), *_counting(partition))
 
 
-def save(sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
+def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     """
     Replace the record of a live session that still has the revision ``loaded``, or any where that is empty.
 
     Otherwise nothing is written.
     """
     partition = keyspace().of_sid(sid)
-    args = (sid, *_record(written), int(written.later_stays), loaded)
-    keys, once = view_arguments(partition, written.item)
+    args = (sid, *_record(saving), int(saving.later_stays), loaded)
+    keys, once = view_arguments(partition, saving.item)
     return Call(partition, scripts.SAVE, keys, args, _outcome, once)
 
 
-def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[Outcome]:
+def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     """
     Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
 
@@ -186,9 +186,9 @@ def rotate(old_sid: str, sid: str, written: Written, *, loaded: bytes) -> Call[O
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        written = written._replace(record=b"", item="", limit=None)
-    args = (old_sid, sid, *_record(written), loaded, *_limit(written))
-    keys, once = view_arguments(partition, written.item)
+        saving = saving._replace(record=b"", item="", limit=None)
+    args = (old_sid, sid, *_record(saving), loaded, *_limit(saving))
+    keys, once = view_arguments(partition, saving.item)
     return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *_counting(partition))
 
 
@@ -220,7 +220,7 @@ def end(
     sids: Sequence[str],
     reason: Reason | None,
     *,
-    words: str = "",
+    message: str = "",
     latest: int | None = None,
     keep_users: Collection[str] = (),
     follow: bool = False,
@@ -228,12 +228,12 @@ def end(
     """
     End sessions, up to 250 a call, and return those that were there.
 
-    Nobody is told of an end without a reason: it takes back what nobody has had. ``words`` are for the ended users to
+    Nobody is told of an end without a reason: it takes back what nobody has had. ``message`` is for the ended users to
     read. Those that began after ``latest`` (milliseconds of the server's clock) stay, and the sessions of
     ``keep_users``. With ``follow``, a session that has got another key is ended under that.
     """
     ended: list[Ended] = []
-    args = (reason or "", words, "" if latest is None else latest, "", 0, len(keep_users), *keep_users)
+    args = (reason or "", message, "" if latest is None else latest, "", 0, len(keep_users), *keep_users)
     named = set(sids)
     while sids:
         others: list[str] = []
@@ -287,12 +287,12 @@ def items_max() -> int:
     return share_of(conf.VIEWED_LIMIT, keyspace().count)
 
 
-def _record(written: Written) -> tuple[str | bytes | int, ...]:
-    return written.record, written.user_id, written.login_ms or "", written.at, written.due
+def _record(saving: Saving) -> tuple[str | bytes | int, ...]:
+    return saving.record, saving.user_id, saving.login_ms or "", saving.at, saving.due
 
 
-def _limit(written: Written) -> tuple[int | str, ...]:
-    return written.limit or ("", "")
+def _limit(saving: Saving) -> tuple[int | str, ...]:
+    return saving.limit or ("", "")
 
 
 @lru_cache(maxsize=2048)

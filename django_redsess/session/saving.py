@@ -68,20 +68,20 @@ class SessionSaving(SessionLoading):
                     # It may be told to forget all scripts again and again.
                     with suppress(NoScriptError):
                         outcome = yield from plain
-                if outcome.word == "saved":
+                if outcome.status == "saved":
                     self._base, self._revision, self._due = record, revision, due
                     return
-            if outcome.word == "again":
+            if outcome.status == "again":
                 outcome = yield from self._writing(data, must_create, at)
-            if outcome.word == "saved":
+            if outcome.status == "saved":
                 return None
-            if outcome.word == "clock":
+            if outcome.status == "clock":
                 # The record is made anew by the server's time: what it has sealed, no script changes.
                 at = outcome.at
                 continue
-            if outcome.word == "gone":
+            if outcome.status == "gone":
                 return (yield from self._save_of_gone(data, outcome))
-            if outcome.word == "refused" and self._limit is not None:
+            if outcome.status == "refused" and self._limit is not None:
                 # What ends then is this session, and not what another request may have made of it.
                 self._base = None
                 raise SessionLimitReached(limits.REFUSED % {"maximum": self._limit.maximum})
@@ -185,18 +185,18 @@ class SessionSaving(SessionLoading):
         # What moves to another partition takes three scripts, any of which may be in vain: no view with them.
         moves = self._rotates_from is not None and not operations.same_partition(sid_of(self._rotates_from), sid)
         item = "" if moves else self.views_item
-        written = operations.Written(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
+        saving = operations.Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
         loaded = self._revision if base and not self._replaces else b""
         outcome: Outcome
         if must_create:
-            outcome = yield from self._adding(sid, written, expiry)
+            outcome = yield from self._adding(sid, saving, expiry)
         elif self._rotates_from is not None:
-            outcome = yield from self._rotating(sid_of(self._rotates_from), sid, written, loaded)
+            outcome = yield from self._rotating(sid_of(self._rotates_from), sid, saving, loaded)
         else:
-            outcome = yield from operations.save(sid, written, loaded=loaded)
+            outcome = yield from operations.save(sid, saving, loaded=loaded)
         if item:
             self.views_item = outcome.item
-        if outcome.word == "saved":
+        if outcome.status == "saved":
             self.uncounted_item = item if item and operations.counted_elsewhere(sid, item) else ""
             self._base, self._revision = record, revision_of(packed)
             self._due = max(times.due, self._due) if times.later_stays else times.due
@@ -217,37 +217,37 @@ class SessionSaving(SessionLoading):
             self._rotates_from = self._rotates_from or self.session_key
         self._session_key = self._own_key = _key_for(user_id)
 
-    def _adding(self, sid: str, written: operations.Written, expiry: Expiry) -> Steps[Outcome]:
+    def _adding(self, sid: str, saving: operations.Saving, expiry: Expiry) -> Steps[Outcome]:
         is_new, outcome = self._session_key == self._own_key, operations.AGAIN
         # What add.lua does not look at: other sessions of the user, a cleaner that sleeps until a later deadline.
-        if is_new and not written.item and written.limit is None and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
-            outcome = yield from operations.add(sid, written)
+        if is_new and not saving.item and saving.limit is None and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
+            outcome = yield from operations.add(sid, saving)
             is_new = False
-        if outcome.word == "again":
-            outcome = yield from operations.create(sid, written, is_new=is_new)
-        if outcome.word != "clock":
+        if outcome.status == "again":
+            outcome = yield from operations.create(sid, saving, is_new=is_new)
+        if outcome.status != "clock":
             self._own_key = None
-        if outcome.word == "taken":
+        if outcome.status == "taken":
             raise CreateError
         return outcome
 
-    def _rotating(self, old_sid: str, sid: str, written: operations.Written, loaded: bytes) -> Steps[Outcome]:
+    def _rotating(self, old_sid: str, sid: str, saving: operations.Saving, loaded: bytes) -> Steps[Outcome]:
         elsewhere = not operations.same_partition(old_sid, sid)
         made: Outcome = operations.SAVED
         if elsewhere:
             viewed = yield from operations.viewed_by(old_sid)
-            made = yield from operations.create(sid, written, viewed)
-            if made.word == "clock":
+            made = yield from operations.create(sid, saving, viewed)
+            if made.status == "clock":
                 return made
-            if made.word == "refused":
+            if made.status == "refused":
                 # Of two who sign in at once in a guest's session, the other may have been first.
                 old = yield from reading.read(old_sid)
                 if old.record is not None:
                     return made
                 note = yield from reading.note_of(old_sid)
                 return Outcome("gone", note=note)
-        outcome = yield from operations.rotate(old_sid, sid, written, loaded=loaded)
-        if elsewhere and outcome.word != "saved":
+        outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+        if elsewhere and outcome.status != "saved":
             yield from operations.end([sid], None)
         return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 

@@ -18,7 +18,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
     Note that a live session views ``item``, and that it was seen, as ``touch`` says; and count the view.
 
-    It is not counted where :func:`~django_redsess.session.operations.counted_elsewhere` says so: :func:`count_view` is for that. False where it is gone.
+    A view that is ``counted_elsewhere`` is not counted: :func:`count_view` does that. False where the session is gone.
     """
     space = keyspace()
     partition = space.of_sid(sid)

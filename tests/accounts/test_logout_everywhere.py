@@ -71,7 +71,7 @@ def test_a_view_that_ends_all_sessions_of_another_user_keeps_its_own(alice, bob,
 
 def test_the_reason_of_logout_everywhere_is_read_by_the_user(alice, partitions) -> None:
     browser, other = sign_in(alice), sign_in(alice)
-    accounts.logout_everywhere(alice, reason="You moved. Grüße")
+    accounts.logout_everywhere(alice, message="You moved. Grüße")
     assert told_to(other) == ("invalidated", "You moved. Grüße")
     assert browser.get("/who-and-messages/").content.decode() == "nobody|Your session was ended. You moved. Grüße"
 
@@ -87,15 +87,15 @@ def test_without_a_reason_logout_everywhere_tells_the_user_nothing(alice, redis,
 def test_a_reason_above_200_characters_is_refused_and_nothing_ends(alice) -> None:
     sign_in(alice)
     with pytest.raises(ValueError, match="200"):
-        accounts.logout_everywhere(alice, reason="x" * 201)
+        accounts.logout_everywhere(alice, message="x" * 201)
     assert count(alice) == 1
-    assert accounts.logout_everywhere(alice, reason="x" * 200) == 1
+    assert accounts.logout_everywhere(alice, message="x" * 200) == 1
 
 
 def test_alogout_everywhere_does_the_same(alice, partitions) -> None:
     browsers = [sign_in(alice) for _ in range(3)]
     kept = sid_of(browsers[1])
-    assert asyncio.run(accounts.alogout_everywhere(alice, keep=kept, reason="Bye.")) == 2
+    assert asyncio.run(accounts.alogout_everywhere(alice, keep=kept, message="Bye.")) == 2
     assert [each.sid for each in online.of_user(alice)] == [kept]
     assert told_to(browsers[0]) == ("invalidated", "Bye.")
 

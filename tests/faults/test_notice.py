@@ -33,7 +33,7 @@ HEADER = "X-Session-Ended"
 
 
 def kick(sid: str) -> None:
-    assert [ended.sid for ended in online.end(sid, reason="x" * 200)] == [sid]
+    assert [ended.sid for ended in online.end(sid, message="x" * 200)] == [sid]
 
 
 def expire(sid: str) -> None:
@@ -123,7 +123,7 @@ def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, a
     browser.sign_in(alice)
     proxy.lose_reply(scripts.END.digest)
     # Repeated, it finds nothing any more.
-    assert online.end(browser.sid, reason="Bye.") == []
+    assert online.end(browser.sid, message="Bye.") == []
     assert proxy.lost == 1
     response = browser.get(f"{browser.views}/who/")
     assert (response.content, response[HEADER]) == (b"nobody", "kicked; text*=UTF-8''Bye.")

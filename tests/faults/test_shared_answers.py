@@ -98,7 +98,7 @@ def test_nothing_else_of_a_session_goes_with_it(
     ]
     assert SessionStore(browser.cookie)["colour"] == "red"
     # Nor that a cookie is to be deleted, or why.
-    online.end(browser.sid, reason="Bye.")
+    online.end(browser.sid, message="Bye.")
     answers.append(browser.get(f"{browser.views}/read/colour/", headers={"X-Says": said}))
     for answer in filter(None, answers):
         assert answer.status_code == 200
@@ -115,7 +115,7 @@ def test_the_message_that_a_session_is_over_begins_none(
     settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.messages.middleware.MessageMiddleware"]
     browser.sign_in(alice, colour="blue")
-    online.end(browser.sid, reason="Bye.")
+    online.end(browser.sid, message="Bye.")
     answer = browser.get(f"{browser.views}/read/colour/", headers={"X-Says": "public"})
     assert (answer.status_code, list(answer.cookies), stored(redis)) == (200, [], 0)
     # The next answer that is the visitor's own has it.

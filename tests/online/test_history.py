@@ -224,7 +224,7 @@ def test_a_create_that_is_repeated_counts_once(redis) -> None:
     sid = sid_of("a" * 32)
     one = written(sid)
     # As when the reply to the first was lost.
-    assert [operations.create(sid, one).run().word for _ in range(2)] == ["saved", "saved"]
+    assert [operations.create(sid, one).run().status for _ in range(2)] == ["saved", "saved"]
     assert stored(redis) == 1
     assert sampled().created == 1
 
@@ -233,7 +233,7 @@ def test_a_create_under_a_taken_sid_counts_nothing() -> None:
     sid = sid_of("a" * 32)
     for expected in ("saved", "taken"):
         # Another record each time: that of another session.
-        assert operations.create(sid, written(sid)).run().word == expected
+        assert operations.create(sid, written(sid)).run().status == expected
     assert sampled().created == 1
 
 

@@ -137,14 +137,14 @@ def test_more_than_a_thousand_users_can_be_neither_counted_nor_ended() -> None:
     with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
         online.count(user_ids=users)
     with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
-        list(online.ending(user_ids=users))
+        list(online.end_in_batches(user_ids=users))
 
 
 def test_no_users_have_no_sessions(new_session) -> None:
     sign_in(new_session, "a")
     assert online.sessions(user_ids=[]) == []
     assert online.count(user_ids=[]) == 0
-    assert list(online.ending(user_ids=[])) in ([], [[]])
+    assert list(online.end_in_batches(user_ids=[])) in ([], [[]])
     assert online.count() == 1
 
 
@@ -365,7 +365,7 @@ def test_more_sessions_than_a_batch_are_found_and_ended(redis, new_session) -> N
 
 def test_an_ended_user_reads_the_reason(new_session) -> None:
     session, other = new_session("7"), new_session("8")
-    online.end(session.sid, reason="Please sign in again.")
+    online.end(session.sid, message="Please sign in again.")
     online.end(other.sid)
     assert notice_of(session)[:2] == (Reason.KICKED, "Please sign in again.")
     assert notice_of(other)[:2] == (Reason.KICKED, "")
@@ -373,24 +373,24 @@ def test_an_ended_user_reads_the_reason(new_session) -> None:
 
 def test_what_could_forge_a_line_is_taken_out_of_the_reason(new_session) -> None:
     session = new_session("7")
-    online.end(session.sid, reason=" see\r\nX-Forged: 1\0\x1b[31m you\u2028soon ")
+    online.end(session.sid, message=" see\r\nX-Forged: 1\0\x1b[31m you\u2028soon ")
     assert notice_of(session).text == "see X-Forged: 1 [31m you soon"
 
 
 @pytest.mark.parametrize("reason", ["x" * 200, "ä" * 200, "  " + "y" * 200 + "\n"])
 def test_a_reason_may_have_200_characters(new_session, reason: str) -> None:
     session = new_session("7")
-    online.end(session.sid, reason=reason)
+    online.end(session.sid, message=reason)
     assert notice_of(session).text == reason.strip()
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        lambda sid, reason: online.end(sid, reason=reason),
-        lambda sid, reason: online.end_user(User(pk=7), reason=reason),
-        lambda sid, reason: online.end_all(reason=reason),
-        lambda sid, reason: list(online.ending(reason=reason)),
+        lambda sid, reason: online.end(sid, message=reason),
+        lambda sid, reason: online.end_user(User(pk=7), message=reason),
+        lambda sid, reason: online.end_all(message=reason),
+        lambda sid, reason: list(online.end_in_batches(message=reason)),
     ],
     ids=["end", "end_user", "end_all", "ending"],
 )
@@ -405,7 +405,7 @@ def test_a_session_that_got_another_key_is_ended_under_that(redis, new_session) 
     session = new_session("7")
     old = session.sid
     new = rotate(session)
-    assert [(ended.sid, ended.user_id) for ended in online.end(old, reason="Bye.")] == [(new, "7")]
+    assert [(ended.sid, ended.user_id) for ended in online.end(old, message="Bye.")] == [(new, "7")]
     assert notice_of(session).text == "Bye."
     assert stored(redis) == 0
 
@@ -484,8 +484,8 @@ def test_every_signed_in_session_is_ended_but_the_one_to_keep_and_guests(new_ses
 
 def test_the_users_of_all_ended_sessions_read_the_reason(new_session) -> None:
     sessions = [new_session(user) for user in "12345"]
-    online.end_user(User(pk=1), reason="First.")
-    online.end_all(reason="We move house.")
+    online.end_user(User(pk=1), message="First.")
+    online.end_all(message="We move house.")
     assert [notice_of(session).text for session in sessions] == ["First."] + ["We move house."] * 4
 
 
@@ -501,12 +501,12 @@ def test_more_than_a_batch_is_ended_whichever_is_kept(redis, keep: int) -> None:
 
 def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
     fill(redis, 700, viewed=0)
-    work = online.ending(reason="Bye.")
+    work = online.end_in_batches(message="Bye.")
     first = next(work)
     assert 0 < len(first) <= 250
     work.close()
     assert online.count() == 700 - len(first)
-    steps = list(online.ending())
+    steps = list(online.end_in_batches())
     assert all(len(step) <= 250 for step in steps)
     assert sum(map(len, steps)) == 700 - len(first)
     assert stored(redis) == 0
@@ -514,7 +514,7 @@ def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
 
 def test_ending_of_some_users_leaves_the_others_and_those_to_keep(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "9", "8", "7")
-    steps = list(online.ending(user_ids=["7", "8"], keep=[sids[0], sids[3]]))
+    steps = list(online.end_in_batches(user_ids=["7", "8"], keep=[sids[0], sids[3]]))
     assert {ended.sid for step in steps for ended in step} == {sids[1], sids[4]}
     assert sids_of(online.sessions()) == [sids[3], sids[2], sids[0]]
 
@@ -539,7 +539,7 @@ def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> N
 def test_ending_can_be_awaited(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "8", "9", "9")
     session = new_session("7")
-    [ended] = run(online.aend(session.sid, sids[1], reason="Bye.", keep_users=["8"]))
+    [ended] = run(online.aend(session.sid, sids[1], message="Bye.", keep_users=["8"]))
     assert (ended.user_id, ended.reason) == ("7", Reason.KICKED)
     assert notice_of(session).text == "Bye."
     assert run(online.aend_user(User(pk=8), keep=sids[1])) == 1

@@ -339,7 +339,7 @@ def test_a_deadline_that_is_a_round_number_is_told_too(redis, new_session, secon
 
 def test_the_asynchronous_half_tells_the_same(new_session, partitions) -> None:
     session = new_session("7")
-    online.end(session.sid, reason="Bye.")
+    online.end(session.sid, message="Bye.")
     ended = asyncio.run(SessionStore(session.session_key).aended())
     assert ended == SessionStore(session.session_key).ended
     assert ended[:2] == (Reason.KICKED, "Bye.")
@@ -348,12 +348,12 @@ def test_the_asynchronous_half_tells_the_same(new_session, partitions) -> None:
 def test_all_ways_of_ending_by_an_administrator_leave_the_reason(new_session, partitions, alice) -> None:
     sessions = {how: new_session(str(alice.pk)) for how in ("end", "aend", "end_user", "ending", "end_all")}
     others = {how: [each.sid for each in sessions.values() if each is not sessions[how]] for how in sessions}
-    online.end(sessions["end"].sid, reason="end")
-    asyncio.run(online.aend(sessions["aend"].sid, reason="aend"))
-    for _ in online.ending(user_ids=[str(alice.pk)], keep=others["ending"], reason="ending"):
+    online.end(sessions["end"].sid, message="end")
+    asyncio.run(online.aend(sessions["aend"].sid, message="aend"))
+    for _ in online.end_in_batches(user_ids=[str(alice.pk)], keep=others["ending"], message="ending"):
         pass
-    online.end_user(alice, keep=sessions["end_all"].sid, reason="end_user")
-    online.end_all(reason="end_all")
+    online.end_user(alice, keep=sessions["end_all"].sid, message="end_user")
+    online.end_all(message="end_all")
     assert {how: SessionStore(each.session_key).ended.text for how, each in sessions.items()} == {
         how: how for how in sessions
     }
@@ -364,7 +364,7 @@ def test_a_session_ended_under_its_old_sid_is_told_of_under_its_new_key(new_sess
     old_key, old_sid = session.session_key, session.sid
     session.cycle_key()
     session.save()
-    assert len(online.end(old_sid, reason="Bye.")) == 1
+    assert len(online.end(old_sid, message="Bye.")) == 1
     assert SessionStore(session.session_key).ended.text == "Bye."
     assert SessionStore(old_key).ended is None
 
@@ -458,7 +458,7 @@ def test_asking_leaves_no_trace(redis, new_session, partitions) -> None:
 @pytest.mark.parametrize("again", [kick, replace, expire_by_cleaner], ids=["kicked", "replaced", "expired"])
 def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session, partitions, scene, again) -> None:
     session = new_session("7")
-    online.end(session.sid, reason="First.")
+    online.end(session.sid, message="First.")
     note, _ = note_of(redis, session.sid)
     redis.pexpire(keyspace().of_sid(session.sid).ended_of(session.sid), 5000)
     if again is expire_by_cleaner:
@@ -466,7 +466,7 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
     elif again is replace:
         assert drive(operations.end([session.sid], Reason.REPLACED)) == []
     else:
-        assert online.end(session.sid, reason="Second.") == []
+        assert online.end(session.sid, message="Second.") == []
     assert note_of(redis, session.sid)[0] == note
     assert note_of(redis, session.sid)[1] <= 5000
 
@@ -475,7 +475,7 @@ def test_a_sign_out_after_the_end_leaves_what_was_told(new_session, partitions) 
     session = new_session("7")
     opened = SessionStore(session.session_key)
     opened.load()
-    online.end(session.sid, reason="First.")
+    online.end(session.sid, message="First.")
     sign_out(opened)
     assert SessionStore(session.session_key).ended.text == "First."
 
@@ -483,7 +483,7 @@ def test_a_sign_out_after_the_end_leaves_what_was_told(new_session, partitions) 
 def test_many_ends_at_once_leave_a_note_each(redis, new_session, partitions) -> None:
     sessions = [new_session(str(number % 9)) for number in range(60)]
     guests = [new_session(colour="blue") for _ in range(20)]
-    assert len(online.end(*(session.sid for session in sessions + guests), reason="Closing time.")) == 80
+    assert len(online.end(*(session.sid for session in sessions + guests), message="Closing time.")) == 80
     assert len(notes(redis)) == 60
     assert {SessionStore(session.session_key).ended.text for session in sessions} == {"Closing time."}
 
@@ -503,7 +503,7 @@ def test_no_note_stays_beside_a_session_created_again_under_its_key(new_session,
 
 def test_a_text_is_told_as_it_was_given(new_session, partitions) -> None:
     session, text = new_session("7"), "Änderung um 12:30, “bitte” neu anmelden: https://example.org/?a=b&c; 100 % 日本"
-    online.end(session.sid, reason=text)
+    online.end(session.sid, message=text)
     assert SessionStore(session.session_key).ended.text == text
 
 
@@ -511,9 +511,9 @@ def test_a_text_is_told_as_it_was_given(new_session, partitions) -> None:
 def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> None:
     session = new_session("7")
     with pytest.raises(ValueError, match="200"):
-        online.end(session.sid, reason=letter * 201)
+        online.end(session.sid, message=letter * 201)
     assert SessionStore(session.session_key).ended is None
-    online.end(session.sid, reason=letter * 200)
+    online.end(session.sid, message=letter * 200)
     ended = SessionStore(session.session_key).ended
     assert ended.text == letter * 200
     assert text_of(ended.header) == letter * 200
@@ -522,7 +522,7 @@ def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_no_text_breaks_its_line_or_the_header(new_session, text: str) -> None:
     session = new_session("7")
-    online.end(session.sid, reason=text)
+    online.end(session.sid, message=text)
     ended = SessionStore(session.session_key).ended
     assert ended.text.isprintable()
     assert text_of(ended.header) == ended.text
@@ -537,14 +537,14 @@ def test_no_text_breaks_its_line_or_the_header(new_session, text: str) -> None:
 )
 def test_a_text_keeps_the_joiners_that_its_script_needs(new_session, text: str) -> None:
     session = new_session("7")
-    online.end(session.sid, reason=text)
+    online.end(session.sid, message=text)
     assert SessionStore(session.session_key).ended.text == text
 
 
 @pytest.mark.parametrize("text", ["", " ", "\r\n", "\0\x1b", "\u202e"])
 def test_a_text_of_nothing_is_none(new_session, text: str) -> None:
     session = new_session("7")
-    online.end(session.sid, reason=text)
+    online.end(session.sid, message=text)
     ended = SessionStore(session.session_key).ended
     assert (ended.text, ended.header) == ("", "kicked")
 
@@ -636,7 +636,7 @@ def test_a_note_of_another_type_tells_nothing(site, db, redis, forge, kind: str)
 
 def test_the_repair_takes_away_a_note_whose_session_lives_and_leaves_the_others(redis, new_session, partitions) -> None:
     alive, over = new_session("7"), new_session("7")
-    online.end(over.sid, reason="Bye.")
+    online.end(over.sid, message="Bye.")
     name = keyspace().of_sid(alive.sid).ended_of(alive.sid)
     redis.set(name, "kicked 1700000000000 Bye.", ex=60)
     assert [name in fault for fault in faults()] == [True]
@@ -666,7 +666,7 @@ def test_the_next_page_tells_once(visitor, scene, end, reason, lasts) -> None:
 
 def test_over_both_interfaces_a_page_tells_the_text_once(browser, partitions) -> None:
     browser.sign_in(User.objects.get())
-    online.end(browser.sid, reason="Bye 👋.")
+    online.end(browser.sid, message="Bye 👋.")
     response = browser.get(view(browser, "shows"))
     assert response.content.decode() == "[warning: Your session was ended. Bye 👋.]"
     assert (response[HEADER].partition(";")[0], text_of(response[HEADER])) == ("kicked", "Bye 👋.")
@@ -695,7 +695,7 @@ def test_each_reason_has_words_of_its_own(visitor, scene, alice) -> None:
 
 def test_a_view_is_told_by_the_session(browser) -> None:
     assert browser.get(view(browser, "asks")).content == b"nothing"
-    online.end(browser.sid, reason="Bye.")
+    online.end(browser.sid, message="Bye.")
     response = browser.get(view(browser, "asks"))
     assert (response.content, response[HEADER]) == (b"kicked|Bye.", "kicked; text*=UTF-8''Bye.")
     # It did not show the message: the next page does.
@@ -738,7 +738,7 @@ def test_whose_password_has_changed_elsewhere_is_told_nothing(visitor, alice) ->
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_no_text_forges_anything_on_the_page(visitor, text: str) -> None:
-    online.end(visitor.sid, reason=text)
+    online.end(visitor.sid, message=text)
     ended = SessionStore(visitor.cookie).ended
     response = visitor.get("/")
     assert text_of(response[HEADER]) == ended.text
@@ -751,7 +751,7 @@ def test_no_text_forges_anything_on_the_page(visitor, text: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/basket/", "/login/"])
 def test_the_pages_of_the_shop_show_it(visitor, path: str) -> None:
-    online.end(visitor.sid, reason="Bye.")
+    online.end(visitor.sid, message="Bye.")
     assert visitor.get(path).content.decode().count("Your session was ended. Bye.") == 1
     assert "Your session was ended" not in visitor.get(path).content.decode()
 
@@ -766,7 +766,7 @@ storages = pytest.mark.parametrize("storage", STORAGES, ids=[name.rpartition("."
 @pytest.mark.parametrize("path", ["/account/sessions/", "/admin/"])
 def test_a_page_that_asks_for_a_sign_in_shows_it_there(visitor, site, storage: str, path: str) -> None:
     site.MESSAGE_STORAGE = storage
-    online.end(visitor.sid, reason="Bye 👋 & <b>.")
+    online.end(visitor.sid, message="Bye 👋 & <b>.")
     redirect = visitor.get(path)
     assert (redirect.status_code, redirect[HEADER].partition(";")[0]) == (302, "kicked")
     sign_in_page = visitor.get(redirect["Location"])
@@ -965,7 +965,7 @@ def test_it_is_told_in_the_language_of_the_visitor(
         between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
     for language, said in (("de", "Ende."), ("fr", "Fin."), ("en", "Your session was ended.")):
         visitor.sign_in(alice)
-        online.end(visitor.sid, reason="Bye.")
+        online.end(visitor.sid, message="Bye.")
         response = visitor.get("/shows/", headers={"Accept-Language": language})
         assert response.content.decode() == f"[warning: {said} Bye.]"
 
@@ -974,7 +974,7 @@ def test_with_djangos_middleware_the_session_tells_and_there_is_no_message(brows
     site.MIDDLEWARE = [
         name.replace(OURS, "django.contrib.sessions.middleware.SessionMiddleware") for name in site.MIDDLEWARE
     ]
-    online.end(browser.sid, reason="Bye.")
+    online.end(browser.sid, message="Bye.")
     response = browser.get(view(browser, "asks"))
     assert (response.content, HEADER in response, is_gone(response)) == (b"kicked|Bye.", False, True)
     assert shown(browser) == []
@@ -1010,7 +1010,7 @@ def test_who_signs_in_with_the_cookie_of_an_ended_session_gets_a_new_one(visitor
 def test_another_user_who_signs_in_over_the_old_cookie_is_not_told_why(visitor, site, alice, storage: str) -> None:
     site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
     User.objects.create_user("bob", password="secret")
-    online.end(visitor.sid, reason="Alice, call me.")
+    online.end(visitor.sid, message="Alice, call me.")
     response = visitor.post("/login/", {"username": "bob", "password": "secret"})
     assert (response.status_code, HEADER in response) == (302, False)
     response = visitor.get("/asks/")
@@ -1030,7 +1030,7 @@ def test_a_guest_who_writes_after_being_told_gets_a_session_of_a_guest(browser) 
 
 def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, meanwhile) -> None:
     sid = browser.sid
-    meanwhile(lambda: online.end(sid, reason="Bye."))
+    meanwhile(lambda: online.end(sid, message="Bye."))
     response = browser.get(view(browser, "write/colour/red"))
     assert (response.status_code, HEADER in response, list(response.cookies)) == (400, False, [])
     assert shown(browser) == ["warning: Your session was ended. Bye."]

@@ -97,8 +97,8 @@ def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> 
     while not operations.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
         number += 1
     call = operations.rotate(session.sid, sid, written(sid, "7"), loaded=b"")
-    assert call.run().word == "saved"
-    assert call.run().word == "saved"
+    assert call.run().status == "saved"
+    assert call.run().status == "saved"
     assert [found.sid for found in online.sessions()] == [sid]
 
 

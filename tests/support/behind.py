@@ -100,13 +100,13 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
 
 
-def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Written:
+def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
     """Return what a save writes of a session without data."""
     now = reading.time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")
-    return operations.Written(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
+    return operations.Saving(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:

@@ -164,10 +164,12 @@ class Command(BaseCommand):
         reason = self.options["reason"]
         sids = [session.sid for session in self.single]
         for start in range(0, len(sids), AT_ONCE_MAX):
-            yield online.end(*sids[start : start + AT_ONCE_MAX], reason=reason)
+            yield online.end(*sids[start : start + AT_ONCE_MAX], message=reason)
         if self.users or self.options["all"]:
             user_ids = None if self.options["all"] else list(self.users)
-            yield from online.ending(user_ids=user_ids, keep=[session.sid for session in self.kept], reason=reason)
+            yield from online.end_in_batches(
+                user_ids=user_ids, keep=[session.sid for session in self.kept], message=reason
+            )
 
     def _summarize(self, ended: int, sentence: str = "") -> None:
         if sentence:
