@@ -208,8 +208,8 @@ def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ste
     End these sessions at once: each one's next request finds itself signed out.
 
     ``message`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as
-    text) stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what was
-    gone already is no error. Raises ValueError for a longer ``message``.
+    text) stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what
+    was gone already is no error. Raises ValueError for a longer ``message``.
     """
     message = notice.check(message)
     named = [sid for sid in sids if is_sid(sid)]

@@ -16,8 +16,8 @@ class BulkEnding:
     Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
 
     ``reason`` is why, ``message`` is for the users to read. ``latest`` (milliseconds of the server's clock) leaves
-    those that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that stay,
-    ``keep_users`` users whose sessions stay.
+    those that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that
+    stay, ``keep_users`` users whose sessions stay.
     """
 
     def __init__(
