@@ -94,7 +94,8 @@ class Reader:
                 lines = typed.splitlines()
                 more = [line.removeprefix("> ") for line in lines[1:] if line.startswith("> ")]
                 self._command = "\n".join([lines[0], *more])
-                yield lambda said="\n".join(lines[1 + len(more) :]): self._run(self._command, said)
+                said = "\n".join(lines[1 + len(more) :])
+                yield lambda said=said: self._run(self._command, said)
 
     def _write(self, caption: str, text: str) -> None:
         name, at_the_end = re.fullmatch(r"(\S+)(, at the end)?", caption).groups()  # type: ignore[union-attr]
