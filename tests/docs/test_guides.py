@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.core.checks import run_checks
 
+from django_redsess.backend import SessionStore
 from testproject.servers import Server
 from tests.docs.pages import DOCS, blocks
+from tests.support.sentinels import behind_sentinel
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +69,23 @@ def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server:
     left = "from django.contrib.auth.models import Permission as P; "
     left += "print(P.objects.filter(content_type__app_label='django_redsess').count())"
     assert manage(shop, "shell", "--command", left).stdout.split()[-1] == "0"
+
+
+def test_the_settings_for_sentinel_find_the_server_and_are_not_complained_about(
+    server: Server, tmp_path: Path, settings: Any
+) -> None:
+    [text] = [block.text for block in blocks(DOCS / "howto" / "sentinel.rst")]
+    with behind_sentinel(server, tmp_path) as running:
+        shown: dict[str, Any] = {}
+        exec(text, shown)
+        entry = shown["CACHES"]["sessions"]
+        # The address and the name of the sentinel that runs here.
+        entry["LOCATION"] = running["sessions"]["LOCATION"]
+        entry["OPTIONS"]["SENTINELS"] = running["sessions"]["OPTIONS"]["SENTINELS"]
+        settings.CACHES = shown["CACHES"]
+        settings.SESSION_CACHE_ALIAS = "sessions"
+        session = SessionStore()
+        session["colour"] = "blue"
+        session.save()
+        assert SessionStore(session.session_key)["colour"] == "blue"
+        assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
