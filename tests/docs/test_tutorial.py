@@ -20,6 +20,8 @@ from testproject.servers import free_port
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.support.running import wait_until
 
+pytestmark = pytest.mark.no_server
+
 TUTORIAL = DOCS / "tutorial.rst"
 
 NOT_RUN = ("python3 -m venv", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
@@ -182,7 +184,6 @@ def end_in_the_admin(reader: Reader, ada: requests.Session, message: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.no_server
 def test_the_tutorial_leads_from_an_empty_directory_to_a_user_who_is_signed_out(reader: Reader) -> None:
     reader.follow(until="python manage.py runserver")
     ada, bob = reader.sign_in("ada", "correct-horse"), reader.sign_in("bob", "battery-staple")
