@@ -1,4 +1,4 @@
-"""The user of the server who may do what docs/security.rst lists, and nothing else."""
+"""The user of the server who may do what docs/howto/acl.rst lists, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers, pytest.mark.slow]
 
-DOCS = Path(__file__).parents[2] / "docs" / "security.rst"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "acl.rst"
 
 OF_CLIENTS = {"client", "client|setinfo", "client|maint_notifications", "hello"}
 """What redis-py says of itself when it connects: it goes on where that is refused."""

@@ -1,0 +1,91 @@
+"""How-to guides that a project can follow to the letter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+
+from django_redsess.backend import SessionStore
+from testproject.servers import Server
+from tests.docs.pages import DOCS, blocks
+from tests.support.sentinels import behind_sentinel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def shop(tmp_path: Path, server: Server) -> Path:
+    """A new project with the settings of the tutorial. Only the address of the server is another."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    make = [sys.executable, "-m", "django", "startproject", "shop", tmp_path]
+    subprocess.run(make, check=True, env=environment)
+    write_all(tmp_path, "tutorial.rst", server)
+    return tmp_path
+
+
+def write_all(folder: Path, page: str, server: Server) -> None:
+    """Write the files of a page: those blocks that have the name of one as their caption."""
+    for block in blocks(DOCS / page):
+        name, _, at_the_end = block.caption.partition(", ")
+        if name.startswith("shop/"):
+            text = block.text
+            for url in ("redis://127.0.0.1:6379/1", "redis://127.0.0.1:6399/0"):
+                text = text.replace(url, server.url)
+            with (folder / name).open("a" if at_the_end else "w") as file:
+                file.write(f"\n{text}")
+
+
+def manage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server) -> None:
+    write_all(shop, "howto/testing.rst", server)
+    ran = manage(shop, "test", "--settings", "shop.test_settings")
+    assert (ran.returncode, "Ran 2 tests" in ran.stderr) == (0, True), ran.stderr
+    assert server.client.keys("{test-*") == []
+
+
+def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server: Server) -> None:
+    assert manage(shop, "migrate").returncode == 0
+    assert manage(shop, "migrate", "django_redsess", "zero").returncode == 0
+    [back] = [block.text for block in blocks(DOCS / "howto" / "leaving.rst") if block.caption == "shop/settings.py"]
+    with (shop / "shop" / "settings.py").open("a") as file:
+        file.write(back)
+    ran = [
+        manage(shop, "check", "--fail-level", "WARNING"),
+        manage(shop, "migrate"),
+        manage(shop, "remove_stale_contenttypes", "--include-stale-apps", "--noinput"),
+    ]
+    assert [each.returncode for each in ran] == [0, 0, 0], ran
+    left = "from django.contrib.auth.models import Permission as P; "
+    left += "print(P.objects.filter(content_type__app_label='django_redsess').count())"
+    assert manage(shop, "shell", "--command", left).stdout.split()[-1] == "0"
+
+
+def test_the_settings_for_sentinel_find_the_server_and_are_not_complained_about(
+    server: Server, tmp_path: Path, settings: Any
+) -> None:
+    [text] = [block.text for block in blocks(DOCS / "howto" / "sentinel.rst")]
+    with behind_sentinel(server, tmp_path) as running:
+        shown: dict[str, Any] = {}
+        exec(text, shown)
+        entry = shown["CACHES"]["sessions"]
+        # The address and the name of the sentinel that runs here.
+        entry["LOCATION"] = running["sessions"]["LOCATION"]
+        entry["OPTIONS"]["SENTINELS"] = running["sessions"]["OPTIONS"]["SENTINELS"]
+        settings.CACHES = shown["CACHES"]
+        settings.SESSION_CACHE_ALIAS = "sessions"
+        session = SessionStore()
+        session["colour"] = "blue"
+        session.save()
+        assert SessionStore(session.session_key)["colour"] == "blue"
+        assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
