@@ -197,7 +197,7 @@ def test_what_sessions_have_viewed_stays_in_their_own_lists(redis, new_session) 
     have_views(redis, {"shoe": 5})
     clean(limit=1)
     assert [entry.item for entry in viewed.recent(session)] == ["lamp"]
-    assert viewed.views("lamp") == 0
+    assert viewed.count("lamp") == 0
     assert stored(redis) == 1
 
 
