@@ -34,6 +34,11 @@ from django_redsess.transport.steps import Steps, both, drive
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
+__all__ = [
+    "alogout_everywhere",
+    "logout_everywhere",
+]
+
 DEACTIVATED = gettext_noop("Your account was deactivated.")
 DELETED = gettext_noop("Your account was deleted.")
 PASSWORD_CHANGED = gettext_noop("Your password was changed.")

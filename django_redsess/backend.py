@@ -33,7 +33,7 @@ class SessionStore(SessionLifecycle):
     @property
     def ended(self) -> Notice | None:
         """
-        Tell why the session that the cookie names was ended: ``reason``, ``text`` and ``when``. None where it was not.
+        Why the session that the cookie names was ended: ``reason``, ``message`` and ``ended_at``. None if it was not.
 
         It is known for an hour, for a day where an administrator ended it or the account was changed, and only where
         somebody was signed in; a sign-out is not told of. Reads the session, unless that has been read.

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
 
+__all__ = [
+    "SessionLimitReached",
+    "SessionStoreUnavailable",
+]
+
 
 class SessionStoreUnavailable(Exception):  # noqa: N818
     """

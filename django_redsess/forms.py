@@ -14,6 +14,10 @@ from django_redsess.session import limits
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
+__all__ = [
+    "SessionLimitAuthenticationForm",
+]
+
 
 class SessionLimitAuthenticationForm(AuthenticationForm):
     """

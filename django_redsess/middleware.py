@@ -38,6 +38,12 @@ from django_redsess.transport.announcing import Answering
 from django_redsess.transport.steps import Steps, adrive, drive
 from django_redsess.viewed import recording
 
+__all__ = [
+    "SessionMiddleware",
+    "ViewedItemsMiddleware",
+    "passive",
+]
+
 RETRY_AFTER_SECONDS = 5
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -291,7 +297,7 @@ def _tell(request: HttpRequest, notice: Notice | None) -> None:
         return
     # Middleware between ours and that of messages may read the session before there is a place for them.
     if hasattr(request, "_messages"):
-        messages.warning(request, notice.message)
+        messages.warning(request, str(notice))
         request._redsess_told = notice  # type: ignore[attr-defined]
     else:
         request._redsess_untold = notice  # type: ignore[attr-defined]

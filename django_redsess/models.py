@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from django_redsess import online as online_sessions
 
+__all__ = [
+    "OnlineSession",
+    "PopularItem",
+]
+
 
 class _NoRows(models.Manager[Any]):
     """For all that asks every model for its rows, such as ``dumpdata``: there are none in the database."""
@@ -110,7 +115,7 @@ class PopularItem(models.Model):
         return viewed_items.rank(self.views)
 
     @classmethod
-    def of(cls, entry: viewed_items.PopularItem, *, of_views: int, thing: Any = None) -> PopularItem:
+    def of(cls, entry: viewed_items.ViewCount, *, of_views: int, thing: Any = None) -> PopularItem:
         """Make the row of ``entry``, of which there are ``of_views`` views in all, and whose object is ``thing``."""
         row = cls(item=entry.item, views=entry.views)
         # What was counted before may be less.

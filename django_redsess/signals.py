@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 from django.dispatch import Signal
 
+__all__ = [
+    "Ended",
+    "Reason",
+    "session_ended",
+]
+
 session_ended = Signal()
 """
 A session is over. Receivers get ``sid``, ``user_id`` (the primary key as text, ``""`` for a guest), ``reason`` (a

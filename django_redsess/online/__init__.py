@@ -18,10 +18,11 @@ from django.utils.module_loading import import_string
 
 from django_redsess.online import queries, samples
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Row, Which
-from django_redsess.online.samples import REASONS, Present, Sample
+from django_redsess.online.queries import Which
+from django_redsess.online.rows import Session, session_of_row
+from django_redsess.online.samples import Sample
 from django_redsess.session import notice, operations, reading
-from django_redsess.session.record import Client, RecordError, client_of, django_times, log_unusable, unpack
+from django_redsess.session.record import django_times, log_unusable, unpack
 from django_redsess.signals import Ended, Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both, drive
@@ -29,30 +30,35 @@ from django_redsess.transport.steps import Steps, both, drive
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
+__all__ = [
+    "Details",
+    "Order",
+    "Sample",
+    "Session",
+    "acount",
+    "adetails",
+    "aend",
+    "aend_all",
+    "aend_user",
+    "afind",
+    "aget",
+    "ahistory",
+    "aof_user",
+    "asessions",
+    "count",
+    "details",
+    "end",
+    "end_all",
+    "end_in_batches",
+    "end_user",
+    "find",
+    "get",
+    "history",
+    "of_user",
+    "sessions",
+]
+
 Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """
-    A session that is online, without its data.
-
-    ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
-    last used the session (or up to ``TOUCH_INTERVAL`` before that), ``expires_at`` its deadline (all aware, UTC);
-    ``address`` and ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that
-    of its record in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id``
-    is ``""`` and ``login_at`` None.
-    """
-
-    sid: str
-    user_id: str
-    login_at: datetime | None
-    seen_at: datetime
-    expires_at: datetime
-    address: str
-    user_agent: str
-    size: int
-    newest_item: str
 
 
 def _sessions(
@@ -88,7 +94,7 @@ def _sessions(
     latest_first = order is None or order.startswith("-")
     rows = yield from queries.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
     owners = None if which.user_ids is None else frozenset(which.user_ids)
-    found = [_session(row, owners) for row in rows]
+    found = [session_of_row(row, owners) for row in rows]
     return [session for session in found if session is not None]
 
 
@@ -113,7 +119,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     found, named = list[Session](), set(wanted)
     while wanted:
         rows = yield from queries.find(wanted)
-        found += [session for row in rows if (session := _session(row)) is not None]
+        found += [session for row in rows if (session := session_of_row(row)) is not None]
         there = {row.sid for row in rows}
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
@@ -261,22 +267,7 @@ def end_in_batches(
         yield drive(work.step())
 
 
-def _until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
-    """Return what :func:`history` returns, and who is online now."""
-    minutes: dict[datetime, list[Sample]] = {}
-    present: list[Present] = []
-    for read in samples.samples(seconds=hours * 3600):
-        now, noted = yield from read
-        present.append(now)
-        for sample in noted:
-            minutes.setdefault(sample.at, []).append(sample)
-    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
-    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
-    times, signed_in, guests = zip(*present, strict=True)
-    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
-
-
-until_now, auntil_now = both(_until_now)
+until_now, auntil_now = both(samples.until_now)
 
 
 def _history(*, hours: float = 24) -> Steps[list[Sample]]:
@@ -286,8 +277,8 @@ def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     Empty where no ``cleansessions --forever`` runs, which takes the samples. What was created and has ended is counted
     from the beginning of the store: take the difference of two samples.
     """
-    samples, _ = yield from _until_now(hours=hours)
-    return samples
+    noted, _ = yield from samples.until_now(hours=hours)
+    return noted
 
 
 history, ahistory = both(_history)
@@ -312,41 +303,3 @@ def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds:
     if active_seconds is not None and not active_seconds >= 0:
         raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
     return Which(None if user_ids is None else tuple(user_ids), guests, active_seconds)
-
-
-def _together(partitions: list[Sample]) -> Sample:
-    if len(partitions) == 1:
-        return partitions[0]
-    return Sample(
-        partitions[0].at,
-        sum(sample.signed_in for sample in partitions),
-        sum(sample.guests for sample in partitions),
-        sum(sample.created for sample in partitions),
-        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
-        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
-    )
-
-
-def _session(row: Row, owners: Collection[str] | None = None) -> Session | None:
-    # What stands in the list of a user, somebody else may have written there: it is that user's if its record says so.
-    try:
-        record = unpack(row.sid, row.record)
-        if owners is not None and record.user_id not in owners:
-            raise RecordError("it is in the list of a user whose it is not")
-        user_id, client = record.user_id, client_of(record)
-    except RecordError as error:
-        log_unusable(row.sid, error)
-        if owners is not None:
-            return None
-        user_id, client = "", Client()
-    return Session(
-        row.sid,
-        user_id,
-        row.login_at,
-        row.seen_at,
-        row.expires_at,
-        client.address,
-        client.user_agent,
-        len(row.record),
-        row.newest_item,
-    )

@@ -11,7 +11,7 @@ from django_redsess.session.operations import session_keys, time_of
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Call
+from django_redsess.transport.steps import Call, Steps
 
 REASONS = tuple(Reason)
 
@@ -68,6 +68,34 @@ def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
         )
         for partition in keyspace().partitions
     ]
+
+
+def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
+    """Return what :func:`history` returns, and who is online now."""
+    minutes: dict[datetime, list[Sample]] = {}
+    present: list[Present] = []
+    for read in samples(seconds=hours * 3600):
+        now, noted = yield from read
+        present.append(now)
+        for sample in noted:
+            minutes.setdefault(sample.at, []).append(sample)
+    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
+    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
+    times, signed_in, guests = zip(*present, strict=True)
+    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
+
+
+def _together(partitions: list[Sample]) -> Sample:
+    if len(partitions) == 1:
+        return partitions[0]
+    return Sample(
+        partitions[0].at,
+        sum(sample.signed_in for sample in partitions),
+        sum(sample.guests for sample in partitions),
+        sum(sample.created for sample in partitions),
+        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
+        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
+    )
 
 
 def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:

@@ -42,7 +42,7 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
         return () if self.query.is_empty() else self._items
 
     @property
-    def total(self) -> viewed.Total:
+    def total(self) -> viewed.ViewTotal:
         """How many items were viewed, and how often: all of them, however this is filtered."""
         return self._once("total", viewed.total)
 
@@ -98,9 +98,9 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
             _rank(rows, first)
         return rows
 
-    def _read(self, first: int, last: int | None) -> list[viewed.PopularItem]:
+    def _read(self, first: int, last: int | None) -> list[viewed.ViewCount]:
         last = self.total.items if last is None else last
-        found: list[viewed.PopularItem] = []
+        found: list[viewed.ViewCount] = []
         for offset in range(first, last, READ_AT_ONCE):
             limit = min(READ_AT_ONCE, last - offset)
             part = viewed.popular(limit=limit, offset=offset)
@@ -109,7 +109,7 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
                 break
         return found
 
-    def _found(self) -> list[viewed.PopularItem]:
+    def _found(self) -> list[viewed.ViewCount]:
         items = self._items or ()
         return self._once(items, lambda: sorted(_viewed(items), key=lambda entry: (-entry.views, entry.item)))
 
@@ -140,10 +140,10 @@ def _rank(rows: Sequence[PopularItem], first: int) -> None:
         # Else it may be level with others that come before, and asks for its rank.
 
 
-def _viewed(items: Iterable[str]) -> Iterator[viewed.PopularItem]:
+def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
     for item in items:
         try:
-            entry = viewed.PopularItem(item, viewed.views(item))
+            entry = viewed.ViewCount(item, viewed.count(item))
         except ValueError:
             # None that was ever viewed.
             continue

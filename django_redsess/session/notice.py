@@ -28,16 +28,15 @@ class Notice(NamedTuple):
     """
     Why the session that a cookie names is gone: as ``request.session.ended`` has it.
 
-    ``text`` is what an administrator wrote, or ``""``; ``when`` it ended is the server's time.
+    ``message`` is what an administrator wrote, or ``""``. ``ended_at`` is the server's time. ``str()`` makes a sentence
+    or two of it for the user, in the language that is active.
     """
 
     reason: Reason
-    text: str
-    when: datetime
+    message: str
+    ended_at: datetime
 
-    @property
-    def message(self) -> str:
-        """A sentence or two for the user, in the language that is active."""
+    def __str__(self) -> str:
         said = {
             Reason.KICKED: gettext("Your session was ended."),
             Reason.INVALIDATED: gettext("Your session was ended."),
@@ -45,12 +44,12 @@ class Notice(NamedTuple):
             Reason.EXPIRED: gettext("Your session has expired."),
             Reason.EVICTED: gettext("Your session was ended, because too many others were open."),
         }[self.reason]
-        return f"{said} {self.text}" if self.text else said
+        return f"{said} {self.message}" if self.message else said
 
     @property
     def header(self) -> str:
-        """The value of the header ``X-Session-Ended``: the reason, and the text as RFC 8187 writes it."""
-        return f"{self.reason}; text*=UTF-8''{quote(self.text, safe='')}" if self.text else self.reason.value
+        """The value of the header ``X-Session-Ended``: the reason, and the message as RFC 8187 writes it."""
+        return f"{self.reason}; message*=UTF-8''{quote(self.message, safe='')}" if self.message else self.reason.value
 
 
 def read(note: str) -> Notice | None:

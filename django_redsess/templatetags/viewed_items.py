@@ -20,9 +20,9 @@ from django_redsess import viewed
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.lifecycle import session_of
-from django_redsess.viewed import PopularItem, ViewedItem
+from django_redsess.viewed import ViewCount, ViewedItem
 
-Viewed = TypeVar("Viewed", ViewedItem, PopularItem)
+Viewed = TypeVar("Viewed", ViewedItem, ViewCount)
 
 register = template.Library()
 

@@ -7,7 +7,6 @@ Each function that asks the server has a twin to be awaited, whose name begins w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +14,38 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
-from django_redsess.session import deadlines, operations, reading
 from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both
 from django_redsess.viewed import items, popularity
+from django_redsess.viewed.items import item_id, viewing
+from django_redsess.viewed.popularity import ViewTotal
 
-ITEM_BYTES_MAX = 64
+__all__ = [
+    "ViewCount",
+    "ViewTotal",
+    "ViewedItem",
+    "acount",
+    "aforget",
+    "apopular",
+    "arank",
+    "arecent",
+    "arecord",
+    "areset",
+    "areset_all",
+    "atotal",
+    "count",
+    "forget",
+    "popular",
+    "rank",
+    "recent",
+    "record",
+    "records_view",
+    "reset",
+    "reset_all",
+    "resolve",
+    "total",
+]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -33,17 +57,10 @@ class ViewedItem(NamedTuple):
     at: datetime
 
 
-class PopularItem(NamedTuple):
+class ViewCount(NamedTuple):
     """An item and how often it was viewed."""
 
     item: str
-    views: int
-
-
-class Total(NamedTuple):
-    """How many items were viewed, and how often, all of them together."""
-
-    items: int
     views: int
 
 
@@ -70,7 +87,7 @@ def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     ``item`` is your own id of what was viewed: an integer, or text of 1 to 64 bytes. Of each session the newest
     ``VIEWED_PER_SESSION`` (25) are kept. Returns False, having noted nothing, where there is no such session (any
     more): none is created for it, unless ``VIEWED_GUESTS`` says so and a request opened it. Raises ValueError when
-    ``item`` can't be an id, and SessionLifecycleUnavailable in an outage; whether the view counts is open then.
+    ``item`` can't be an id, and SessionStoreUnavailable in an outage; whether the view counts is open then.
     """
     item = item_id(item)
     return (yield from viewing(_ours(session), item))
@@ -102,14 +119,13 @@ def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[
     sid = _sid(session)
     if sid is None:
         return 0
-    forgotten = yield from items.forget(sid, text)
-    return forgotten
+    return (yield from items.forget(sid, text))
 
 
 forget, aforget = both(_forget)
 
 
-def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[PopularItem]]:
+def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[ViewCount]]:
     """
     List the most viewed items: at most ``limit``, after leaving out the first ``offset``.
 
@@ -120,19 +136,18 @@ def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[PopularItem]]:
     if limit < 1:
         return []
     found = yield from popularity.page(offset, limit)
-    return [PopularItem(item, count) for item, count in found]
+    return [ViewCount(item, count) for item, count in found]
 
 
 popular, apopular = both(_popular)
 
 
-def _views(item: str | int) -> Steps[int]:
+def _count(item: str | int) -> Steps[int]:
     """Return how often ``item`` was viewed. Raises ValueError when it can't be an id."""
-    count = yield from popularity.views_of(item_id(item))
-    return count
+    return (yield from popularity.views_of(item_id(item)))
 
 
-views, aviews = both(_views)
+count, acount = both(_count)
 
 
 def _rank(views: int) -> Steps[int]:
@@ -146,13 +161,13 @@ def _rank(views: int) -> Steps[int]:
 rank, arank = both(_rank)
 
 
-def _total() -> Steps[Total]:
+def _total() -> Steps[ViewTotal]:
     """Count the items that were viewed, and their views."""
-    items = count = 0
+    items = views = 0
     for part in popularity.counted(1):
         counted = yield from part
-        items, count = items + counted.items, count + counted.views
-    return Total(items, count)
+        items, views = items + counted.items, views + counted.views
+    return ViewTotal(items, views)
 
 
 total, atotal = both(_total)
@@ -184,35 +199,6 @@ def _reset_all() -> Steps[int]:
 reset_all, areset_all = both(_reset_all)
 
 
-def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
-    """Take the steps of :func:`record`. ``item`` is an id already."""
-    if (sid := session.stored_sid) is not None:
-        if session.touch is reading.Touch.ACTIVE and deadlines.may_move():
-            # Only who has read a session can tell when it is due next.
-            yield from session.opening()
-        noted = yield from items.view(sid, item, session.touch)
-        if noted:
-            if operations.counted_elsewhere(sid, item):
-                yield from items.count_view(item)
-            return True
-    if not (conf.VIEWED_GUESTS and session.opened and session.begins_by_view):
-        return False
-    yield from session.opening()
-    if session.session_key is not None or session.late:
-        return False
-    session.views_item = item
-    yield from session.saving()
-    yield from counting(session)
-    return True
-
-
-def counting(session: SessionLifecycle) -> Steps[None]:
-    """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
-    item, session.uncounted_item = session.uncounted_item, ""
-    if item:
-        yield from items.count_view(item)
-
-
 def resolve(items: Collection[str]) -> dict[str, Any]:
     """
     Find the objects of items, by the function that the setting ``VIEWED_RESOLVE`` names.
@@ -225,17 +211,6 @@ def resolve(items: Collection[str]) -> dict[str, Any]:
         return {}
     found: Mapping[Any, Any] = import_string(conf.VIEWED_RESOLVE)(list(items))
     return {str(item): thing for item, thing in found.items()}
-
-
-def item_id(item: str | int) -> str:
-    """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes."""
-    if isinstance(item, (str, int)) and not isinstance(item, bool):
-        # What is no UTF-8, and an integer of thousands of digits, raise one too, with other words.
-        with suppress(ValueError):
-            text = str(item)
-            if 1 <= len(text.encode()) <= ITEM_BYTES_MAX:
-                return text
-    raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
 
 
 def _sid(session: SessionBase | str) -> str | None:

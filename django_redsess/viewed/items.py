@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from django_redsess.conf import conf
+from django_redsess.session import deadlines, operations
+from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.session.operations import items_max, session_keys, time_of, view_arguments
 from django_redsess.session.reading import Touch, templates
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Call
+from django_redsess.transport.steps import Call, Steps
+
+ITEM_BYTES_MAX = 64
+
+
+def item_id(item: str | int) -> str:
+    """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes."""
+    if isinstance(item, (str, int)) and not isinstance(item, bool):
+        # What is no UTF-8, and an integer of thousands of digits, raise one too, with other words.
+        with suppress(ValueError):
+            text = str(item)
+            if 1 <= len(text.encode()) <= ITEM_BYTES_MAX:
+                return text
+    raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
 
 
 def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
@@ -51,6 +67,35 @@ def forget(sid: str, item: str | None = None) -> Call[int]:
     """Forget that a session viewed ``item``, or (None) all that it viewed. Returns how many items those were."""
     partition = keyspace().of_sid(sid)
     return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
+
+
+def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
+    """Note that ``session`` views ``item``, and count the view. False where nothing was noted."""
+    if (sid := session.stored_sid) is not None:
+        if session.touch is Touch.ACTIVE and deadlines.may_move():
+            # Only who has read a session can tell when it is due next.
+            yield from session.opening()
+        noted = yield from view(sid, item, session.touch)
+        if noted:
+            if operations.counted_elsewhere(sid, item):
+                yield from count_view(item)
+            return True
+    if not (conf.VIEWED_GUESTS and session.opened and session.begins_by_view):
+        return False
+    yield from session.opening()
+    if session.session_key is not None or session.late:
+        return False
+    session.views_item = item
+    yield from session.saving()
+    yield from counting(session)
+    return True
+
+
+def counting(session: SessionLifecycle) -> Steps[None]:
+    """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
+    item, session.uncounted_item = session.uncounted_item, ""
+    if item:
+        yield from count_view(item)
 
 
 def _noted(reply: int, _: Sequence[Any]) -> bool:

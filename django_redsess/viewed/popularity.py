@@ -17,8 +17,8 @@ VIEWS_MAX = 2**53
 """More than that a score can't count."""
 
 
-class Counted(NamedTuple):
-    """How many items of a partition were viewed so often, and how many views all of its items have together."""
+class ViewTotal(NamedTuple):
+    """How many ``items`` were viewed, and how many ``views`` all items have together."""
 
     items: int
     views: int
@@ -76,10 +76,10 @@ def split(rank: int) -> Steps[list[int]]:
     return sure
 
 
-def counted(at_least: int) -> list[Call[Counted]]:
+def counted(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that were viewed at least so often, and the views of all its items."""
     return [
-        Call(partition, scripts.POPULARITY, _keys(partition), (at_least,), lambda reply: Counted(*map(int, reply)))
+        Call(partition, scripts.POPULARITY, _keys(partition), (at_least,), lambda reply: ViewTotal(*map(int, reply)))
         for partition in keyspace().partitions
     ]
 

@@ -7,11 +7,11 @@ import logging
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from django_redsess import viewed
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.lifecycle import SessionLifecycle, session_of
 from django_redsess.transport.steps import Steps
+from django_redsess.viewed import items
 
 logger = logging.getLogger("django_redsess")
 
@@ -40,9 +40,9 @@ def send_view(session: SessionLifecycle) -> Steps[None]:
     item, session.views_item = session.views_item, ""
     try:
         if item:
-            yield from viewed.viewing(session, item)
+            yield from items.viewing(session, item)
         else:
-            yield from viewed.counting(session)
+            yield from items.counting(session)
     except SessionStoreUnavailable:
         # Whoever runs the site has been told of the outage, once.
         logger.info("A view was not recorded.")
@@ -59,10 +59,10 @@ def _item_viewed(request: HttpRequest) -> str:
     try:
         if callable(item):
             found = item(request, *match.args, **match.kwargs)
-            return "" if found is None else viewed.item_id(found)
+            return "" if found is None else items.item_id(found)
         if item not in match.kwargs:
             raise ValueError(f"its URL has no keyword {item!r}.")
-        return viewed.item_id(str(match.kwargs[item]))
+        return items.item_id(str(match.kwargs[item]))
     except ValueError as error:
         logger.warning("A view of %s was not recorded: %s", match.view_name, error)
     except Exception:  # It is the site's own function.

@@ -189,7 +189,7 @@ def test_whose_session_was_ended_reads_the_reason(admin_client, users, listed) -
     query = f"user={users['alice'].pk}" if listed else f"sid={shopper.session.sid}"
     answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"), reason="We move house: <b>back at 8</b>")
     response = shopper.get("/")
-    assert response.wsgi_request.session.ended.text == "We move house: <b>back at 8</b>"
+    assert response.wsgi_request.session.ended.message == "We move house: <b>back at 8</b>"
     assert "We move house: <b>back at 8</b>" in Page(response).text
     assert "<b>back" not in response.text
     assert not response.wsgi_request.user.is_authenticated
@@ -200,7 +200,7 @@ def test_without_a_reason_it_is_only_told_that_it_was_ended(admin_client, users)
     shopper.force_login(users["alice"])
     answer(admin_client, select(admin_client, shopper.session.sid))
     response = shopper.get("/")
-    assert response.wsgi_request.session.ended.text == ""
+    assert response.wsgi_request.session.ended.message == ""
     assert "Your session was ended." in Page(response).text
 
 
@@ -208,7 +208,7 @@ def test_a_reason_of_200_characters_is_taken(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
     answer(admin_client, select(admin_client, shopper.session.sid), reason="é" * 200)
-    assert shopper.get("/").wsgi_request.session.ended.text == "é" * 200
+    assert shopper.get("/").wsgi_request.session.ended.message == "é" * 200
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
@@ -244,7 +244,7 @@ def test_a_reason_can_forge_no_line(admin_client, users) -> None:
     shopper.force_login(users["alice"])
     answer(admin_client, select(admin_client, shopper.session.sid), reason="a\r\nSet-Cookie: x\u2028b")
     response = shopper.get("/")
-    assert response.wsgi_request.session.ended.text == "a Set-Cookie: x b"
+    assert response.wsgi_request.session.ended.message == "a Set-Cookie: x b"
     assert "\n" not in LogEntry.objects.get().change_message
 
 

@@ -106,7 +106,7 @@ def life(
         moving.cycle_key()
         moving.save()
         assert viewed.popular()
-        assert viewed.views("item-1")
+        assert viewed.count("item-1")
         viewed.rank(1)
         viewed.total()
         viewed.reset("item-1")

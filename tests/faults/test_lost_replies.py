@@ -115,7 +115,7 @@ def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any
     for _ in each_loss(lambda: browser.sign_in(alice)):
         # Only whoever asked for it hears that the reply was lost.
         assert browser.get(path).status_code in ((200,) if path == "/items/plain/lamp" else (200, 503))
-        assert viewed.views("lamp") == 1
+        assert viewed.count("lamp") == 1
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
         assert browser.get("/who/").content == b"alice"
 
@@ -127,7 +127,7 @@ def test_a_view_that_rides_on_a_save_is_never_counted_twice(
     for _ in each_loss(lambda: browser.sign_in(alice)):
         assert browser.get(f"{view}/lamp").status_code == 200
         assert browser.get("/read/last/").content == b"lamp"
-        assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == 1
+        assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == 1
 
 
 def test_a_view_with_which_a_session_begins_is_never_counted_twice(
@@ -136,7 +136,7 @@ def test_a_view_with_which_a_session_begins_is_never_counted_twice(
     settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True}
     for _ in each_loss(lambda: None):
         assert browser.get("/items/plain/lamp").status_code == 200
-        assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == stored(redis) == 1
+        assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == stored(redis) == 1
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -162,7 +162,7 @@ def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between
     proxy.restore()
     assert browser.get("/read/last/").content == b"lamp"
     assert browser.get("/read/size/").content == b"5"
-    assert viewed.views("lamp") == len(viewed.recent(browser.sid)) == 1
+    assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == 1
 
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)
@@ -174,7 +174,7 @@ def test_a_view_counted_in_another_partition_is_never_counted_twice(
     for _ in each_loss(lambda: browser.sign_in(alice)):
         browser.get(f"/items/plain/{item}")
         # Noted in the session first: whether it comes to counting is open, when the reply to that is lost.
-        assert viewed.views(item) <= 1
+        assert viewed.count(item) <= 1
         assert [found.item for found in viewed.recent(browser.sid)] == [item]
 
 

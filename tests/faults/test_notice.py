@@ -126,7 +126,7 @@ def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, a
     assert online.end(browser.sid, message="Bye.") == []
     assert proxy.lost == 1
     response = browser.get(f"{browser.views}/who/")
-    assert (response.content, response[HEADER]) == (b"nobody", "kicked; text*=UTF-8''Bye.")
+    assert (response.content, response[HEADER]) == (b"nobody", "kicked; message*=UTF-8''Bye.")
     assert faults() == []
 
 

@@ -300,7 +300,7 @@ def test_what_can_be_an_item_is_noted_as_it_is(
     session = new_session("7")
     assert viewed.record(session, value)
     assert [item.item for item in viewed.recent(session)] == [str(value)]
-    assert (viewed.views(value), viewed.popular()) == (1, [(str(value), 1)])
+    assert (viewed.count(value), viewed.popular()) == (1, [(str(value), 1)])
 
 
 @hostile

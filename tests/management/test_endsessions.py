@@ -205,7 +205,7 @@ def test_users_read_why_their_session_was_ended(users, new_session) -> None:
     other = new_session(str(users["bob"].pk))
     run("alice", other.sid, "--reason", "We have moved.")
     for session in (SessionStore(key), SessionStore(other.session_key)):
-        assert session.ended.text == "We have moved."
+        assert session.ended.message == "We have moved."
 
 
 def test_json_counts_and_is_all_that_is_on_stdout(sids) -> None:

@@ -700,4 +700,4 @@ def test_large_sessions_that_stay_are_no_obstacle(redis, new_session) -> None:
 def test_the_text_reaches_those_who_were_ended(new_session) -> None:
     session = new_session("7")
     end(BulkEnding(Which(), message="We move house."))
-    assert notice_of(session).text == "We move house."
+    assert notice_of(session).message == "We move house."

@@ -374,14 +374,14 @@ def test_an_ended_user_reads_the_reason(new_session) -> None:
 def test_what_could_forge_a_line_is_taken_out_of_the_reason(new_session) -> None:
     session = new_session("7")
     online.end(session.sid, message=" see\r\nX-Forged: 1\0\x1b[31m you\u2028soon ")
-    assert notice_of(session).text == "see X-Forged: 1 [31m you soon"
+    assert notice_of(session).message == "see X-Forged: 1 [31m you soon"
 
 
 @pytest.mark.parametrize("reason", ["x" * 200, "ä" * 200, "  " + "y" * 200 + "\n"])
 def test_a_reason_may_have_200_characters(new_session, reason: str) -> None:
     session = new_session("7")
     online.end(session.sid, message=reason)
-    assert notice_of(session).text == reason.strip()
+    assert notice_of(session).message == reason.strip()
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_a_session_that_got_another_key_is_ended_under_that(redis, new_session) 
     old = session.sid
     new = rotate(session)
     assert [(ended.sid, ended.user_id) for ended in online.end(old, message="Bye.")] == [(new, "7")]
-    assert notice_of(session).text == "Bye."
+    assert notice_of(session).message == "Bye."
     assert stored(redis) == 0
 
 
@@ -486,7 +486,7 @@ def test_the_users_of_all_ended_sessions_read_the_reason(new_session) -> None:
     sessions = [new_session(user) for user in "12345"]
     online.end_user(User(pk=1), message="First.")
     online.end_all(message="We move house.")
-    assert [notice_of(session).text for session in sessions] == ["First."] + ["We move house."] * 4
+    assert [notice_of(session).message for session in sessions] == ["First."] + ["We move house."] * 4
 
 
 @pytest.mark.parametrize("keep", [0, 299, 300, 599])
@@ -541,7 +541,7 @@ def test_ending_can_be_awaited(new_session) -> None:
     session = new_session("7")
     [ended] = run(online.aend(session.sid, sids[1], message="Bye.", keep_users=["8"]))
     assert (ended.user_id, ended.reason) == ("7", Reason.KICKED)
-    assert notice_of(session).text == "Bye."
+    assert notice_of(session).message == "Bye."
     assert run(online.aend_user(User(pk=8), keep=sids[1])) == 1
     assert run(online.aend_all(keep=sids[4])) == 3
     assert sids_of(online.sessions()) == [sids[4]]

@@ -53,7 +53,7 @@ HOSTILE = {
     "escape": "\x1b[2J\x1b[31mforged\x07",
     "NUL": "Bye.\0forged",
     "markup": "<script>alert('\"forged&\"')</script>",
-    "header syntax": "a; text*=UTF-8''b, \"c\" %0d%0a / (d) [e] {f} <g> @ : ? = \\",
+    "header syntax": "a; message*=UTF-8''b, \"c\" %0d%0a / (d) [e] {f} <g> @ : ? = \\",
     "emoji": "Bye 👋🏽",
     "from right to left": "Bye \u202eegrof\u202c \u2066x\u2069 שלום",
     "a surrogate": "Bye \ud800\udcff.",
@@ -158,7 +158,7 @@ def text_of(header: str) -> str:
     """What the header's text says, read as RFC 8187 wants it."""
     assert header.isascii()
     assert header.isprintable()
-    reason, _, rest = header.partition("; text*=")
+    reason, _, rest = header.partition("; message*=")
     assert reason in list(Reason)
     encoded = EXT_VALUE.fullmatch(rest)
     assert encoded, f"{rest} is no ext-value"
@@ -294,8 +294,8 @@ def test_the_next_load_tells_why_and_when(redis, new_session, partitions, scene,
     end(scene(session))
     assert not scene(session).is_stored()
     ended = SessionStore(session.session_key).ended
-    assert (ended.reason, ended.text) == (reason, "")
-    assert before - timedelta(seconds=1) <= ended.when <= server_time(redis)
+    assert (ended.reason, ended.message) == (reason, "")
+    assert before - timedelta(seconds=1) <= ended.ended_at <= server_time(redis)
 
 
 @ways
@@ -354,7 +354,7 @@ def test_all_ways_of_ending_by_an_administrator_leave_the_reason(new_session, pa
         pass
     online.end_user(alice, keep=sessions["end_all"].sid, message="end_user")
     online.end_all(message="end_all")
-    assert {how: SessionStore(each.session_key).ended.text for how, each in sessions.items()} == {
+    assert {how: SessionStore(each.session_key).ended.message for how, each in sessions.items()} == {
         how: how for how in sessions
     }
 
@@ -365,7 +365,7 @@ def test_a_session_ended_under_its_old_sid_is_told_of_under_its_new_key(new_sess
     session.cycle_key()
     session.save()
     assert len(online.end(old_sid, message="Bye.")) == 1
-    assert SessionStore(session.session_key).ended.text == "Bye."
+    assert SessionStore(session.session_key).ended.message == "Bye."
     assert SessionStore(old_key).ended is None
 
 
@@ -477,7 +477,7 @@ def test_a_sign_out_after_the_end_leaves_what_was_told(new_session, partitions) 
     opened.load()
     online.end(session.sid, message="First.")
     sign_out(opened)
-    assert SessionStore(session.session_key).ended.text == "First."
+    assert SessionStore(session.session_key).ended.message == "First."
 
 
 def test_many_ends_at_once_leave_a_note_each(redis, new_session, partitions) -> None:
@@ -485,7 +485,7 @@ def test_many_ends_at_once_leave_a_note_each(redis, new_session, partitions) -> 
     guests = [new_session(colour="blue") for _ in range(20)]
     assert len(online.end(*(session.sid for session in sessions + guests), message="Closing time.")) == 80
     assert len(notes(redis)) == 60
-    assert {SessionStore(session.session_key).ended.text for session in sessions} == {"Closing time."}
+    assert {SessionStore(session.session_key).ended.message for session in sessions} == {"Closing time."}
 
 
 def test_no_note_stays_beside_a_session_created_again_under_its_key(new_session, partitions) -> None:
@@ -504,7 +504,7 @@ def test_no_note_stays_beside_a_session_created_again_under_its_key(new_session,
 def test_a_text_is_told_as_it_was_given(new_session, partitions) -> None:
     session, text = new_session("7"), "Änderung um 12:30, “bitte” neu anmelden: https://example.org/?a=b&c; 100 % 日本"
     online.end(session.sid, message=text)
-    assert SessionStore(session.session_key).ended.text == text
+    assert SessionStore(session.session_key).ended.message == text
 
 
 @pytest.mark.parametrize("letter", ["x", "ä", "日", "👋", "%"])
@@ -515,7 +515,7 @@ def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> 
     assert SessionStore(session.session_key).ended is None
     online.end(session.sid, message=letter * 200)
     ended = SessionStore(session.session_key).ended
-    assert ended.text == letter * 200
+    assert ended.message == letter * 200
     assert text_of(ended.header) == letter * 200
 
 
@@ -524,10 +524,10 @@ def test_no_text_breaks_its_line_or_the_header(new_session, text: str) -> None:
     session = new_session("7")
     online.end(session.sid, message=text)
     ended = SessionStore(session.session_key).ended
-    assert ended.text.isprintable()
-    assert text_of(ended.header) == ended.text
+    assert ended.message.isprintable()
+    assert text_of(ended.header) == ended.message
     # Letters and signs are all still there, in their order.
-    assert re.sub(r"\W", "", ended.text) == re.sub(r"\W", "", text)
+    assert re.sub(r"\W", "", ended.message) == re.sub(r"\W", "", text)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_no_text_breaks_its_line_or_the_header(new_session, text: str) -> None:
 def test_a_text_keeps_the_joiners_that_its_script_needs(new_session, text: str) -> None:
     session = new_session("7")
     online.end(session.sid, message=text)
-    assert SessionStore(session.session_key).ended.text == text
+    assert SessionStore(session.session_key).ended.message == text
 
 
 @pytest.mark.parametrize("text", ["", " ", "\r\n", "\0\x1b", "\u202e"])
@@ -546,7 +546,7 @@ def test_a_text_of_nothing_is_none(new_session, text: str) -> None:
     session = new_session("7")
     online.end(session.sid, message=text)
     ended = SessionStore(session.session_key).ended
-    assert (ended.text, ended.header) == ("", "kicked")
+    assert (ended.message, ended.header) == ("", "kicked")
 
 
 @pytest.fixture
@@ -608,7 +608,7 @@ def test_a_forged_note_tells_nothing(site, db, forge, note: bytes) -> None:
 def test_a_forged_text_is_cut_and_cleaned_when_it_is_read(site, db, forge, note: bytes, text: str) -> None:
     key = forge(note)
     ended = SessionStore(key).ended
-    assert ended.text == text
+    assert ended.message == text
     browser = Visitor(Client())
     browser.cookie = key
     response = browser.get("/asks/")
@@ -645,7 +645,7 @@ def test_the_repair_takes_away_a_note_whose_session_lives_and_leaves_the_others(
     call_command("cleansessions", "--repair")
     assert faults() == []
     assert not redis.exists(name)
-    assert SessionStore(over.session_key).ended.text == "Bye."
+    assert SessionStore(over.session_key).ended.message == "Bye."
 
 
 # What the visitor is told.
@@ -697,7 +697,7 @@ def test_a_view_is_told_by_the_session(browser) -> None:
     assert browser.get(view(browser, "asks")).content == b"nothing"
     online.end(browser.sid, message="Bye.")
     response = browser.get(view(browser, "asks"))
-    assert (response.content, response[HEADER]) == (b"kicked|Bye.", "kicked; text*=UTF-8''Bye.")
+    assert (response.content, response[HEADER]) == (b"kicked|Bye.", "kicked; message*=UTF-8''Bye.")
     # It did not show the message: the next page does.
     assert shown(browser) == ["warning: Your session was ended. Bye."]
     assert shown(browser) == []
@@ -741,12 +741,12 @@ def test_no_text_forges_anything_on_the_page(visitor, text: str) -> None:
     online.end(visitor.sid, message=text)
     ended = SessionStore(visitor.cookie).ended
     response = visitor.get("/")
-    assert text_of(response[HEADER]) == ended.text
+    assert text_of(response[HEADER]) == ended.message
     assert list(response.cookies) == ["sessionid"]
     content = response.content.decode()
     [message] = re.findall(r'<li class="warning">(.*)</li>', content)
     assert "<" not in message
-    assert unescape(message) == f"Your session was ended. {ended.text}"
+    assert unescape(message) == f"Your session was ended. {ended.message}"
 
 
 @pytest.mark.parametrize("path", ["/", "/basket/", "/login/"])

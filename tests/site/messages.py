@@ -34,7 +34,7 @@ def shows_first(request: HttpRequest) -> HttpResponse:
 
 
 def text_of(notice: Notice | None) -> str:
-    return f"{notice.reason}|{notice.text}" if notice else "nothing"
+    return f"{notice.reason}|{notice.message}" if notice else "nothing"
 
 
 def asks(request: HttpRequest) -> HttpResponse:

@@ -40,7 +40,8 @@ def name_in(browser: Client) -> str:
 
 def told_to(browser: Client) -> tuple[str, str]:
     """What the header of the next answer says: the reason, and the text."""
-    reason, _, text = browser.get("/who-and-messages/").headers.get("X-Session-Ended", "").partition("; text*=UTF-8''")
+    header = browser.get("/who-and-messages/").headers.get("X-Session-Ended", "")
+    reason, _, text = header.partition("; message*=UTF-8''")
     return reason, unquote(text)
 
 

@@ -21,7 +21,7 @@ def test_replies_read_the_same_in_both_protocols(protocol, new_session) -> None:
     assert viewed.record(session, "lamp")
     assert [found.item for found in viewed.recent(session)] == ["lamp"]
     assert viewed.popular() == [("lamp", 1)]
-    assert (viewed.views("lamp"), viewed.views("vase")) == (1, 0)
+    assert (viewed.count("lamp"), viewed.count("vase")) == (1, 0)
     assert [found.user_id for found in online.sessions()] == ["7"]
     assert online.sessions(user_ids=["7", "8"]) == online.sessions()
     assert online.count() == 1

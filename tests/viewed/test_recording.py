@@ -92,7 +92,7 @@ def test_a_page_of_an_item_is_recorded_once(guest: Visitor, view: str) -> None:
 @pytest.mark.parametrize("view", ["records", "arecords"])
 def test_a_view_can_record_by_itself(guest: Visitor, view: str) -> None:
     assert guest.get(f"/items/{view}/lamp").content == b"True"
-    assert (guest.items, viewed.views("lamp")) == (["lamp"], 1)
+    assert (guest.items, viewed.count("lamp")) == (["lamp"], 1)
 
 
 def test_a_view_that_is_not_named_is_not_recorded(guest: Visitor) -> None:
@@ -156,7 +156,7 @@ def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
 )
 def test_strange_items_are_items(guest: Visitor, path: str, item: str) -> None:
     assert guest.get(f"/items/asked?item={path}").status_code == 200
-    assert (guest.items, viewed.views(item)) == ([item], 1)
+    assert (guest.items, viewed.count(item)) == ([item], 1)
 
 
 @pytest.mark.parametrize("status", [201, 204, 206, 301, 304, 404, 410, 500])
@@ -183,7 +183,7 @@ def test_only_a_get_is_recorded(guest: Visitor, method: str) -> None:
 )
 def test_what_a_browser_fetches_ahead_is_not_recorded(guest: Visitor, header: str, value: str) -> None:
     assert guest.get("/items/plain/lamp", **{header: value}).status_code == 200
-    assert (guest.items, viewed.views("lamp")) == ([], 0)
+    assert (guest.items, viewed.count("lamp")) == ([], 0)
 
 
 def test_what_nobody_asked_for_by_hand_is_not_recorded(guest: Visitor, settings: Any) -> None:
@@ -204,7 +204,7 @@ def test_a_session_that_the_view_ends_views_nothing(guest: Visitor, redis: Any) 
 def test_an_expired_session_views_nothing(guest: Visitor, redis: Any, view: str) -> None:
     make_due(redis, guest.session.sid)
     guest.get(f"/items/{view}/lamp")
-    assert viewed.views("lamp") == (1 if view == "writes" else 0)
+    assert viewed.count("lamp") == (1 if view == "writes" else 0)
 
 
 @pytest.mark.usefixtures("partitions")
@@ -216,7 +216,7 @@ def test_a_guests_views_are_there_after_sign_in_in_order(guest: Visitor, alice: 
     assert online.get(guest.session.sid).user_id == str(alice.pk)
     assert guest.items == ["cup", "vase", "bowl", "lamp"]
     assert viewed.recent(guest.session)[1:] == before
-    assert [viewed.views(item) for item in ("lamp", "vase", "bowl", "cup")] == [1, 2, 1, 1]
+    assert [viewed.count(item) for item in ("lamp", "vase", "bowl", "cup")] == [1, 2, 1, 1]
 
 
 # --- What it takes
@@ -260,7 +260,7 @@ def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, round_tri
     round_trips()
     visitor.get("/items/writes/lamp")
     assert round_trips() == 1
-    assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
+    assert (visitor.items, viewed.count("lamp")) == (["lamp"], 1)
 
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)
@@ -273,7 +273,7 @@ def test_a_view_takes_one_more_where_the_item_is_counted_elsewhere(
     round_trips()
     guest.get(f"/items/{view}/{item}")
     assert round_trips() == {"plain": 1, "reads": 2, "writes": 2}[view] + 1
-    assert (guest.items, viewed.views(item)) == ([item], 2)
+    assert (guest.items, viewed.count(item)) == ([item], 2)
 
 
 def test_a_view_notes_that_the_session_was_seen_and_prolongs_it(guest: Visitor, settings: Any, redis: Any) -> None:
@@ -336,7 +336,7 @@ def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
     visitor.get(f"/items/{view}/vase")
     assert stored(redis) == 1
     assert visitor.items == ["vase", "lamp"]
-    assert (viewed.views("lamp"), viewed.views("vase")) == (1, 1)
+    assert (viewed.count("lamp"), viewed.count("vase")) == (1, 1)
 
 
 def test_a_session_that_begins_with_a_view_takes_one_round_trip(
@@ -380,7 +380,7 @@ def test_a_rotated_cookie_gets_no_session_for_a_view(guest: Visitor, settings: A
     guest.client.cookies["sessionid"] = old_key
     for view in ("plain", "reads", "records"):
         assert "sessionid" not in guest.get(f"/items/{view}/vase").cookies
-    assert (stored(redis), viewed.views("vase")) == (1, 0)
+    assert (stored(redis), viewed.count("vase")) == (1, 0)
 
 
 def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_saves(
@@ -389,7 +389,7 @@ def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_sav
     guests_get_sessions(settings)
     settings.SESSION_SAVE_EVERY_REQUEST = True
     visitor.get("/items/plain/lamp")
-    assert (visitor.items, viewed.views("lamp")) == (["lamp"], 1)
+    assert (visitor.items, viewed.count("lamp")) == (["lamp"], 1)
 
 
 # --- Whatever else happens
@@ -403,7 +403,7 @@ def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) 
     other["size"] = 5
     other.save()
     session.save()
-    assert (guest.items, viewed.views("lamp"), session.views_item) == (["lamp"], 1, "")
+    assert (guest.items, viewed.count("lamp"), session.views_item) == (["lamp"], 1, "")
 
 
 def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:

@@ -9,7 +9,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
-from django_redsess.viewed import popularity
+from django_redsess.viewed import items, popularity
 from testproject.servers import free_port
 from tests.support.behind import have_views, make_due, names_of_sessions
 
@@ -62,7 +62,7 @@ def test_most_viewed_come_first_over_all_partitions(new_session) -> None:
             viewed.record(new_session(), item)
     assert viewed.popular() == [("vase", 3), ("lamp", 2), ("bowl", 1)]
     assert viewed.popular(limit=1) == [("vase", 3)]
-    assert [viewed.views(item) for item in ("lamp", "vase", "nothing")] == [2, 3, 0]
+    assert [viewed.count(item) for item in ("lamp", "vase", "nothing")] == [2, 3, 0]
 
 
 @pytest.mark.parametrize("limit", [0, -1])
@@ -133,7 +133,7 @@ def test_a_view_in_the_request_that_signs_in_is_kept(new_session) -> None:
     assert [found.item for found in viewed.recent(session)] == ["lamp"]
 
 
-FUNCTIONS = ["record", "recent", "forget", "popular", "views", "rank", "total", "reset", "reset_all"]
+FUNCTIONS = ["record", "recent", "forget", "popular", "count", "rank", "total", "reset", "reset_all"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -152,7 +152,7 @@ def test_twins_do_the_same(new_session) -> None:
             await viewed.arecord(session, "lamp"),
             await viewed.arecord(session, 5),
             [entry.item for entry in await viewed.arecent(session)],
-            await viewed.aviews("lamp"),
+            await viewed.acount("lamp"),
             await viewed.arank(1),
             await viewed.atotal(),
             sorted(await viewed.apopular()),
@@ -202,7 +202,7 @@ def test_of_a_session_that_is_due_nothing_is_read(redis, new_session) -> None:
 @pytest.mark.parametrize(
     "item", ["", "x" * 65, "\udcff", None, 1.5, True, b"lamp", pytest.param(10**5000, id="5001 digits")]
 )
-@pytest.mark.parametrize("function", [viewed.views, viewed.reset, viewed.item_id])
+@pytest.mark.parametrize("function", [viewed.count, viewed.reset, items.item_id])
 def test_every_function_refuses_what_can_be_no_item(function, item: object) -> None:
     with pytest.raises(ValueError, match=r"^An item id is an integer, or text of 1 to 64 bytes in UTF-8\.$"):
         function(item)
@@ -212,7 +212,7 @@ def test_nothing_is_reset_where_one_can_be_no_item(redis) -> None:
     have_views(redis, {"lamp": 3})
     with pytest.raises(ValueError, match="An item id"):
         viewed.reset("lamp", "")
-    assert viewed.views("lamp") == 3
+    assert viewed.count("lamp") == 3
 
 
 def test_views_of_items_are_reset(redis, new_session) -> None:
@@ -222,7 +222,7 @@ def test_views_of_items_are_reset(redis, new_session) -> None:
     assert viewed.total() == (1, 7)
     assert viewed.reset() == viewed.reset("lamp") == 0
     viewed.record(new_session(), "lamp")
-    assert viewed.views("lamp") == 1
+    assert viewed.count("lamp") == 1
 
 
 def test_views_of_thousands_of_items_are_reset_in_batches(redis, commands) -> None:
@@ -256,7 +256,7 @@ def test_views_of_any_number_of_items_stay_bounded(redis, new_session, settings,
     # Each partition has its share.
     assert viewed.total().items <= 100 + keyspace().count
     assert {entry.item for entry in viewed.popular(limit=21)} >= {f"well known {item}" for item in range(20)}
-    assert viewed.views("~new") > 20
+    assert viewed.count("~new") > 20
     found = viewed.popular(limit=200)
     assert viewed.total() == (len(found), sum(entry.views for entry in found))
 
@@ -277,11 +277,11 @@ def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, setting
         if how == "rotate":
             session.cycle_key()
         session.save()
-        drive(viewed.counting(session))
+        drive(items.counting(session))
     assert viewed.total().items == before + 1 - 2
     viewed.record(session, "new")
     assert viewed.total().items == before + 1 - 2
-    assert viewed.views("new") == 2
+    assert viewed.count("new") == 2
 
 
 def test_ranks_are_shared_by_items_with_as_many_views(redis) -> None:
