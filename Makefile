@@ -35,6 +35,14 @@ lint: .venv/installed-dev  ## Check style, types, import layers and migrations
 	$(BIN)/lint-imports
 	$(BIN)/python testproject/manage.py makemigrations --check --dry-run
 
+format: .venv/installed-dev  ## Format the code
+	$(BIN)/ruff format .
+
+dist: .venv/installed-dev  ## Build sdist and wheel in dist/, and check their metadata
+	rm -rf dist
+	$(BIN)/pyproject-build
+	$(BIN)/twine check --strict dist/*
+
 clean:  ## Remove what the other targets made
 	rm -rf .venv .demo dist
 
@@ -47,4 +55,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-django test-matrix bench lint clean
+.PHONY: help demo test test-all test-django test-matrix bench lint format dist clean
