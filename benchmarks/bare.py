@@ -20,7 +20,7 @@ from django_redis import get_redis_connection
 from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
-from benchmarks.views import CLIENT, SESSIONS_AT_ONCE, update_token
+from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
 from django_redsess import reading, scripts, store
 from django_redsess.call import Call, Plain
 from django_redsess.client import clock

@@ -101,13 +101,16 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
             sending.append(sender.submit(send, partition, left))
         for each in sending:
             each.result()
+    _count_views(client, count, viewed)
 
-    # Counted where the item belongs, which is not where its viewers are.
+
+def _count_views(client: redis.Redis, count: int, viewed: int) -> None:
+    # An item is counted in the partition of the item, and not in that of the session.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
-        counting = space.of_item(ITEMS[number])
-        client.zincrby(counting.viewed, -times, ITEMS[number])
-        client.hincrby(counting.totals, "views", times)
+        partition = keyspace().of_item(ITEMS[number])
+        client.zincrby(partition.viewed, -times, ITEMS[number])
+        client.hincrby(partition.totals, "views", times)
 
 
 def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:

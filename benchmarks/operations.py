@@ -22,7 +22,7 @@ from django_redis import get_redis_connection
 
 from benchmarks.engines import Engine, end_at_once, store_at_once
 from benchmarks.fill import ITEMS, SESSION, fill
-from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
+from benchmarks.recording import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
 from django_redsess.deadlines import SLACK_MAX
 from django_redsess.keys import keyspace, sid_of

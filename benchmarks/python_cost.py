@@ -40,8 +40,8 @@ from benchmarks.bare import ALL, side_of
 from benchmarks.engines import AGAIN, BASE, OURS
 from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
+from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from benchmarks.views import CLIENT
 from django_redsess import client
 
 OPERATIONS = {"load": "load", "change": "load and save"}

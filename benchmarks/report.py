@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import django
+import psutil
+import pyperf
 import redis
 from redis.utils import HIREDIS_AVAILABLE
 
@@ -32,9 +32,9 @@ PACKAGES = (
 
 
 def machine_of(server: str, info: dict[str, Any]) -> str:
-    """Describe what was measured on: ``server`` is the name of its kind, ``info`` what it told of itself."""
+    """Describe the machine: ``server`` is the kind of server, ``info`` its reply to INFO."""
     return (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
+        f"{_system()['cpu_count']} cores ({platform.machine()}), Python {platform.python_version()}, "
         f"Django {django.__version__}, redis-py {redis.__version__} "
         f"(parser: {'hiredis' if HIREDIS_AVAILABLE else 'Python'}), "
         f"{server} {info.get('valkey_version', info['redis_version'])} ({info['mem_allocator']})"
@@ -42,11 +42,13 @@ def machine_of(server: str, info: dict[str, Any]) -> str:
 
 
 def machine(binaries: Mapping[str, Path]) -> dict[str, Any]:
-    """Describe what is measured on, for the JSON file; ``binaries`` are the servers' programs by their kinds."""
+    """Describe the machine for the JSON file; ``binaries`` are the servers' programs by kind."""
+    system = _system()
+    processor = system.get("cpu_model_name")
     return {
-        "cores": os.cpu_count(),
-        "processor": _processor(),
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "cores": system["cpu_count"],
+        "processor": f"{processor} ({platform.machine()})" if processor else platform.machine(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "kernel": f"{platform.system()} {re.split('[^0-9.]', platform.release())[0]}",
         "Python": platform.python_version(),
         "redis-py": redis.__version__,
@@ -55,11 +57,16 @@ def machine(binaries: Mapping[str, Path]) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    with suppress(OSError):
-        if found := re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
-            return f"{found[1]} ({platform.machine()})"
-    return platform.machine()
+def load_average() -> float | None:
+    """Return how many processes were busy in the last minute, on average; None if the system does not tell."""
+    load: float | None = _system().get("load_avg_1min")
+    return load
+
+
+def _system() -> dict[str, Any]:
+    # Of a run that measures nothing, only what pyperf notes beside it is wanted.
+    system: dict[str, Any] = pyperf.Run([1.0]).get_metadata()
+    return system
 
 
 def _version(package: str) -> str:

@@ -28,10 +28,9 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -42,22 +41,16 @@ from django.test.utils import override_settings
 from django_redis import get_redis_connection
 from tqdm import tqdm
 
-from benchmarks.fill import SESSION, USER_AGENT
+from benchmarks.fill import SESSION
+from benchmarks.recording import BASES, CLIENT, HISTORY, SESSIONS_AT_ONCE, WAYS, update_token
 from benchmarks.report import machine_of, spread
 from django_redsess import reading, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.keys import keyspace, sid_of
-from django_redsess.record import Client
 from testproject.servers import Server, available
 
 SEED = 1
 """Which items and sessions the views are of, and in what order, is the same in each run of this benchmark."""
-
-HISTORY = 25
-"""How many viewed items are kept for a session, by either."""
-
-SESSIONS_AT_ONCE = 500
-CLIENT = Client("192.0.2.1", USER_AGENT)
 
 NOTES = f"""\
 Commands are all that the server ran for a view, those inside of a script or a pipeline included. Round trips are how
@@ -65,52 +58,6 @@ often it read from its client. A session keeps {HISTORY} viewed items."""
 
 View = tuple[int, str]
 """The number of a session, and an item."""
-
-
-def update_token(conn: redis.Redis, token: str, user: str, item: str | None = None) -> None:
-    """Do what update_token in Redis in Action does, with the arguments of ``zadd`` in today's order."""
-    timestamp = time.time()
-    conn.hset("login:", token, user)
-    conn.zadd("recent:", {token: timestamp})
-    if item:
-        conn.zadd("viewed:" + token, {item: timestamp})
-        conn.zremrangebyrank("viewed:" + token, 0, -26)
-        conn.zincrby("viewed:", -1, item)
-
-
-def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *, transaction: bool) -> None:
-    """Do the same with one round trip."""
-    with conn.pipeline(transaction=transaction) as together:
-        update_token(together, token, user, item)
-        together.execute()
-
-
-def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
-    """Have the engine record a view of a session that a request opened. ``token`` is its session key."""
-    session = SessionStore(token)
-    session.opened_by(lambda: CLIENT)
-    assert viewed.record(session, item)
-
-
-class Way(NamedTuple):
-    """How to record a view: ``REDSESS`` of the engine, None for the listing."""
-
-    view: Callable[[redis.Redis, str, str, str], object]
-    settings: dict[str, Any] | None = None
-
-
-BASES = LISTING, PIPELINE = "listing", "listing in one pipeline"
-"""What the others are compared with."""
-
-WAYS = {
-    LISTING: Way(update_token),
-    "listing, again": Way(update_token),
-    PIPELINE: Way(partial(update_token_at_once, transaction=False)),
-    "listing in one MULTI/EXEC": Way(partial(update_token_at_once, transaction=True)),
-    "engine, every view noted": Way(record, {"TOUCH_INTERVAL": 0}),
-    "engine, sliding": Way(record, {"SLIDING": True}),
-    "engine, defaults": Way(record, {}),
-}
 
 
 class Result(NamedTuple):

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import memory
-from benchmarks.__main__ import SECTIONS, Options, kept, parsed, write
+from benchmarks.__main__ import kept, parsed, write
 from benchmarks.bare import SCRIPTS
 from benchmarks.chart import BARS_AT, LONGEST, VALUES_AT, chart
 from benchmarks.engines import AGAIN, BASE, FLOOR, OURS
 from benchmarks.report import machine, markdown
+from benchmarks.sections import SECTIONS, Options
 from benchmarks.targets import TARGETS, judged
 from testproject.servers import available
 
