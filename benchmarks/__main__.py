@@ -1,29 +1,30 @@
 """
-Compare this session engine with what a site would have instead, on this machine: ``make bench``.
+Compare this session engine with others on this machine: ``make bench``.
 
 sections:
   operations   load, load again, change, create, sign in, end and view: every engine, and a bare socket
-  python       functions called for a load and a save, and how long they run
+  python       the functions that a load and a save call, and the time that they take
   requests     a small site under gunicorn and uvicorn, with wrk
-  bytes        what a session takes in the server
+  bytes        the memory of the server that a session takes
   scale        operations with few sessions and with a million
-  cleaning     sessions taken out, beside the loop of Redis in Action
+  cleaning     removing sessions, beside the loop of Redis in Action
   pages        the admin's pages with few sessions and with a million
-  views        page views recorded, beside update_token of Redis in Action
+  views        recording page views, beside update_token of Redis in Action
 
-A full run takes hours; --targets takes what there are targets for (see targets.py), with the engines that these
-compare, on all kinds of servers, in less than half an hour and 7 GB of memory. Let the machine do nothing else. Results
-are written after each section: results.json with all numbers, results.md with tables and targets, results.svg with a
-chart. What is not the whole (--quick, --only) is written to a temporary folder, unless --output names one. Sections
-that a folder has already, from the same machine, stay as they are while others are measured; each says how often it was
-measured, and when. One that fails is reported at the end, with exit status 1.
+A full run takes hours. With --targets, only what has a target is measured (see targets.py), on all kinds of servers, in
+less than half an hour and 7 GB of memory. Let the machine do nothing else.
+
+Results are written after each section: results.json has all numbers, results.md tables and targets, results.svg a
+chart. The results of a part (--quick, --only) go to a temporary folder, unless --output names one. If that folder has
+results of the same machine, sections that are not measured now stay as they are. Each section notes how often it was
+measured, when, and how busy the machine was before. A section that fails is reported at the end; the exit status is 1.
 
 examples:
   python -m benchmarks                                 all sections
   python -m benchmarks --quick                         a quick look, in less than two minutes
-  python -m benchmarks --targets                       all that there are targets for, into benchmarks/results
+  python -m benchmarks --targets                       all that has a target, into benchmarks/results
   python -m benchmarks --only operations bytes         two sections
-  python -m benchmarks --only scale --output benchmarks/results     one section anew, the others as they are there
+  python -m benchmarks --only scale --output benchmarks/results     one section; the others there stay
   python -m benchmarks --full --only scale             up to ten million sessions: about 10 GB of memory
   QUICK=1 make bench ARGS="--server redis"             the same from make
 """
@@ -51,18 +52,18 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write(results: Results, folder: Path) -> None:
-    """Write the files of what is known so far."""
+    """Write the three files with the results so far."""
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     (folder / "results.md").write_text(markdown(results))
     rows = results["operations"]
-    # What a site might have, and not what is there to read the numbers by.
+    # Only engines that a site might use: the others are for judging the numbers.
     engines = {*ENGINES} - {AGAIN, FLOOR}
     drawn = [row for row in rows if row["server"] == rows[0]["server"] and row["engine"] in engines]
     (folder / "results.svg").write_text(chart(drawn, base=BASE, ours=OURS))
 
 
 def kept(folder: Path, here: dict[str, Any], wanted: Sequence[str]) -> Results:
-    """Return what ``folder`` has of sections not ``wanted`` now, if it is of the machine ``here``."""
+    """Return the results in ``folder`` of sections not ``wanted`` now, if they are from the machine ``here``."""
     file = folder / "results.json"
     before: Results = json.loads(file.read_text()) if file.exists() else {}
     same = before.get("machine") == here
@@ -73,21 +74,29 @@ def kept(folder: Path, here: dict[str, Any], wanted: Sequence[str]) -> Results:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the options, from the command line where no ``arguments`` are given, and refuse what can't be done."""
+    """Parse ``arguments``, by default those of the command line. Exit with a message if they exclude each other."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="few of everything, no scale or pages (also: QUICK=1)")
     parser.add_argument(
-        "--targets", action="store_true", help="only what there are targets for, and the engines that these compare"
+        "--quick", action="store_true", help="less of everything, without scale and pages (also: QUICK=1)"
     )
     parser.add_argument(
-        "--full", action="store_true", help="up to ten million sessions of ours in scale and pages (FULL=1)"
+        "--targets", action="store_true", help="only what has a target, and only the engines that targets compare"
     )
-    parser.add_argument("--server", choices=sorted(available()), help="one kind of server (all that are here)")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION", help="these sections only")
-    parser.add_argument("--rounds", type=int, help="how often each is measured (each section has its own number)")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write (benchmarks/results)")
+    parser.add_argument(
+        "--full", action="store_true", help="up to ten million of our sessions in scale and pages (also: FULL=1)"
+    )
+    parser.add_argument(
+        "--server", choices=sorted(available()), help="one kind of server (default: all that are installed)"
+    )
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION", help="only these sections")
+    parser.add_argument(
+        "--rounds", type=int, help="how often each section is measured (default: the section's own number)"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="where to write results (default: benchmarks/results)"
+    )
     options = parser.parse_args(arguments)
     options.quick |= os.environ.get("QUICK", "") not in ("", "0")
     options.full |= os.environ.get("FULL", "") not in ("", "0")

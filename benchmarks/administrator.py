@@ -30,10 +30,10 @@ LIST = "/admin/django_redsess/onlinesession/"
 PER_PAGE = 100
 
 COUNT = "online.count()"
-"""What is measured besides, and is no page."""
+"""Measured like a page, though it is none."""
 
 CLERKS = 100
-"""So many users are staff and have "clerk" in their names, the administrator among them: a full page in both stores."""
+"""How many users are staff and are called "clerk", with the administrator: they fill a page in both stores."""
 
 USERS_AT_ONCE = 5000
 MINUTES = 24 * 60
@@ -43,7 +43,7 @@ FILTERS = {"active in 5 minutes": "active=5m", "active in an hour": "active=1h",
 
 
 class Run(NamedTuple):
-    """One page of one store. ``server_ms`` is what the scripts took there, by the server's own account."""
+    """One request for a page. ``server_ms`` is the time of its scripts, as the server counts it."""
 
     ms: float
     server_ms: float
@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
 @dataclass
 class Side:
-    """A store, and an administrator who looks at it: the address of each page."""
+    """A store, the browser of its administrator, and the address of each page."""
 
     name: str
     sessions: int
@@ -63,7 +63,7 @@ class Side:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """Have the sessions here."""
+        """Use this store meanwhile."""
         with override_settings(SESSION_CACHE_ALIAS=self.name):
             yield
 
@@ -72,7 +72,7 @@ class Side:
         return [*self.addresses, COUNT]
 
     def get(self, page: str) -> str:
-        """Ask for ``page``, and return it."""
+        """Request ``page``, and return its HTML."""
         if page == COUNT:
             assert online.count() == self.sessions
             return ""
@@ -81,9 +81,9 @@ class Side:
         return response.text
 
     def measure(self, page: str) -> Run:
-        """Ask for ``page``, and tell what it took."""
+        """Request ``page``, and measure it."""
         with self.chosen():
-            reading.time().run()  # A process agrees with a store once, and not each time that it comes back to it.
+            reading.time().run()  # A real process agrees with its store once, and not for each page.
             calls, microseconds = self._scripts()
             start = time.perf_counter()
             text = self.get(page)
@@ -94,14 +94,14 @@ class Side:
         return Run(seconds * 1000, server_ms, calls_then - calls, rows)
 
     def queries(self, page: str, administrator: User) -> int:
-        """Count the queries on the table of users that ``page`` takes, without the one for who looks."""
+        """Count the queries of ``page`` on the table of users, without the one for the administrator."""
         with self.chosen(), CaptureQueriesContext(connection) as captured:
             self.get(page)
         table, own = f'FROM "{administrator._meta.db_table}"', f'"id" = {administrator.pk} '
         return sum(table in query["sql"] and own not in query["sql"] for query in captured)
 
     def see_the_newest(self) -> None:
-        """Have a page of each partition seen just now, so that the active fill a page however long it all takes."""
+        """Mark a page of sessions in each partition as just seen, so that the filter "active" always fills a page."""
         with self.chosen():
             for partition in keyspace().partitions:
                 sids = self.server.client.zrange(partition.recent, -PER_PAGE, -1)
@@ -116,7 +116,7 @@ class Side:
 
 
 def addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
-    """Name the pages of a store with so many sessions, and say where they are; ``sid`` and ``user_id`` are in it."""
+    """Return the address of each page, by name, of a store with this number of ``sessions``, ``sid`` among them."""
     last = math.ceil(sessions / PER_PAGE)
     queries = {
         f"{order}{direction}: {place} page": f"o={sign}{column_of(field)}{page}"
@@ -135,7 +135,7 @@ def addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
 
 
 def column_of(field: str) -> int:
-    """Number the column of the list that is ordered by ``field``; the first is that of the boxes to tick."""
+    """Return the number of the column that is ordered by ``field``; the check boxes are column 0."""
     from django_redsess.admin import OnlineSessionAdmin as Admin
 
     columns = [getattr(getattr(Admin, name, None), "admin_order_field", name) for name in Admin.list_display]
@@ -143,7 +143,7 @@ def column_of(field: str) -> int:
 
 
 def create_users(count: int, clerks: int) -> User:
-    """Create users with the ids 1 to ``count``, and return the administrator, who is the last of them."""
+    """Create users with the ids 1 to ``count``, and return the last, who is the administrator."""
     from django.contrib.auth.models import User
 
     def of(number: int) -> User:
@@ -161,7 +161,7 @@ def create_users(count: int, clerks: int) -> User:
 
 
 def filled(name: str, sessions: int, server: Server, administrator: User, user_id: str) -> Side:
-    """Fill the store on ``server``, the administrator signed in last of all."""
+    """Fill the store on ``server``; the administrator signs in last."""
     made = Side(name, sessions, server, Client(), {})
     with made.chosen():
         fill(server.client, sessions - 1)
@@ -173,12 +173,12 @@ def filled(name: str, sessions: int, server: Server, administrator: User, user_i
 
 
 def cache_of(server: Server) -> dict[str, Any]:
-    """Describe ``server`` as CACHES does."""
+    """Return the entry of CACHES for ``server``."""
     return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": {"SOCKET_TIMEOUT": 60}}
 
 
 def add_samples(client: redis.Redis, sessions: int) -> None:
-    """Note for each minute of a day who was online: more by day than by night, and half as many guests."""
+    """Store a sample for each minute of a day: more users by day than by night, and half as many guests."""
     partitions = keyspace().partitions
     this_minute = int(time.time()) // 60 * 60_000
     for partition in partitions:

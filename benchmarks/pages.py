@@ -1,14 +1,13 @@
 """
-Measure the admin's list of sessions with few of them and with many, side by side.
+Measure the admin's list of sessions with few sessions and with many, side by side.
 
-A page may take three times as long with a million sessions as the same page takes with a thousand. Each of the two
-stores has a server of its own, and both run all the time. In a round each page is asked for once of either, one right
-after the other, in random order; "times as long" compares the two of one round. A page is what a request gets, from
-the middleware to the last byte, with the picture above the list where there is one; Django's test client stands in for
-browser and web server.
+The target: a page with a million sessions takes at most three times as long as with a thousand. Each of the two stores
+has a server of its own, and both run all the time. In a round each page is requested from both stores, one right after
+the other, in random order. "Times as long" compares the two requests of one round. A request is measured from the
+middleware to the last byte, with the chart above the list. Django's test client replaces browser and web server.
 
-The administrator who looks is one of the sessions. Each session has a user of its own, all of them in a database that
-both stores share: SQLite, in a temporary folder.
+One of the sessions is the administrator's. Each session has a user of its own. Both stores share one database of users:
+SQLite, in a temporary folder.
 
 examples:
   python -m benchmarks.pages --large 20000 --rounds 3      a quick look, in seconds
@@ -42,18 +41,18 @@ from testproject.servers import Server, available
 TARGET = 3
 
 NOTES = f"""\
-Rows, times in the server, commands and queries: of the small store / of the large one, or once where they are the same.
-Commands are scripts that a server ran for a page, the one that opens the administrator's session included. Queries are
-those on the table of users, without the one for the administrator.
+Rows, times in the server, commands and queries: small store / large store, or one number if they are the same. Commands
+are the scripts that a server ran for a page, with the one that opens the administrator's session. Queries are those on
+the table of users, without the one for the administrator.
 
-Of the active, the small store has all in each of the three, and the large one those of the last minutes: the filled-in
-sessions were seen a millisecond apart. A search by name and the filter of staff look through the same table of users in
-both stores, which takes its time: what the sessions add to it is what the server took. Page {PER_PAGE} is beyond the
-end of the small store where that has fewer, and gives its last."""
+The sessions were last seen a millisecond apart. So the filters "active" show all sessions of the small store, and those
+of the last minutes of the large one. A search by name and the filter "staff" go through the same table of users in both
+stores; only the time in the server depends on the number of sessions. If the small store has fewer than {PER_PAGE}
+pages, its last page stands for page {PER_PAGE}."""
 
 
 class Pair(NamedTuple):
-    """The runs of one page in one round."""
+    """The two requests for one page in one round."""
 
     page: str
     round: int
@@ -66,12 +65,12 @@ class Pair(NamedTuple):
 
 
 def measured(small: Side, large: Side, rounds: int) -> Iterator[Pair]:
-    """Ask for each page of both stores, so many rounds, in random order."""
+    """Request each page of both stores in each of the ``rounds``, in random order."""
     with tqdm(total=rounds * len(small.pages), unit="page", disable=None) as progress:
         for number in range(1, rounds + 1):
             for each in (small, large):
                 each.see_the_newest()
-            # What the round before left behind is nobody's time.
+            # Collect the garbage of the last round now, so that no page pays for it.
             gc.collect()
             for page in random.sample(small.pages, len(small.pages)):
                 runs = {each.name: each.measure(page) for each in random.sample([small, large], 2)}
@@ -80,7 +79,7 @@ def measured(small: Side, large: Side, rounds: int) -> Iterator[Pair]:
 
 
 def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[int]]) -> str:
-    """Return the pairs as a table in Markdown: medians, and of the ratio the least and the most."""
+    """Return the pairs as a table in Markdown: medians, and the range of the ratio."""
 
     def either(few: object, many: object) -> str:
         return f"{few}" if few == many else f"{few} / {many}"
@@ -108,20 +107,31 @@ def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[i
     return "\n".join([*lines, "", f"More than {TARGET} times as long: {'; '.join(slow) or 'none'}."])
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
+    """Parse the command line. Exit with a message if the numbers of sessions don't fit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", type=int, default=1000, help="how many sessions the one store has (%(default)s)")
-    parser.add_argument("--large", type=int, default=1_000_000, help="how many the other one has (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=15, help="how often each page is asked for (%(default)s)")
-    parser.add_argument("--partitions", type=int, default=1, help="how many both stores are spread over (%(default)s)")
-    parser.add_argument("--server", choices=sorted(available()), default="valkey", help="which one (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run to FILE")
+    parser.add_argument("--small", type=int, default=1000, help="sessions of the small store (default: %(default)s)")
+    parser.add_argument(
+        "--large", type=int, default=1_000_000, help="sessions of the large store (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="how often each page is requested (default: %(default)s)"
+    )
+    parser.add_argument("--partitions", type=int, default=1, help="partitions of both stores (default: %(default)s)")
+    parser.add_argument(
+        "--server", choices=sorted(available()), default="valkey", help="the kind of server (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to FILE")
     options = parser.parse_args()
     if not 2 <= options.small < options.large:
         parser.error("there must be at least 2 sessions in the small store, and more in the large one")
+    return options
 
+
+def main() -> None:
+    options = parsed()
     with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
-        # The settings of the shop have their database there.
+        # The settings of the shop put their database there.
         os.environ["REDSESS_DEMO_DIR"] = folder
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
         django.setup()
@@ -133,7 +143,7 @@ def main() -> None:
                 user_id = str(options.small // 2)
                 large = filled("large", options.large, many, administrator, user_id)
                 small = filled("small", options.small, few, administrator, user_id)
-                # This opens the connections as well, and compiles the templates.
+                # This also opens the connections and compiles the templates.
                 queries = {page: [side.queries(page, administrator) for side in (small, large)] for page in small.pages}
                 pairs = list(measured(small, large, options.rounds))
             info: dict[str, Any] = many.client.info()

@@ -16,14 +16,14 @@ from django_redsess.backend import SessionStore
 from django_redsess.record import Client
 
 HISTORY = 25
-"""How many viewed items are kept for a session, by either."""
+"""How many viewed items a session keeps, in all ways."""
 
 SESSIONS_AT_ONCE = 500
 CLIENT = Client("192.0.2.1", USER_AGENT)
 
 
 def update_token(conn: redis.Redis, token: str, user: str, item: str | None = None) -> None:
-    """Do what update_token in Redis in Action does, with the arguments of ``zadd`` in today's order."""
+    """Do what update_token in *Redis in Action* does; only the arguments of ``zadd`` have today's order."""
     timestamp = time.time()
     conn.hset("login:", token, user)
     conn.zadd("recent:", {token: timestamp})
@@ -34,21 +34,21 @@ def update_token(conn: redis.Redis, token: str, user: str, item: str | None = No
 
 
 def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *, transaction: bool) -> None:
-    """Do the same with one round trip."""
+    """Do the same in one round trip."""
     with conn.pipeline(transaction=transaction) as together:
         update_token(together, token, user, item)
         together.execute()
 
 
 def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
-    """Have the engine record a view of a session that a request opened. ``token`` is its session key."""
+    """Record a view with the engine, as a request does. ``token`` is the session key."""
     session = SessionStore(token)
     session.opened_by(lambda: CLIENT)
     assert viewed.record(session, item)
 
 
 class Way(NamedTuple):
-    """How to record a view: ``REDSESS`` of the engine, None for the listing."""
+    """How to record a view. ``settings`` are the engine's ``REDSESS``; the listing has None."""
 
     view: Callable[[redis.Redis, str, str, str], object]
     settings: dict[str, Any] | None = None
@@ -56,7 +56,7 @@ class Way(NamedTuple):
 
 PIPELINE = "listing in one pipeline"
 BASES = LISTING, PIPELINE
-"""What the others are compared with."""
+"""The ways that the others are compared with."""
 
 WAYS = {
     LISTING: Way(update_token),

@@ -49,12 +49,12 @@ ROUNDS = {
     "pages": Often(9, 9, 9),
     "views": Often(3, 9, 9),
 }
-"""By section. Operations have them in each of their three blocks, or in their one where it is to be quick."""
+"""By section. Operations have them in each of their blocks: three, or one with --quick."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure: ``binaries`` are programs of servers by kind, ``rounds`` is None for each section's own."""
+    """What to measure. ``binaries`` are the servers' programs by kind. ``rounds`` None: each section has its own."""
 
     quick: bool
     full: bool
@@ -64,16 +64,16 @@ class Options:
 
     @property
     def first(self) -> str:
-        """The kind of server for what is measured on one only."""
+        """The kind of server for sections that are measured on one kind."""
         return next(iter(self.binaries))
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of servers for what is measured on all where there are targets for each."""
+        """The kinds of servers for sections that are measured on all kinds with --targets."""
         return list(self.binaries) if self.targets else [self.first]
 
     def rounds_of(self, section: str) -> int | None:
-        """Return how many rounds a section has; None where it has none."""
+        """Return how many rounds a section has, or None if it has no rounds."""
         often = ROUNDS.get(section)
         if often is None:
             return None
@@ -94,7 +94,7 @@ def operations(options: Options, results: Results) -> None:
     number = options.rounds_of("operations") or 0
     for kind in [options.first] if options.quick else options.binaries:
         if options.quick:
-            # One of those with tables, which take time to make.
+            # Of the engines with tables only one: making tables takes long.
             engines = [name for name, engine in ALL.items() if not engine.sql or name in FEW_ENGINES]
             found = rounds.measured(kind, engines=engines, repeats=rounds.Repeats(number, count=50, blocks=1))
         else:
@@ -151,7 +151,7 @@ def sizes_in_bytes(options: Options, results: Results) -> None:
 def scales(options: Options, results: Results) -> None:
     kind, number = options.first, options.rounds_of("scale") or 0
     for engine in (OURS,) if options.targets else (OURS, BASE):
-        # A store of theirs would take most of an hour to fill with the most.
+        # Filling the largest store of the other engine would take most of an hour.
         sizes: Sequence[int] = (*scale.SIZES, scale.LARGEST) if options.full and engine == OURS else scale.SIZES
         if options.targets:
             sizes = (scale.SIZES[0], scale.LARGEST)
@@ -204,23 +204,23 @@ SECTIONS: dict[str, Callable[[Options, Results], None]] = {
     "pages": pages,
     "views": views,
 }
-"""By name, in order: each adds its entries to the results, so that those before a failure are kept."""
+"""By name, in order. Each adds entries to the results as it goes, so that a failure loses none."""
 
 NOT_QUICK = ("scale", "pages")
 NOT_TARGETS = ("pages",)
-"""What takes long, and is not changed by what the targets are about."""
+"""The sections that these options leave out: they take long."""
 
 
 def program(name: str, kind: str, *arguments: str) -> dict[str, Any]:
     """
-    Run another of these benchmarks as the program that it is, on this ``kind`` of server; return its JSON.
+    Run another benchmark as a program, on this ``kind`` of server, and return its JSON.
 
-    In a process of its own, since its settings are those of the demo shop, and settings hold for the life of one.
+    It needs a process of its own: its settings are those of the demo shop, and a process can't change its settings.
     """
     with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
         file = Path(folder) / "told.json"
         command = ["-m", f"benchmarks.{name}", "--server", kind, "--json", str(file), *arguments]
-        # Its report is part of ours.
+        # Our report has its numbers.
         status = subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL).returncode
         if status:
             raise RuntimeError(f"benchmarks.{name} ended with {status}")
