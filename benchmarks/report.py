@@ -1,4 +1,4 @@
-"""What the benchmarks' reports have in common, and the report of all of them in Markdown."""
+"""The report of all benchmarks in Markdown, and what reports of single benchmarks share with it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def load_average() -> float | None:
 
 
 def _system() -> dict[str, Any]:
-    # Of a run that measures nothing, only what pyperf notes beside it is wanted.
+    # A run with a made-up value: only the description that pyperf adds to each run is used.
     system: dict[str, Any] = pyperf.Run([1.0]).get_metadata()
     return system
 
@@ -83,13 +83,13 @@ def _server_version(binary: Path) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """Write the median of ``values``, and from the least to the most."""
+    """Return the median of ``values``, with their range."""
     low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
     return f"{middle} ({low} to {high})"
 
 
 def markdown(results: Results) -> str:
-    """Write the report of ``results``, which are what the JSON file has."""
+    """Return the report of ``results``, the content of the JSON file."""
     parts = [
         "# Benchmarks",
         f"{results['date']}. {ABOUT}",
@@ -108,9 +108,10 @@ def markdown(results: Results) -> str:
 
 
 ABOUT = f"""\
-Ratios are medians of what was measured in the same round, with the interval that has them with a probability of 95 %.
-No server writes to disk before it answers: Redis and Valkey keep nothing, PostgreSQL has fsync and synchronous_commit
-off, SQLite likewise. "{AGAIN}" is the very same as the base: a difference from the base that is no larger is none."""
+Ratios compare measurements of the same round. They are medians, with a confidence interval of 95 %. No server writes to
+disk before it answers: Redis and Valkey have no persistence, PostgreSQL has fsync and synchronous_commit off, SQLite
+has synchronous off. "{AGAIN}" is the same engine as the base: its ratio shows how large a difference is that means
+nothing."""
 
 
 def _how(options: Mapping[str, Mapping[str, Any]]) -> str:
@@ -196,20 +197,20 @@ def _pages(rows: Sequence[Row]) -> Iterator[str]:
 
 SECTIONS: dict[str, tuple[str, str, Callable[[Sequence[Row]], Iterator[str]]]] = {
     "operations": ("Operations", "Less is better.", _operations),
-    "bare": ("Ours and its own scripts over a bare socket", "How much Python adds to what must be waited for.", _bare),
-    "python": ("Python", "Without what is waited for. See benchmarks/python_cost.py.", _python),
+    "bare": ("Ours and its own scripts over a bare socket", "What Python adds to the least possible time.", _bare),
+    "python": ("Python", "Without waiting for the server. See benchmarks/python_cost.py.", _python),
     "requests": ("Requests", "A whole site under a web server. More is better.", _requests),
     "bytes": (
         "Bytes a session",
-        "In the server. Ours has address and user agent of who is signed in. See benchmarks/memory.py.",
+        "In the server. Ours also keeps address and user agent of signed-in users. See benchmarks/memory.py.",
         _bytes,
     ),
     "scale": ("Few sessions and many", "Less is better.", _scale),
-    "cleaning": ("Cleaning", "Sessions taken out. More is better. See benchmarks/clean.py.", _ways),
+    "cleaning": ("Cleaning", "Sessions removed. More is better. See benchmarks/clean.py.", _ways),
     "pages": ("Pages of the admin", "Less is better. See benchmarks/pages.py.", _pages),
     "views": ("Views recorded", "More is better. See benchmarks/views.py.", _ways),
 }
-"""By the name in the JSON file: heading, what to know of it, and what writes its tables."""
+"""By name in the JSON file: heading, introduction, and the function that writes the tables."""
 
 
 def _grid(rows: Sequence[Row], down: str, across: str, write: Callable[[Row], str]) -> str:

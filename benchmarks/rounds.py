@@ -1,9 +1,9 @@
 """
-Measuring all engines side by side, in rounds.
+Measure all engines side by side, in rounds.
 
-A block has servers and processes of its own, so that what happens to lie well or badly in one's memory does not decide.
-In a round every engine does every operation, each as often, in random order; the first round of a block is not
-measured, since it opens connections and fills caches. What one took is compared with what the base took in that round.
+Each block has new servers and processes, so that the luck of one process's memory does not decide. In a round every
+engine does every operation equally often, in random order. The first round of a block is not measured: it opens
+connections and fills caches. An engine's time is compared with that of the base in the same round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from testproject.servers import available
 SEED = 1
 
 BASES = {"view": LISTING}
-"""What others are compared with in an operation that the cache engine does not have."""
+"""The base of operations that the cache engine does not have."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ USUAL = Repeats()
 
 
 class Run(NamedTuple):
-    """One engine's part of a round for one operation. All but the names and numbers are of one operation."""
+    """One operation of one engine in one round. Times and counts are per single operation."""
 
     block: int
     round: int
@@ -60,10 +60,10 @@ class Run(NamedTuple):
 @dataclass
 class Measured:
     """
-    What :func:`measured` has found.
+    The result of :func:`measured`.
 
-    ``operations`` are entries of that list of the JSON; ``left_out`` says by engine why it was not measured; ``info``
-    is what the Redis or Valkey server tells of itself, for :func:`benchmarks.report.machine_of`; ``runs`` is every run.
+    ``operations`` are the entries of "operations" in the JSON file. ``left_out`` has, by engine, why it was not
+    measured. ``info`` is the reply of the Redis or Valkey server to INFO. ``runs`` are all runs.
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
@@ -127,7 +127,7 @@ def _with(operation: str) -> list[str]:
 
 
 def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Measured) -> dict[str, Worker]:
-    # All at once: most of the time it takes is importing.
+    # All at once: most of their start is importing.
     workers: dict[str, Worker] = {}
     for name in names:
         if why := found.left_out.get(name) or ALL[name].left_out(servers.stores):
@@ -152,7 +152,7 @@ def _runs(
     for number in range(repeats.rounds + 1):
         for operation in operations:
             able = [name for name in workers if operation in operations_of(name)]
-            # One after another, so that what slows the machine down for a while slows all of them.
+            # One right after the other: what slows the machine down for a while then slows all of them.
             for name in dice.sample(able, len(able)):
                 worker = workers[name]
                 worker.prepare(operation, repeats.count)
@@ -165,7 +165,7 @@ def _runs(
 
 
 def _grouped(runs: list[Run]) -> Iterator[tuple[list[Run], list[Run]]]:
-    """Sort ``runs`` by operation and engine, and give with each those of its base."""
+    """Group ``runs`` by operation and engine, and yield each group with that of its base."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.operation, run.engine), []).append(run)
@@ -191,7 +191,7 @@ def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[s
         **ratio._asdict(),
         "microseconds": median(run.seconds for run in runs) * 1e6,
         "client_cpu": median(run.client_cpu for run in runs) * 1e6,
-        # Of one that asks nobody, what was counted is what it took the server to be asked for the numbers.
+        # For an engine without a server, only the requests for these numbers would be counted.
         "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if is_served else 0.0,
         "server_cpu_ratio": of_server._asdict() if is_served else None,
         "round_trips": mean(run.reads for run in runs) if asks else None,

@@ -1,14 +1,14 @@
 """
-Measure how many requests a second a small site answers with each session engine: ``benchmarks/site.py``.
+Measure how many requests a second a small site (``site.py``) answers with each session engine.
 
-Under gunicorn with a synchronous worker, and its asynchronous views under uvicorn. The sites of all engines run all the
-time, each a web server of its own, and one at a time is loaded by wrk: from a few connections, with a different one of
-many signed-in sessions in each request. In a round each engine is loaded for a short time, in random order; a ratio
-compares the requests a second of one round. An answer other than 200 is an error, and no figure. Such a worker of
-gunicorn closes the connection after each answer, uvicorn keeps it.
+The site runs under gunicorn with a synchronous worker, and its asynchronous views under uvicorn. Each engine has a web
+server of its own, and all of them run all the time. wrk loads one at a time, from a few connections; each request has
+another one of many signed-in sessions. In a round each engine is loaded for a short time, in random order. A ratio
+compares the requests a second of one round. An answer other than 200 stops the measurement with an error. A synchronous
+worker of gunicorn closes the connection after each answer; uvicorn keeps it.
 
-Connections to databases last under gunicorn, as sites with such workers have them. Under uvicorn they last for one
-request, as Django's documentation wants them there.
+Connections to databases are persistent under gunicorn, as on most such sites. Under uvicorn they last for one request,
+as Django's documentation recommends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.web_servers import PROGRAMS, Process, Site
 
 
 def left_out(program: str, engine: Engine, *, workers: int = 1) -> str:
-    """Say why ``engine`` can't be measured under ``program`` here, servers of data aside; ``""`` where it can."""
+    """Return why ``engine`` can't be measured under ``program`` here, apart from its stores, or ``""`` if it can."""
     if shutil.which("wrk") is None:
         return "wrk is not installed"
     if find_spec(program) is None:
@@ -48,7 +48,7 @@ def left_out(program: str, engine: Engine, *, workers: int = 1) -> str:
 
 
 def prepare(engines: Sequence[Engine], stores: Stores, users: int) -> None:
-    """Make what the sites of ``engines`` need before they start."""
+    """Make the tables and ``users`` of each site, before it starts."""
     with ExitStack() as started:
         for process in [
             started.enter_context(

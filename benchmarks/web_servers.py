@@ -1,4 +1,4 @@
-"""The sites under web servers, each a process of its own, and the load that wrk puts on one of them."""
+"""The sites under their web servers, each a process of its own, and wrk, which loads one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"
 
 START_SECONDS = 60
-"""How long a site may take to answer for the first time: all of them start at once."""
+"""How long a site may take until its first answer: all sites start at once."""
 
 PROGRAMS = {
     "gunicorn": (
@@ -37,12 +37,12 @@ PROGRAMS = {
         *("--log-level=warning", "--no-access-log", "--lifespan=off"),
     ),
 }
-"""The web servers, with what each is told."""
+"""The web servers, with their arguments."""
 
 PREFIXES = {"gunicorn": "/", "uvicorn": "/async/"}
-"""Where each has the views that it is measured with."""
+"""The path of the views that each web server is measured with."""
 
-# wrk itself takes redirects for good answers.
+# Counts answers other than 200: wrk itself counts redirects as good answers.
 SCRIPT = """\
 local cookies = {%(cookies)s}
 local threads = {}
@@ -79,11 +79,11 @@ end
 
 
 class WebError(Exception):
-    """A site that does not start, or does not answer as it must."""
+    """A site does not start, or does not answer as it must."""
 
 
 class Process:
-    """A process of this benchmark, in a group of its own: Ctrl-C is for the one who started it."""
+    """A process of this benchmark, in a process group of its own, so that Ctrl-C does not reach it."""
 
     def __init__(self, name: str, command: Sequence[str], environment: dict[str, str]) -> None:
         self.name = name
@@ -91,7 +91,7 @@ class Process:
         self.popen = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
-            # What the machine has for its own sites is not for these.
+            # The machine may have arguments for its own sites.
             env={**os.environ, "GUNICORN_CMD_ARGS": "", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -100,15 +100,15 @@ class Process:
         )
 
     def ended(self) -> WebError:
-        """Wait for its end, and return that as an error, with the last that it said."""
+        """Wait until it ends. Return an error with the end of its output."""
         status = self.popen.wait()
         self.errors.seek(0)
         return WebError(f"{self.name} ended with {status}: {self.errors.read()[-2000:].decode(errors='replace')}")
 
     def close(self) -> None:
-        """Stop it, with the processes that it started."""
+        """Stop it and the processes that it started."""
         if self.errors.closed:
-            # Its number may be that of another by now.
+            # Closed before: another process may have its id by now.
             return
         with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
@@ -117,7 +117,7 @@ class Process:
 
 
 class Site(Process):
-    """The site of ``engine`` under ``program``, without any session yet. Close it in the end."""
+    """The site of ``engine`` under ``program``, without sessions so far. The caller closes it."""
 
     def __init__(
         self, program: str, engine: Engine, stores: Stores, folder: Path, *, save_every_request: bool, workers: int
@@ -130,7 +130,7 @@ class Site(Process):
         super().__init__(f"{program} with {engine.name}", ["-m", program, *options], site)
 
     def wait(self) -> None:
-        """Return as soon as it answers."""
+        """Wait for its first answer."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             with suppress(OSError, http.client.HTTPException):
@@ -143,7 +143,7 @@ class Site(Process):
             time.sleep(0.05)
 
     def get(self, path: str, cookie: str = "") -> tuple[str, str]:
-        """Ask for ``path`` with a ``cookie``. Return the text, and the cookie that a browser would have then."""
+        """Request ``path`` with a ``cookie``. Return the text, and the cookie that a browser would have then."""
         with closing(http.client.HTTPConnection(HOST, self.port, timeout=10)) as connection:
             connection.request("GET", path, headers={"User-Agent": USER_AGENT, "Cookie": cookie})
             response = connection.getresponse()
@@ -155,11 +155,11 @@ class Site(Process):
         return text, cookie
 
     def sign_in(self, sessions: int) -> None:
-        """Sign the first ``sessions`` users in, for :meth:`load`, and have each ask for every view."""
+        """Sign in the first ``sessions`` users for :meth:`load`, and request every view with each of them."""
         self.cookies.clear()
         for number in range(1, sessions + 1):
             _, cookie = self.get(f"/sign-in/{number}/")
-            # Connections are opened by this, scripts loaded, and so on: nothing happens for the first time afterwards.
+            # This opens connections and loads scripts, so that the load measures neither.
             for view in VIEWS:
                 self.get(f"{self.prefix}{view}/", cookie)
             self.cookies.append(cookie)
@@ -168,7 +168,7 @@ class Site(Process):
         self.script.write_text(SCRIPT % {"cookies": quoted, "user_agent": json.dumps(USER_AGENT)})
 
     def load(self, view: str, *, seconds: int, connections: int) -> float:
-        """Load ``view`` for so many whole seconds. Return how many requests a second were answered."""
+        """Load ``view`` for a whole number of ``seconds``. Return the answers a second."""
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "-s", str(self.script)]
         url = f"http://{HOST}:{self.port}{self.prefix}{view}/"
         said = subprocess.run(
