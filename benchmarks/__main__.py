@@ -115,13 +115,13 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    told = parsed()
-    binaries = {kind: binary for kind, binary in available().items() if told.server in (None, kind)}
-    options = Options(told.quick, told.full, binaries, told.rounds, told.targets)
-    without = NOT_QUICK if told.quick else NOT_TARGETS if told.targets else ()
-    wanted = [name for name in SECTIONS if name in (told.only or SECTIONS) and name not in without]
-    is_whole = not told.quick and told.only is None
-    folder = told.output or (RESULTS if is_whole else Path(tempfile.mkdtemp(prefix="redsess-bench-")))
+    args = parsed()
+    binaries = {kind: binary for kind, binary in available().items() if args.server in (None, kind)}
+    options = Options(args.quick, args.full, binaries, args.rounds, args.targets)
+    without = NOT_QUICK if args.quick else NOT_TARGETS if args.targets else ()
+    wanted = [name for name in SECTIONS if name in (args.only or SECTIONS) and name not in without]
+    is_whole = not args.quick and args.only is None
+    folder = args.output or (RESULTS if is_whole else Path(tempfile.mkdtemp(prefix="redsess-bench-")))
     folder.mkdir(parents=True, exist_ok=True)
 
     results: Results = {
@@ -132,7 +132,7 @@ def main() -> None:
     }
     for name in wanted:
         print(f"{name} …", file=sys.stderr)
-        results["options"][name] = options.told(name)
+        results["options"][name] = options.conditions(name)
         try:
             SECTIONS[name](options, results)
         except Exception as error:

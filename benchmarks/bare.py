@@ -152,7 +152,7 @@ class BareScripts(Bare, Ours):
 
     def prepare_view(self, count: int) -> Run:
         keys = self.some(count)
-        items = self.dice.choices(ITEMS, k=count)
+        items = self.rng.choices(ITEMS, k=count)
         return self.asking(
             [
                 self._request(store.view(sid_of(key), item, reading.Touch.ACTIVE))
@@ -211,7 +211,7 @@ class Listing(Side):
                 together.execute()
 
     def prepare_view(self, count: int) -> Run:
-        items = self.dice.choices(ITEMS, k=count)
+        items = self.rng.choices(ITEMS, k=count)
         views = list(zip(self.some(count), map(str, range(count)), items, strict=True))
 
         def run() -> None:

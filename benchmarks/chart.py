@@ -43,14 +43,16 @@ def chart(rows: Sequence[Mapping[str, Any]], *, base: str, ours: str) -> str:
     ``base`` is the engine that ratios compare with. The bars of the engine ``ours`` have a colour of their own.
     """
     title, about = "Time for one operation", f"as a multiple of {base}: shorter is faster"
-    body, told, y = [], [], 76
+    body, sentences, y = [], [], 76
     for operation, heading in OPERATIONS.items():
         of_operation = [row for row in rows if row["operation"] == operation]
         if not of_operation:
             continue
         body.append(_text(MARGIN, y + HEADING - 16, heading, weight=600))
         y += HEADING
-        told.append(f"{heading}: " + ", ".join(f"{row['engine']} {row['ratio']:.2f}" for row in of_operation) + ".")
+        sentences.append(
+            f"{heading}: " + ", ".join(f"{row['engine']} {row['ratio']:.2f}" for row in of_operation) + "."
+        )
         end, line_at = y + len(of_operation) * ROW, BARS_AT + _length(1)
         # Drawn first, so that bars and values cover it.
         body.append(f'<path d="M{line_at:.1f} {y - 2}V{end - 2}" stroke="{LINE_COLOR}" stroke-dasharray="3 3"/>')
@@ -58,8 +60,8 @@ def chart(rows: Sequence[Mapping[str, Any]], *, base: str, ours: str) -> str:
             body += _bar(y + number * ROW, row["engine"], row["ratio"], is_ours=row["engine"] == ours)
         y = end
     if not body:
-        told.append("No operations were measured.")
-        body.append(_text(MARGIN, y + HEADING - 16, told[0]))
+        sentences.append("No operations were measured.")
+        body.append(_text(MARGIN, y + HEADING - 16, sentences[0]))
         y += HEADING
     return SVG.format(
         width=WIDTH,
@@ -68,7 +70,7 @@ def chart(rows: Sequence[Mapping[str, Any]], *, base: str, ours: str) -> str:
         color=TEXT_COLOR,
         title=escape(title),
         about=escape(about),
-        description=escape(f"{title}, {about}. {' '.join(told)}"),
+        description=escape(f"{title}, {about}. {' '.join(sentences)}"),
         body="\n".join(body),
     )
 

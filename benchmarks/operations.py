@@ -64,7 +64,7 @@ class Side:
         self.known: list[str] = []
         self.made: list[str] = []
         self.gone: list[str] = []
-        self.dice = random.Random(SEED)
+        self.rng = random.Random(SEED)
         self.session_class: Any = import_module(engine.session_engine).SessionStore
 
     def opened(self, key: str | None = None) -> Any:
@@ -156,13 +156,13 @@ class Side:
 
     def some(self, count: int) -> list[str]:
         """Draw ``count`` of the known sessions, and set when they were last seen to a minute ago."""
-        keys = self.dice.sample(self.known, count)
+        keys = self.rng.sample(self.known, count)
         self.unseen(keys)
         return keys
 
     def basket(self) -> dict[str, int]:
         """Return a basket with another quantity of one item."""
-        return {ITEMS[0]: self.dice.randint(1, 9), ITEMS[1]: 2}
+        return {ITEMS[0]: self.rng.randint(1, 9), ITEMS[1]: 2}
 
     def users(self, count: int, first: int) -> list[str]:
         """Return the ids of ``count`` users. If the engine needs them, they are in the table of users."""
@@ -249,7 +249,7 @@ class Ours(Side):
         return run
 
     def prepare_view(self, count: int) -> Run:
-        views = list(zip(self.some(count), self.dice.choices(ITEMS, k=count), strict=True))
+        views = list(zip(self.some(count), self.rng.choices(ITEMS, k=count), strict=True))
 
         def run() -> None:
             for key, item in views:

@@ -29,7 +29,7 @@ def paired(values: Sequence[float], base: Sequence[float]) -> Ratio:
     are drawn 2 000 times, with replacement.
     """
     ratios = [value / of_base for value, of_base in zip(values, base, strict=True)]
-    dice = random.Random(SEED)
-    medians = sorted(median(dice.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    rng = random.Random(SEED)
+    medians = sorted(median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     outside = RESAMPLES // 40
     return Ratio(median(ratios), medians[outside], medians[-1 - outside])

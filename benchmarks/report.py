@@ -77,8 +77,8 @@ def _version(package: str) -> str:
 
 
 def _server_version(binary: Path) -> str:
-    told = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
-    values = dict(re.findall(r"(\w+)=(\S+)", told))
+    output = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
+    values = dict(re.findall(r"(\w+)=(\S+)", output))
     return f"{values['v']} ({values['malloc']})"
 
 

@@ -148,12 +148,12 @@ def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Me
 def _runs(
     block: int, workers: dict[str, Worker], servers: Servers, operations: Sequence[str], repeats: Repeats
 ) -> Iterator[Run]:
-    dice = random.Random(SEED + block)
+    rng = random.Random(SEED + block)
     for number in range(repeats.rounds + 1):
         for operation in operations:
             able = [name for name in workers if operation in operations_of(name)]
             # One right after the other: what slows the machine down for a while then slows all of them.
-            for name in dice.sample(able, len(able)):
+            for name in rng.sample(able, len(able)):
                 worker = workers[name]
                 worker.prepare(operation, repeats.count)
                 before = servers.usage()

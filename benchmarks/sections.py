@@ -79,7 +79,7 @@ class Options:
             return None
         return self.rounds or (often.quick if self.quick else often.targets if self.targets else often.usual)
 
-    def told(self, section: str) -> dict[str, Any]:
+    def conditions(self, section: str) -> dict[str, Any]:
         """Describe how a section is measured, for the JSON file."""
         how = "quick" if self.quick else "targets" if self.targets else "full" if self.full else "usual"
         return {
@@ -162,10 +162,10 @@ def cleaning(options: Options, results: Results) -> None:
     ways = ["--ways", *TARGET_WAYS] if options.targets else []
     for kind in options.kinds:
         for sessions in (20_000,) if options.quick else scale.SIZES[1:] if options.targets else scale.SIZES:
-            told = program(
+            result = program(
                 "clean", kind, "--sessions", str(sessions), "--rounds", str(options.rounds_of("cleaning")), *ways
             )
-            results["cleaning"] += [{"server": kind, "sessions": sessions, **run} for run in told["runs"]]
+            results["cleaning"] += [{"server": kind, "sessions": sessions, **run} for run in result["runs"]]
 
 
 def pages(options: Options, results: Results) -> None:
@@ -176,13 +176,13 @@ def pages(options: Options, results: Results) -> None:
 
 def _pages(few: int, many: int, options: Options, results: Results) -> None:
     number = str(options.rounds_of("pages"))
-    told = program("pages", options.first, "--small", str(few), "--large", str(many), "--rounds", number)
-    pairs: dict[str, list[tuple[float, float]]] = {page: [] for page in told["queries"]}  # In their order.
-    for run in told["runs"]:
+    result = program("pages", options.first, "--small", str(few), "--large", str(many), "--rounds", number)
+    pairs: dict[str, list[tuple[float, float]]] = {page: [] for page in result["queries"]}  # In their order.
+    for run in result["runs"]:
         pairs[run["page"]].append((run["small"]["ms"], run["large"]["ms"]))
     for page, of_page in pairs.items():
         of_few, of_many = zip(*of_page, strict=True)
-        entry = {"server": options.first, "page": page, "few": told["small"], "many": told["large"]}
+        entry = {"server": options.first, "page": page, "few": result["small"], "many": result["large"]}
         middle = {"few_ms": median(of_few), "many_ms": median(of_many)}
         results["pages"].append(entry | paired(of_many, of_few)._asdict() | middle)
 
@@ -190,8 +190,8 @@ def _pages(few: int, many: int, options: Options, results: Results) -> None:
 def views(options: Options, results: Results) -> None:
     quick = ["--sessions", "1000", "--views", "500"] if options.quick else []
     for kind in options.kinds:
-        told = program("views", kind, *quick, "--rounds", str(options.rounds_of("views")))
-        results["views"] += [{"server": kind, "sessions": told["sessions"], **run} for run in told["runs"]]
+        result = program("views", kind, *quick, "--rounds", str(options.rounds_of("views")))
+        results["views"] += [{"server": kind, "sessions": result["sessions"], **run} for run in result["runs"]]
 
 
 SECTIONS: dict[str, Callable[[Options, Results], None]] = {
@@ -218,11 +218,11 @@ def program(name: str, kind: str, *arguments: str) -> dict[str, Any]:
     It needs a process of its own: its settings are those of the demo shop, and a process can't change its settings.
     """
     with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
-        file = Path(folder) / "told.json"
+        file = Path(folder) / "result.json"
         command = ["-m", f"benchmarks.{name}", "--server", kind, "--json", str(file), *arguments]
         # Our report has its numbers.
         status = subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL).returncode
         if status:
             raise RuntimeError(f"benchmarks.{name} ended with {status}")
-        told: dict[str, Any] = json.loads(file.read_text())
-    return told
+        result: dict[str, Any] = json.loads(file.read_text())
+    return result

@@ -48,18 +48,18 @@ class SessionsApart:
 
 
 def described(
-    engine: str, stores: Stores, *, save_every_request: bool = False, lasting: bool = False
+    engine: str, stores: Stores, *, save_every_request: bool = False, persistent: bool = False
 ) -> dict[str, str]:
     """
     Return the environment of a site with the sessions of ``engine`` in ``stores``.
 
-    ``save_every_request`` is Django's setting. ``lasting``: connections to databases outlast a request.
+    ``save_every_request`` is Django's setting. ``persistent``: connections to databases outlast a request.
     """
     site = {
         "engine": engine,
         "stores": asdict(stores),
         "save_every_request": save_every_request,
-        "lasting": lasting,
+        "persistent": persistent,
     }
     return {VARIABLE: json.dumps(site)}
 
@@ -76,7 +76,7 @@ def configure() -> tuple[Engine, Stores]:
         of_site["DATABASES"] = {"default": users, "sessions": of_site["DATABASES"]["default"]}
         of_site["DATABASE_ROUTERS"] = ["benchmarks.site.SessionsApart"]
     for database in of_site["DATABASES"].values():
-        database["CONN_MAX_AGE"] = None if site["lasting"] else 0
+        database["CONN_MAX_AGE"] = None if site["persistent"] else 0
         if database["ENGINE"] == "django.db.backends.sqlite3":
             # Otherwise, of several requests that read and then write in a transaction, one fails with a locked
             # database.
@@ -126,7 +126,7 @@ def none(request: HttpRequest) -> HttpResponse:
 
 
 def read(request: HttpRequest) -> HttpResponse:
-    return told(request.session.get("basket"))
+    return answer(request.session.get("basket"))
 
 
 def write(request: HttpRequest) -> HttpResponse:
@@ -134,11 +134,11 @@ def write(request: HttpRequest) -> HttpResponse:
         raise Http404
     clicks = request.session.get("clicks", 0) + 1
     request.session["clicks"] = clicks
-    return told(clicks)
+    return answer(clicks)
 
 
 def user(request: HttpRequest) -> HttpResponse:
-    return told(request.user.pk)
+    return answer(request.user.pk)
 
 
 async def anone(request: HttpRequest) -> HttpResponse:
@@ -146,7 +146,7 @@ async def anone(request: HttpRequest) -> HttpResponse:
 
 
 async def aread(request: HttpRequest) -> HttpResponse:
-    return told(await request.session.aget("basket"))
+    return answer(await request.session.aget("basket"))
 
 
 async def awrite(request: HttpRequest) -> HttpResponse:
@@ -154,14 +154,14 @@ async def awrite(request: HttpRequest) -> HttpResponse:
         raise Http404
     clicks = await request.session.aget("clicks", 0) + 1
     await request.session.aset("clicks", clicks)
-    return told(clicks)
+    return answer(clicks)
 
 
 async def auser(request: HttpRequest) -> HttpResponse:
-    return told((await request.auser()).pk)
+    return answer((await request.auser()).pk)
 
 
-def told(found: Any) -> HttpResponse:
+def answer(found: Any) -> HttpResponse:
     """Answer with ``found`` as JSON, or 404 if it is None."""
     if found is None:
         raise Http404

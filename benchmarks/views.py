@@ -182,16 +182,16 @@ def caches_of(server: Server) -> dict[str, Any]:
     }
 
 
-def some_views(dice: random.Random, items: list[str], sessions: int, count: int) -> list[View]:
-    """Draw ``count`` views with these ``dice``."""
+def some_views(rng: random.Random, items: list[str], sessions: int, count: int) -> list[View]:
+    """Draw ``count`` views with ``rng``."""
     weights = [1 / place for place in range(1, len(items) + 1)]
-    return [(dice.randrange(sessions), item) for item in dice.choices(items, weights, k=count)]
+    return [(rng.randrange(sessions), item) for item in rng.choices(items, weights, k=count)]
 
 
 def filled(server: Server, items: list[str], sessions: int) -> list[Side]:
     """Return a side for each way, each filled with the same sessions."""
-    dice = random.Random(SEED)
-    histories = [dice.sample(items, min(HISTORY, len(items))) for _ in range(sessions)]
+    rng = random.Random(SEED)
+    histories = [rng.sample(items, min(HISTORY, len(items))) for _ in range(sessions)]
     sides = [Side(name, server) for name in WAYS]
     for side in tqdm(sides, unit="way", desc="filling", disable=None):
         side.fill(histories)
@@ -200,10 +200,10 @@ def filled(server: Server, items: list[str], sessions: int) -> list[Side]:
 
 def measured(sides: list[Side], items: list[str], rounds: int, count: int) -> Iterator[Result]:
     """Record ``count`` views on each side in each of the ``rounds``, in random order."""
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     with tqdm(total=(rounds + 1) * len(sides), unit="run", disable=None) as progress:
         for number in range(rounds + 1):
-            views = some_views(dice, items, len(sides[0].tokens), count)
+            views = some_views(rng, items, len(sides[0].tokens), count)
             for side in random.sample(sides, len(sides)):
                 result = side.measure(number, views)
                 progress.update()

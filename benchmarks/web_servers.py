@@ -125,8 +125,8 @@ class Site(Process):
         self.engine, self.prefix, self.port = engine, PREFIXES[program], free_port()
         self.script, self.cookies = folder / f"{self.port}.lua", list[str]()
         options = [option.format(port=self.port, workers=workers) for option in PROGRAMS[program]]
-        lasting = program == "gunicorn"
-        site = described(engine.name, stores, save_every_request=save_every_request, lasting=lasting)
+        persistent = program == "gunicorn"
+        site = described(engine.name, stores, save_every_request=save_every_request, persistent=persistent)
         super().__init__(f"{program} with {engine.name}", ["-m", program, *options], site)
 
     def wait(self) -> None:
@@ -171,7 +171,7 @@ class Site(Process):
         """Load ``view`` for a whole number of ``seconds``. Return the answers a second."""
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "-s", str(self.script)]
         url = f"http://{HOST}:{self.port}{self.prefix}{view}/"
-        said = subprocess.run(
+        output = subprocess.run(
             [*command, url],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -180,9 +180,9 @@ class Site(Process):
             timeout=seconds + START_SECONDS,
         ).stdout
         try:
-            counted = json.loads(said.splitlines()[-1])
+            counted = json.loads(output.splitlines()[-1])
         except (ValueError, IndexError):
-            raise WebError(f"{self.name}: wrk could not load /{view}/: {said}") from None
+            raise WebError(f"{self.name}: wrk could not load /{view}/: {output}") from None
         if counted["others"] or counted["broken"] or not counted["answers"]:
             raise WebError(f"{self.name}: {view} was not always answered with 200: {counted}")
         return float(counted["answers"] / counted["microseconds"] * 1e6)

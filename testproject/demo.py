@@ -181,8 +181,8 @@ def _state_file(port: int, redis_url: str) -> Iterator[None]:
     path.unlink(missing_ok=True)
     # The URL may hold a password.
     path.touch(mode=0o600)
-    told = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
-    path.write_text(json.dumps({**told, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
+    state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
+    path.write_text(json.dumps({**state, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
     try:
         yield
     finally:

@@ -16,10 +16,10 @@ DEMO_DIR.mkdir(parents=True, exist_ok=True)
 def running_demo(port: str = os.environ.get("PORT") or "8000") -> dict[str, Any]:
     """Return ``redis_url`` and ``partitions`` of the demo on ``port``, or ``{}`` if none runs there."""
     try:
-        told: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
+        state: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
     except (OSError, ValueError):
         return {}
-    return told
+    return state
 
 
 def _partitions() -> int | str:

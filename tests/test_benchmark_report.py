@@ -336,10 +336,10 @@ def test_the_time_of_the_server_is_judged_beside_that_of_the_same_again() -> Non
 
 
 def test_a_report_says_how_often_each_section_was_measured() -> None:
-    told = Options(False, False, {}, None, targets=True)
-    found = results() | {"options": {name: told.told(name) for name in ("operations", "bytes")}}
+    options = Options(False, False, {}, None, targets=True)
+    found = results() | {"options": {name: options.conditions(name) for name in ("operations", "bytes")}}
     text = markdown(found)
-    today = told.told("bytes")["date"]
+    today = options.conditions("bytes")["date"]
     assert lines_of(text, "operations") == [["operations", "targets", "30", today]]
     assert lines_of(text, "bytes") == [["bytes", "targets", "", today]]
 
