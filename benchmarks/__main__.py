@@ -74,7 +74,7 @@ def kept(folder: Path, here: dict[str, Any], wanted: Sequence[str]) -> Results:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse ``arguments``, by default those of the command line. Exit with a message if they exclude each other."""
+    """Parse ``arguments``, by default those of the command line. Exit with a message if they are not valid."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
