@@ -40,6 +40,14 @@ docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
 	$(BIN)/python -m sphinx -q -W --keep-going $(ARGS) docs .venv/docs
 	@echo "Open .venv/docs/index.html"
 
+format: .venv/installed-dev  ## Format the code
+	$(BIN)/ruff format .
+
+dist: .venv/installed-dev  ## Build sdist and wheel in dist/, and check their metadata
+	rm -rf dist
+	$(BIN)/pyproject-build
+	$(BIN)/twine check --strict dist/*
+
 clean:  ## Remove what the other targets made
 	rm -rf .venv .demo dist
 
@@ -52,4 +60,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-django test-matrix bench lint docs clean
+.PHONY: help demo test test-all test-django test-matrix bench lint docs format dist clean

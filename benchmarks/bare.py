@@ -1,9 +1,9 @@
 """
-What is done with sessions besides the engines: the least that the server and the network take, and the listing.
+What is compared besides the engines: the least that server and network take, and the listing of *Redis in Action*.
 
-Two use a plain socket and no client. "Our scripts" sends what our engine would send, plain commands too, made and
-packed before, and reads the replies: the engine can't be quicker. "GET" reads what the cache engine would read. The
-listing is that of *Redis in Action*, see ``views.py``.
+Two sides use a plain socket and no client. "Our scripts" sends what our engine would send, scripts and plain commands,
+packed before, and reads the replies: the engine can't be faster. "GET" reads what the cache engine would read. For the
+listing see ``recording.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django_redis import get_redis_connection
 from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
-from benchmarks.views import CLIENT, SESSIONS_AT_ONCE, update_token
+from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
 from django_redsess.session import operations, reading
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
@@ -31,7 +31,7 @@ from django_redsess.viewed import items as viewed_items
 
 try:
     import hiredis
-except ImportError:  # What needs it is left out then.
+except ImportError:  # The sides that need it are left out.
     hiredis = None  # type: ignore[assignment]
 
 SCRIPTS, GET, LISTING = "bare socket, our scripts", "bare socket, GET", "listing of Redis in Action"
@@ -44,11 +44,11 @@ OTHERS = {
         replace(ENGINES[BASE], name=LISTING, database=23),
     )
 }
-"""By name: the engine that makes the sessions, or whose settings are used, with a database of its own."""
+"""By name: an engine whose settings and sessions the side uses, with a database of its own."""
 
 
 class Request(NamedTuple):
-    """What is sent at once, how many replies it has, and what finds something in them if all is well."""
+    """Packed commands, the number of replies, and a function that finds something in replies that are good."""
 
     packed: bytes
     replies: int
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
 
 class Bare(Side):
-    """A side that sends what was packed before, over a socket of its own, and checks the replies to each request."""
+    """A side that sends packed commands over a socket of its own, and checks the replies to each request."""
 
     def fill(self, sessions: int) -> None:
         super().fill(sessions)
@@ -69,7 +69,7 @@ class Bare(Side):
             self.ask(_packed("SCRIPT", "LOAD", script.text))
 
     def ask(self, packed: bytes, count: int = 1) -> list[Any]:
-        """Send commands, and return so many replies. Raises what the server says is an error."""
+        """Send commands, and return ``count`` replies. Raises an error reply of the server."""
         self.socket.sendall(packed)
         replies: list[Any] = []
         while len(replies) < count:
@@ -84,7 +84,7 @@ class Bare(Side):
         return replies
 
     def asking(self, requests: list[Request]) -> Run:
-        """Return what sends these requests in turn."""
+        """Return a function that sends these requests in turn."""
 
         def run() -> None:
             for packed, replies, content in requests:
@@ -94,7 +94,7 @@ class Bare(Side):
 
 
 class BareGet(Bare):
-    """Reads sessions of the cache engine, and leaves them packed as they are."""
+    """Reads sessions of the cache engine, and does not unpack them."""
 
     operations = ("load", "reload")
 
@@ -109,8 +109,8 @@ class BareScripts(Bare, Ours):
     """
     Sends what our engine sends, with the same sessions.
 
-    What a save sends is what its steps would send first. So the records are made before, and a second later the server
-    would want others: the sessions themselves are made before that.
+    Of a save, only its first step is sent. Records are packed before, and are valid for a second only; therefore the
+    sessions themselves are stored before that.
     """
 
     def prepare_load(self, count: int) -> Run:
@@ -154,16 +154,16 @@ class BareScripts(Bare, Ours):
 
     def prepare_view(self, count: int) -> Run:
         keys = self.some(count)
-        viewed = self.dice.choices(ITEMS, k=count)
+        items = self.rng.choices(ITEMS, k=count)
         return self.asking(
             [
                 self._request(viewed_items.view(sid_of(key), item, reading.Touch.ACTIVE))
-                for key, item in zip(keys, viewed, strict=True)
+                for key, item in zip(keys, items, strict=True)
             ]
         )
 
     def _loaded(self, key: str) -> Any:
-        # It is opened by nobody until it has been read: so that leaves no trace.
+        # Without a client until it has been read, so that reading touches nothing.
         session = self.session_class(key)
         found(session.get("basket"))
         session.opened_by(lambda: CLIENT)
@@ -192,10 +192,10 @@ CONTENT: dict[str, Callable[[list[Any]], object]] = {
     "save": lambda replies: replies[-1] == 1,
     "add": lambda replies: replies[-1] == 1,
     "rotate": lambda replies: replies[-1][0][0] == b"saved",
-    "end": lambda replies: replies[-1][2:],  # Which have ended.
+    "end": lambda replies: replies[-1][2:],  # The sids of those that have ended.
     "view": lambda replies: replies[-1],
 }
-"""By what is sent: what says of the replies whether it was not in vain."""
+"""By name of script or command: what is true of the replies if something was found or done."""
 
 
 class Listing(Side):
@@ -213,7 +213,7 @@ class Listing(Side):
                 together.execute()
 
     def prepare_view(self, count: int) -> Run:
-        items = self.dice.choices(ITEMS, k=count)
+        items = self.rng.choices(ITEMS, k=count)
         views = list(zip(self.some(count), map(str, range(count)), items, strict=True))
 
         def run() -> None:
@@ -229,18 +229,18 @@ class Listing(Side):
 
 
 ALL = {**ENGINES, **OTHERS}
-"""All that is compared, in the order of tables."""
+"""All engines and sides, in the order of tables."""
 
 SIDES: dict[str, type[Side]] = {OURS: Ours, SCRIPTS: BareScripts, GET: BareGet, LISTING: Listing}
 
 
 def operations_of(name: str) -> tuple[str, ...]:
-    """Return what the side of this name can do."""
+    """Return the operations of this side."""
     return SIDES.get(name, Side).operations
 
 
 def side_of(name: str) -> Side:
-    """Return the side of this name, an engine's or one of those here, in a process that has its settings."""
+    """Return the side of this name. The process must have its settings."""
     return SIDES.get(name, Side)(ALL[name])
 
 

@@ -1,4 +1,4 @@
-"""The bar chart of a report: how long each engine takes for what a request does, as SVG."""
+"""The bar chart of a report, as SVG: how long each engine takes for an operation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ OPERATIONS = {
     "create": "Create one",
     "sign-in": "Sign in",
 }
-"""What is drawn, and what it's called there."""
+"""The operations in the chart, and their headings."""
 
 WIDTH, MARGIN, ROW, BAR, HEADING = 860, 24, 22, 16, 44
 BARS_AT, VALUES_AT = 330, 760
 LONGEST = 4.0
-"""Bars end in a point where the ratio is above this: among databases, the others would be too short to tell apart."""
+"""Longer bars are cut here and end in a point: beside a database, the others would be too short to compare."""
 
 OURS_COLOR, OTHERS_COLOR, TEXT_COLOR, LINE_COLOR = "#0f766e", "#94a3b8", "#1e293b", "#475569"
 
@@ -38,28 +38,30 @@ aria-labelledby="title desc" font-family="system-ui, -apple-system, 'Segoe UI', 
 
 def chart(rows: Sequence[Mapping[str, Any]], *, base: str, ours: str) -> str:
     """
-    Draw the ``rows`` of operations on one server, in their order: for each, the ratio to the engine ``base``.
+    Draw the ratios of ``rows``, the operations on one server, in their order.
 
-    The bars of the engine ``ours`` have a colour of their own.
+    ``base`` is the engine that ratios compare with. The bars of the engine ``ours`` have a colour of their own.
     """
     title, about = "Time for one operation", f"as a multiple of {base}: shorter is faster"
-    body, told, y = [], [], 76
+    body, sentences, y = [], [], 76
     for operation, heading in OPERATIONS.items():
         of_operation = [row for row in rows if row["operation"] == operation]
         if not of_operation:
             continue
         body.append(_text(MARGIN, y + HEADING - 16, heading, weight=600))
         y += HEADING
-        told.append(f"{heading}: " + ", ".join(f"{row['engine']} {row['ratio']:.2f}" for row in of_operation) + ".")
+        sentences.append(
+            f"{heading}: " + ", ".join(f"{row['engine']} {row['ratio']:.2f}" for row in of_operation) + "."
+        )
         end, line_at = y + len(of_operation) * ROW, BARS_AT + _length(1)
-        # Below the bars and values.
+        # Drawn first, so that bars and values cover it.
         body.append(f'<path d="M{line_at:.1f} {y - 2}V{end - 2}" stroke="{LINE_COLOR}" stroke-dasharray="3 3"/>')
         for number, row in enumerate(of_operation):
             body += _bar(y + number * ROW, row["engine"], row["ratio"], is_ours=row["engine"] == ours)
         y = end
     if not body:
-        told.append("No operations were measured.")
-        body.append(_text(MARGIN, y + HEADING - 16, told[0]))
+        sentences.append("No operations were measured.")
+        body.append(_text(MARGIN, y + HEADING - 16, sentences[0]))
         y += HEADING
     return SVG.format(
         width=WIDTH,
@@ -68,7 +70,7 @@ def chart(rows: Sequence[Mapping[str, Any]], *, base: str, ours: str) -> str:
         color=TEXT_COLOR,
         title=escape(title),
         about=escape(about),
-        description=escape(f"{title}, {about}. {' '.join(told)}"),
+        description=escape(f"{title}, {about}. {' '.join(sentences)}"),
         body="\n".join(body),
     )
 

@@ -1,13 +1,13 @@
 """
-Measure how many sessions a second are taken out: by the engine's cleaners, and by the loop of Redis in Action.
+Measure how many sessions a second are removed: by the engine's cleaners, and by the loop of Redis in Action.
 
-That loop ("listing": section 2.1, clean_sessions) takes a hundred sessions at a time out of three keys, with one
-command each and two more to find them. It knows neither deadlines nor users, and leaves their indexes behind. The
-engine's cleaners take a session out of every key, a batch by one script: "excess" the ones longest unseen above a
-maximum, "expired" those whose deadline has passed.
+That loop (section 2.1, clean_sessions; here "listing") removes a hundred sessions at a time from three keys, with one
+command for each key and two more to find the sessions. It knows neither deadlines nor users, and leaves their indexes
+behind. The engine's cleaners remove sessions from every key, a batch with one script: "excess" those longest unseen
+above a maximum, "expired" those whose deadline has passed.
 
-A store is filled once. Each run has a new server that begins with a copy of it, and is timed until nothing is left to
-take out. In a round each way runs once, in random order; "times listing" compares the runs of one round.
+A store is filled once. Each run has a new server that starts with a copy of it, and is measured until nothing is left
+to remove. In a round each way runs once, in random order. "Times listing" compares the runs of one round.
 
 examples:
   python -m benchmarks.clean --sessions 20000 --rounds 1     a quick look, in seconds
@@ -42,14 +42,14 @@ from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, available
 
 KEPT = 1
-"""How many sessions are left by those that count: a maximum of none is not allowed."""
+"""How many sessions are left when the excess is removed: a maximum of 0 is not allowed."""
 
 ENTRIES_OF_ONE = 6
-"""The places of a signed-in session: four keys of its partition, its user's list, what it viewed."""
+"""How many entries a signed-in session has: in four keys of its partition, its user's list, and its viewed items."""
 
 
 class Result(NamedTuple):
-    """One run. The times of commands are the server's own; ``left_behind`` counts entries of sessions taken out."""
+    """One run. The server measures its commands itself; ``left_behind`` counts entries of removed sessions."""
 
     way: str
     round: int
@@ -61,10 +61,10 @@ class Result(NamedTuple):
 
 
 class Restored(Server):
-    """A server that begins with the ``dump.rdb`` of another's folder, and never writes to it."""
+    """A server that starts with the ``dump.rdb`` of another server's folder, and never writes it."""
 
     def start(self) -> None:
-        # SAVE and loading may take longer than the client would wait by default.
+        # SAVE and loading may take longer than the default time-out.
         self.client = redis.Redis(port=self.port, socket_timeout=None)
         command = [str(self.binary), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -72,13 +72,13 @@ class Restored(Server):
             try:
                 self.client.ping()
                 return
-            except redis.ConnectionError:  # Not there yet, or still loading.
+            except redis.ConnectionError:  # Not started yet, or still loading.
                 time.sleep(0.1)
         raise RuntimeError(f"{self.binary} did not start")
 
 
 def listing() -> None:
-    """Do what clean_sessions in Redis in Action does, with our names of keys, and an end where it would wait."""
+    """Do what clean_sessions in *Redis in Action* does, with our keys. It ends where the book's loop would wait."""
     conn = get_redis_connection("sessions")
     names = keyspace().partitions[0]
     while True:
@@ -108,7 +108,7 @@ def measure(way: str, number: int, binary: Path, folder: str, sessions: int) -> 
     """Run ``way`` once on a server of its own."""
     names = keyspace().partitions[0]
     with closing(Restored(binary, "--dir", folder)) as server, pointed_at(server):
-        if "expired" in way:  # Each is due since it was last seen.
+        if "expired" in way:  # The deadline of each is when it was last seen.
             server.client.zunionstore(names.expire, [names.recent])
         server.client.config_set("slowlog-max-len", sessions)
         server.client.config_set("slowlog-log-slower-than", 1000)
@@ -125,25 +125,25 @@ def measure(way: str, number: int, binary: Path, folder: str, sessions: int) -> 
 
 
 def entries(client: Any) -> int:
-    """Count the places in which a store holds its sessions."""
+    """Count the entries that a store has of sessions."""
     names = keyspace().partitions[0]
     indexes = (names.expire, names.recent, names.guests, names.online_user)
     own = client.dbsize() - client.exists(
         names.login, *indexes, names.viewed, names.wake, names.totals, keyspace().meta
     )
-    # What users are to be told at their next request goes by itself.
+    # Notes for ended users expire by themselves.
     notes = sum(1 for _ in client.scan_iter(names.ended_of("*"), count=10_000))
     return int(client.hlen(names.login) + sum(client.zcard(index) for index in indexes) + own - notes)
 
 
 def pointed_at(server: Server) -> override_settings:
-    """Have the sessions on ``server``."""
+    """Point the settings at ``server``."""
     cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": {"SOCKET_TIMEOUT": 60}}
     return override_settings(CACHES={"sessions": cache})
 
 
 def table(results: list[Result]) -> str:
-    """Return the results as a table in Markdown: medians, and from the least to the most."""
+    """Return the results as a table in Markdown: medians and ranges."""
     lines = [
         "| | sessions a second | times listing | slowest command, ms | commands above 10 ms | entries left behind |",
         "|---|---|---|---|---|---|",
@@ -161,11 +161,15 @@ def table(results: list[Result]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=1_000_000, help="how many to fill the store with (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each way runs (%(default)s)")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, metavar="WAY", help="some besides the listing")
-    parser.add_argument("--server", choices=sorted(available()), default="valkey", help="which one (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run to FILE")
+    parser.add_argument("--sessions", type=int, default=1_000_000, help="sessions in the store (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured (default: %(default)s)")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=WAYS, metavar="WAY", help="only these ways, and the listing"
+    )
+    parser.add_argument(
+        "--server", choices=sorted(available()), default="valkey", help="the kind of server (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to FILE")
     options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
     django.setup()

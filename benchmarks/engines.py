@@ -1,4 +1,4 @@
-"""The session engines that are compared, each with the complete settings of a site that uses it."""
+"""The session engines that are compared, each with the settings of a site that uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks import floor
 from benchmarks.stores import Stores
 
 TIMEOUT = 5
-"""Seconds, for connecting to a server and for its answer: long enough that it never ends a measurement."""
+"""Seconds for connecting to a server and for its reply: so long that it never interrupts a measurement."""
 
 REDIS = {"SOCKET_CONNECT_TIMEOUT": TIMEOUT, "SOCKET_TIMEOUT": TIMEOUT}
 
@@ -30,11 +30,11 @@ CACHES = {
 }
 """The clients of Redis: the cache's class, and its options."""
 
-# As the others: nothing is on disk before the answer.
+# Like the other servers, it answers before anything is on disk.
 SQLITE_AT_START = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
 
 KEPT = None
-"""How long a connection to a database lasts: as long as the process, as those to Redis do."""
+"""CONN_MAX_AGE: connections to databases last as long as the process, as those to Redis do."""
 
 DJANGO_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 
@@ -44,10 +44,10 @@ class Engine:
     """
     A session engine as a site would use it.
 
-    ``needs`` are the modules besides Django's and ours. ``cache`` names the client of Redis in CACHES above, ``sql``
-    the database that holds sessions; ``""`` where there is none. ``database`` tells what it stores from what the others
-    do. ``apps``, ``middleware`` and ``own`` are what it wants in the settings. ``opens_with_client``: its SessionStore
-    is told who sent the request, and refers to users that must be in their table.
+    ``needs`` are modules besides Django's and ours. ``cache`` is the client of Redis, a name in CACHES above; ``sql``
+    is the database of its sessions; either may be ``""``. ``database`` is its number on servers that engines share.
+    ``apps`` and ``middleware`` are for the settings. ``opens_with_client``: its SessionStore needs address and browser
+    of the request, and its sessions refer to users in the table of users.
     """
 
     name: str
@@ -70,18 +70,18 @@ class Engine:
         return bool(self.cache) or self.name == REDIS_SESSIONS
 
     def left_out(self, stores: Stores) -> str:
-        """Say why it can't be measured here; ``""`` where it can."""
+        """Return why it can't be measured here, or ``""`` if it can."""
         for module in self.needs:
             try:
                 import_module(module)
-            except Exception as error:  # A module that is not meant for this Python or Django may raise anything.
+            except Exception as error:  # A module for another Python or Django may raise anything.
                 return f"{module} can't be imported: {error}"
         if self.sql == "postgresql" and stores.postgres_port is None:
             return f"no PostgreSQL: {stores.postgres_left_out}"
         return ""
 
     def settings(self, stores: Stores) -> dict[str, Any]:
-        """Return the complete settings of a site: ``settings.configure(**…)``."""
+        """Return the settings of a site, for ``settings.configure(**…)``."""
         settings = {
             "SECRET_KEY": "the benchmark's key, known to everyone: never use it for a real site",
             "ALLOWED_HOSTS": ["*"],
@@ -117,7 +117,7 @@ class Engine:
         return settings
 
     def make_database(self, stores: Stores) -> None:
-        """Make the database and its tables, users' too, where they are not there. Call it after ``django.setup()``."""
+        """Make the database and its tables, if they are missing. Call it after ``django.setup()``."""
         if self.sql == "postgresql":
             import psycopg
 
@@ -157,11 +157,11 @@ class Engine:
 
 OURS = "django-redsess"
 BASE = "cache (django-redis)"
-"""What most would use without ours: every ratio is to it."""
+"""What most sites would use instead of ours: every ratio compares with it."""
 AGAIN = "cache (django-redis), again"
-"""The very same, to show how far two of the same differ. No difference smaller than that is one."""
+"""The same engine again. It shows how much two equal engines differ: a smaller difference means nothing."""
 FLOOR = "dict in the process"
-"""What nobody would use: it shows how much of each time is that of the session itself."""
+"""For no real site. It shows how much of each time is Django's own part."""
 REDIS_SESSIONS = "django-redis-sessions"
 
 CACHE, CACHED_DB, DB = (f"django.contrib.sessions.backends.{name}" for name in ("cache", "cached_db", "db"))
@@ -202,7 +202,7 @@ ENGINES = {engine.name: engine for engine in _ALL}
 
 
 def store_at_once(engine: Engine, sessions: Sequence[Any]) -> None:
-    """Store ``sessions``, which have keys and data, as ``engine`` does when they are saved; with few commands."""
+    """Store ``sessions`` in few commands. The result is what ``engine`` stores when each of them is saved."""
     if engine.opens_with_client:
         for session in sessions:
             session.update({"_qsessions_ip": session.ip, "_qsessions_user_agent": session.user_agent})
@@ -235,7 +235,7 @@ def store_at_once(engine: Engine, sessions: Sequence[Any]) -> None:
 
 
 def end_at_once(engine: Engine, session_class: Any, keys: Sequence[str]) -> None:
-    """End the sessions of these ``keys``, with few commands where that is easy."""
+    """Delete the sessions of these ``keys``, in few commands if that is easy."""
     if engine.sql:
         session_class.get_model_class().objects.filter(session_key__in=keys).delete()
     if engine.cache:

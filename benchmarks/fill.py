@@ -1,4 +1,4 @@
-"""Filling a store with sessions by the hundred: what is stored is what the engine stores, only quicker."""
+"""Fill a store with many sessions at once. The result is the same as if the engine had saved each of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ DATA = {
 }
 SESSION = json.dumps(DATA, separators=(",", ":"))
 
-# For each session: user id, sid, time, place of its first item. The rest takes many at once, and needs no script.
+# Adds what has a key of its own for each session or user; ARGV has user id, sid, time and first item of each session.
+# What has one key for all sessions is sent by plain commands.
 SCRIPT = """
 local online_user_of, viewed_by, viewed = KEYS[1], KEYS[2], tonumber(ARGV[1])
 for at = 102, #ARGV, 4 do
@@ -47,7 +48,7 @@ end
 
 
 class Waiting:
-    """Sessions of one partition that are to be stored together."""
+    """Sessions of one partition that are sent together."""
 
     def __init__(self, viewed: int) -> None:
         self.records: dict[str, bytes] = {}
@@ -63,10 +64,11 @@ class Waiting:
 
 def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
     """
-    Add ``count`` signed-in sessions to the store behind ``client``, the first the longest unseen.
+    Add ``count`` signed-in sessions to the store of ``client``, ordered by when they were last seen.
 
-    Each has ``viewed`` (at most 100) items, and two weeks to live since it was seen, or is ``due`` already. They belong
-    to as many ``users`` in turn, whose ids are ``"1"``, ``"2"``, …; None gives each session a user of its own.
+    Each has viewed this number of items, at most 100. It expires two weeks after it was last seen, or, if ``due``, at
+    that time. The sessions belong in turn to this number of ``users``, with the ids ``"1"``, ``"2"``, …; by default,
+    each session has a user of its own.
     """
     reading.time().run()  # Agrees on the number of partitions.
     script = client.register_script(SCRIPT)
@@ -83,7 +85,7 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
             script([partition.online_user_of(""), partition.viewed_by("")], of_partition.others, client=together)
             together.execute()
 
-    # Some are on their way while the next are made ready, and no more than that.
+    # One batch is sent while the next is prepared; more batches would only take memory.
     with ThreadPoolExecutor(1) as sender:
         sending: list[Future[Any]] = [sender.submit(int)]
         for number in tqdm(range(count), unit="session", unit_scale=True, disable=None):
@@ -101,17 +103,20 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
             sending.append(sender.submit(send, partition, left))
         for each in sending:
             each.result()
+    _count_views(client, count, viewed)
 
-    # Counted where the item belongs, which is not where its viewers are.
+
+def _count_views(client: redis.Redis, count: int, viewed: int) -> None:
+    # Views are counted in the partition of the item, which may be another than that of the session.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
-        counting = space.of_item(ITEMS[number])
-        client.zincrby(counting.viewed, -times, ITEMS[number])
-        client.hincrby(counting.totals, "views", times)
+        partition = keyspace().of_item(ITEMS[number])
+        client.zincrby(partition.viewed, -times, ITEMS[number])
+        client.hincrby(partition.totals, "views", times)
 
 
 def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:
-    # The range of addresses that is set apart for benchmarks.
+    # 198.18.0.0/15 is reserved for benchmarks.
     client = client_packed(Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
     data = (SESSION % (user_id, random.randbytes(32).hex())).encode()
     return pack(sid, Record(user_id, login_ms, -(-deadline // 1000), AGE_SECONDS, client, data))

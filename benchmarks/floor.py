@@ -1,7 +1,7 @@
 """
-A session engine in a dict of the process: what Django's own part of sessions costs, and no engine can be without.
+A session engine that keeps sessions in a dict. It measures what Django's own part of every session engine costs.
 
-Sessions are kept serialized, since no store outside of the process could keep them otherwise. They never expire.
+Sessions are kept serialized, as every store outside the process must keep them. They never expire.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 
 SESSIONS: dict[str, bytes] = {}
-"""Session key → data, of this process."""
+"""Session key → serialized data."""
 
 
 class SessionStore(SessionBase):

@@ -1,20 +1,20 @@
 """
-Measure how many bytes a session takes in the server.
+Measure how many bytes of the server's memory a session takes.
 
-Sessions are stored through each engine's own ``save()``, all with the same data: a guest's has a basket, a user's what
-Django's ``login()`` writes. Ours keeps address and user agent as well, and who is online. Each of them has a user, an
-address and a session key of its own. What they take is the difference in ``used_memory`` of ``INFO memory`` between a
-store of so many sessions and one of twice as many: so what is there once (scripts, connections, the first growth of
-tables) is not counted.
+Sessions are stored through each engine's own ``save()``, all with the same data: a guest has a basket, a user has what
+Django's ``login()`` writes. Our engine also keeps address and user agent, and who is online. Each session has a user,
+an address and a key of its own. The memory of a session is the difference in ``used_memory`` of ``INFO memory`` between
+two sizes of the store, one twice the other. So what is there once (scripts, connections, the first tables) is not
+counted.
 
-A hash table doubles its size from time to time, so a session is cheaper just before that and dearer just after it. From
-one size to its double each table grows by exactly one doubling, wherever in between that falls; what remains is how
-full the tables were at the ends. Therefore four such differences are taken, from sizes that lie evenly between one
-doubling and the next, and the result is their mean. It says what a session takes in a store of any size.
+A hash table doubles its size from time to time: before that a session takes less, after it more. Between a size and its
+double each table doubles exactly once, but tables may be more or less full at both ends. Therefore four such
+differences are measured, with sizes spread evenly between one doubling and the next. The result is their mean: it holds
+for a store of any size.
 
-Or a case says of how many sessions, a power of two: then the result is what each takes in a store of just so many,
-above one of a 128th, whose tables are as full. It differs from the mean by how full that is, and from one server to the
-other; but it can be compared with what was measured at that size before.
+If a case names a size, a power of two, the result is the mean memory in a store of that size, compared with a store of
+a 128th, whose tables are as full. It depends on how full tables are at that size, and on the kind of server. But it can
+be compared with earlier measurements at that size.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ SESSIONS = 10_000
 DIFFERENCES = 4
 
 AT = 131_072
-"""The size of a store that targets are for."""
+"""The size of the store in targets."""
 
 PEERS = (BASE, "cache (Django's own Redis cache)", REDIS_SESSIONS)
-"""Those that keep their sessions in Redis only. They have no viewed items."""
+"""The other engines that keep sessions only in Redis. They have no viewed items."""
 
 USER_AGENTS = [
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
@@ -72,14 +72,15 @@ USER_AGENTS = [
     "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
     "Version/18.6 Mobile/15E148 Safari/604.1",
 ]
-"""Of desktops and phones: 106 bytes on average."""
+"""Desktops and phones, with 106 bytes on average."""
 
 
 class Case(NamedTuple):
     """
-    Which sessions to measure: ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed.
+    Which sessions to measure.
 
-    ``at`` is the size of the store, a power of two; 0 stands for the mean of several.
+    ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed. ``at`` is the size of the store,
+    a power of two; 0 is the mean of several sizes.
     """
 
     engine: str
@@ -103,10 +104,10 @@ def measured(
     binaries: Mapping[str, Path], *, sessions: int = SESSIONS, cases: Sequence[Case] = CASES
 ) -> Iterator[dict[str, Any]]:
     """
-    Measure each of ``cases`` on a new server of each kind, and yield what a session takes as the JSON file has it.
+    Measure each of ``cases`` on a new server of each kind, and yield the entries of "bytes".
 
-    ``binaries`` are the servers' programs by the names of their kinds, ``sessions`` is the smallest size of a store.
-    Engines that can't be measured here are left out. A progress bar is on stderr, where that is a terminal.
+    ``binaries`` are the servers' programs by kind, ``sessions`` is the smallest size of a store. Engines that can't be
+    measured here are left out. A progress bar is on stderr, if that is a terminal.
     """
     wanted = [(kind_of_server, case) for kind_of_server in binaries for case in cases]
 
@@ -116,7 +117,7 @@ def measured(
                 return None
             return {"server": kind_of_server, **case._asdict(), "bytes": round(_bytes(servers, case, sessions), 1)}
 
-    # Several at once: how long it takes is no part of it.
+    # Several at once: no time is measured.
     with ThreadPoolExecutor(os.cpu_count()) as together:
         entries = together.map(entry_of, *zip(*wanted, strict=True))
         yield from filter(None, tqdm(entries, total=len(wanted), unit="case", desc="bytes", disable=None))
@@ -127,7 +128,7 @@ def _bytes(servers: Servers, case: Case, sessions: int) -> float:
     pairs = [(case.at // 128, case.at)] if case.at else [(first, 2 * first) for first in firsts]
     sizes = [*(few for few, _ in pairs), *(many for _, many in pairs)]
     taken, stored = {}, 0
-    # In a process of its own, since settings hold for the life of one.
+    # Each engine needs a process of its own: a process can't change its settings.
     with ProcessPoolExecutor(1, get_context("spawn"), _configure, (case.engine, servers.stores)) as process:
         for size in sizes:
             process.submit(_add, case, stored, size).result()
@@ -136,10 +137,10 @@ def _bytes(servers: Servers, case: Case, sessions: int) -> float:
 
 
 def _used(client: redis.Redis) -> int:
-    # Buffers of connections are no part of the store; those who need theirs open another.
+    # Buffers of connections are not part of the store. Clients connect again when they need to.
     client.client_kill_filter(_type="normal", skipme=True)
     before, now = -1, int(client.info("memory")["used_memory"])
-    while now != before:  # What is to be freed is freed a little later.
+    while now != before:  # The server frees memory a little later.
         time.sleep(0.05)
         before, now = now, int(client.info("memory")["used_memory"])
     return now
@@ -161,12 +162,12 @@ def _add(case: Case, first: int, last: int) -> None:
     for number in range(first, last):
         session = engine.SessionStore()
         if case.engine == OURS:
-            # The range of addresses that is set apart for benchmarks.
+            # 198.18.0.0/15 is reserved for benchmarks.
             address = f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}"
             session.opened_by(partial(Client, address, USER_AGENTS[number % len(USER_AGENTS)]))
         session.update(_data(case.kind, number))
         session.save()
-        if case.viewed:  # As the engine notes it, without counting.
+        if case.viewed:  # As the engine stores viewed items, but without counting them.
             items = {ITEMS[(number + more) % len(ITEMS)]: now + more for more in range(case.viewed)}
             connection = get_redis_connection(settings.SESSION_CACHE_ALIAS)
             connection.zadd(keyspace().of_sid(session.sid).viewed_by(session.sid), items)

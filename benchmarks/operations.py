@@ -1,9 +1,9 @@
 """
-What is done with sessions: each operation as a request would do it, on sessions that were made before.
+The operations that are measured: each does what a request would do, on sessions that were stored before.
 
-Before a session is loaded, it has not been seen for a minute: ours then notes that it is seen now, which it does once
-in ten seconds, and so ``load`` is its dearest way of loading. ``reload`` is the other one. What is changed has been
-changed before, less than an hour ago: ours then moves no deadline.
+A session that is loaded was last seen a minute ago. So our engine touches it, which it does once in ten seconds:
+``load`` measures the slower way of loading. ``reload`` measures the faster one. A session that is changed was saved
+less than an hour ago, so our engine does not move its deadline.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from django_redis import get_redis_connection
 
 from benchmarks.engines import Engine, end_at_once, store_at_once
 from benchmarks.fill import ITEMS, SESSION, fill
-from benchmarks.views import CLIENT, HISTORY, SESSIONS_AT_ONCE
+from benchmarks.recording import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
 from django_redsess.session.deadlines import SLACK_MAX
 from django_redsess.transport.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
 """
-In the order of tables. ``reload`` is loading again what was loaded a moment before. ``view`` is only for ours, and
-for the listing of Redis in Action.
+In the order of tables. ``reload`` loads a session that was loaded just before. ``view`` is for our engine and the
+listing of *Redis in Action* only.
 """
 
 KNOWN = 1000
-"""How many sessions are used. Where there are more, those lie between the others, and nobody knows the others' keys."""
+"""How many sessions operations use. They lie in the middle of the others, whose keys are not kept."""
 
 SEED = 1
-"""All engines do the same, with the same sessions, in the same order."""
+"""All engines do the same operations in the same order."""
 
 AUTH_KEYS = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 UNSEEN_MILLISECONDS = 60_000
 
-# The ids of users tell which sessions are known, and which were made for what is measured, or by it.
+# The first user ids of the known sessions, and of those that are made for an operation or by it.
 KNOWN_USERS, NEW_USERS = 90_000_000, 91_000_000
 
 Data = dict[str, Any]
@@ -51,10 +51,10 @@ Run = Callable[[], object]
 
 class Side:
     """
-    The sessions of an engine, and what is done with them, in a process whose settings are the engine's.
+    The sessions of an engine, and its operations. The process must have the engine's settings.
 
-    ``known`` are the session keys in use; ``made`` those that the last operation has left behind, ``gone`` those that
-    it has ended.
+    ``known`` are the session keys that operations use. ``made`` are those of sessions that the last operation created,
+    ``gone`` those of sessions that it ended.
     """
 
     operations: tuple[str, ...] = OPERATIONS[:-1]
@@ -64,7 +64,7 @@ class Side:
         self.known: list[str] = []
         self.made: list[str] = []
         self.gone: list[str] = []
-        self.dice = random.Random(SEED)
+        self.rng = random.Random(SEED)
         self.session_class: Any = import_module(engine.session_engine).SessionStore
 
     def opened(self, key: str | None = None) -> Any:
@@ -74,7 +74,7 @@ class Side:
         return self.session_class(key)
 
     def fill(self, sessions: int) -> None:
-        """Make as many sessions, all signed in, as the engine would, only quicker."""
+        """Store this number of signed-in sessions, as the engine would, in few commands if that is possible."""
         known = min(sessions, KNOWN)
         half = (sessions - known) // 2
         self.add_unknown(half, 1)
@@ -82,14 +82,14 @@ class Side:
         self.add_unknown(sessions - known - half, half + 1)
 
     def prepare(self, operation: str, count: int) -> Run:
-        """Make all ready for doing ``operation`` so many times, and return what does it: only that is measured."""
+        """Prepare ``operation``, ``count`` times. Return the function that does it: only that is measured."""
         if count > len(self.known):
-            raise ValueError(f"{operation} is to be done {count} times, with {len(self.known)} sessions.")
+            raise ValueError(f"{operation} {count} times needs more than {len(self.known)} sessions.")
         prepare: Callable[[int], Run] = getattr(self, "prepare_" + operation.replace("-", "_"))
         return prepare(count)
 
     def tidy(self) -> None:
-        """Take away what the last operation has left behind, so that each finds as many sessions as the first."""
+        """Delete what the last operation left, so that each operation finds the same number of sessions."""
         end_at_once(self.engine, self.session_class, self.made)
         self.made, self.gone = [], []
 
@@ -155,17 +155,17 @@ class Side:
         return run
 
     def some(self, count: int) -> list[str]:
-        """Draw some of the known sessions, and have them not seen for a while."""
-        keys = self.dice.sample(self.known, count)
+        """Draw ``count`` of the known sessions, and set when they were last seen to a minute ago."""
+        keys = self.rng.sample(self.known, count)
         self.unseen(keys)
         return keys
 
     def basket(self) -> dict[str, int]:
-        """Return a basket with one item more often in it, or less."""
-        return {ITEMS[0]: self.dice.randint(1, 9), ITEMS[1]: 2}
+        """Return a basket with another quantity of one item."""
+        return {ITEMS[0]: self.rng.randint(1, 9), ITEMS[1]: 2}
 
     def users(self, count: int, first: int) -> list[str]:
-        """Return the ids of so many users, who are in their table if the engine wants them there."""
+        """Return the ids of ``count`` users. If the engine needs them, they are in the table of users."""
         numbers = range(first, first + count)
         if self.engine.opens_with_client:
             from django.contrib.auth.models import User
@@ -175,14 +175,14 @@ class Side:
         return [str(number) for number in numbers]
 
     def saved(self, data: Data) -> str:
-        """Have the engine make a session with this content, and return its key."""
+        """Save a new session with this data through the engine, and return its key."""
         session = self.opened()
         session.update(data)
         session.save()
         return str(session.session_key)
 
     def stored(self, contents: Iterable[Data]) -> list[str]:
-        """Store sessions with these contents as the engine would, many at once, and return their keys."""
+        """Store sessions with these data, many at once, and return their keys."""
         sessions = []
         for data in contents:
             session = self.opened()
@@ -193,20 +193,20 @@ class Side:
         return [session.session_key for session in sessions]
 
     def add_unknown(self, count: int, first_user: int) -> None:
-        """Store so many sessions of users from that one on. Nobody knows their keys."""
+        """Store ``count`` sessions of users from ``first_user`` on. Their keys are not kept."""
         for start in range(first_user, first_user + count, SESSIONS_AT_ONCE):
             users = self.users(min(SESSIONS_AT_ONCE, first_user + count - start), start)
             self.stored(map(data_of, users))
 
     def unseen(self, keys: Iterable[str]) -> None:
-        """Say that nobody has seen these sessions for a minute, where that is known."""
+        """Set when these sessions were last seen to a minute ago, if the engine stores that."""
 
     def note_sign_in(self, session: Any) -> None:
-        """Tell the session that somebody signs in, where it wants to know."""
+        """Tell the session that its user signs in, if the engine needs that."""
 
 
 class Ours(Side):
-    """The same of our engine."""
+    """Our engine."""
 
     operations = OPERATIONS
 
@@ -224,9 +224,9 @@ class Ours(Side):
         names = keyspace().partitions[0]
         with self.conn.pipeline(transaction=False) as together:
             for key in self.known:
-                # A view then drops the oldest, as it does with any visitor who has looked around.
+                # A full history: a view then drops the oldest item.
                 together.zadd(names.viewed_by(sid_of(key)), history())
-                # As a change has left it.
+                # The deadline as a save would have set it.
                 together.zincrby(names.expire, SLACK_MAX, sid_of(key))
             together.execute()
 
@@ -249,7 +249,7 @@ class Ours(Side):
         return run
 
     def prepare_view(self, count: int) -> Run:
-        views = list(zip(self.some(count), self.dice.choices(ITEMS, k=count), strict=True))
+        views = list(zip(self.some(count), self.rng.choices(ITEMS, k=count), strict=True))
 
         def run() -> None:
             for key, item in views:
@@ -261,7 +261,7 @@ class Ours(Side):
         return [self.saved(data) for data in contents]
 
     def add_unknown(self, count: int, first_user: int) -> None:
-        # The progress bar on this terminal is another process's.
+        # Another process has a progress bar on this terminal.
         with redirect_stderr(io.StringIO()):
             fill(self.conn, count, viewed=0)
 
@@ -276,17 +276,17 @@ class Ours(Side):
 
 
 def data_of(user_id: str) -> Data:
-    """Return the content of a session of this user."""
+    """Return the data of a session of this user."""
     data: Data = json.loads(SESSION % (user_id, random.randbytes(32).hex()))
     return data
 
 
 def history() -> dict[Any, float]:
-    """Return what a session has viewed: item → milliseconds."""
+    """Return a full history of viewed items: item → milliseconds."""
     return {item: number for number, item in enumerate(ITEMS[:HISTORY], start=1)}
 
 
 def found(what: object) -> None:
-    """Raise LookupError for nothing: else an engine would be quick at not finding a session."""
+    """Raise LookupError if ``what`` is empty: an engine that finds nothing must not look fast."""
     if not what:
-        raise LookupError("A session is not what it was made.")
+        raise LookupError("A session does not have the data that it was stored with.")

@@ -1,15 +1,15 @@
 """
-What loading and saving a session takes of Python, and a request: how many functions are called, how long they run.
+Measure how much Python a load, a save and a request run: the number of functions called, and their time.
 
-Each engine has a process of its own. There each operation is done once as always, and what the server replied is kept;
-then it is done again and again with those replies, so that nothing is waited for and no system call made. That is timed
-in rounds, which alternate between the engines: "with redis-py" is all of it, "own code" is ours up to where redis-py
-begins, whose part is left out by giving back the replies as it did. It is warm: in a real request, between two waits,
-the same code takes longer. It needs hiredis, whose way of reading is the one that is given its replies again.
+Each engine has a process of its own. Each operation first runs with the server, and the replies are kept. Then it runs
+again and again with those replies, so that it waits for nothing and makes no system call. Only this is measured, in
+rounds that alternate between the engines; pyperf would measure one engine after the other. "With redis-py" is all of
+the time. "Own code" is ours without redis-py, whose replies are given back in its place. The code runs warm: in a real
+request, between two waits, it takes longer. This needs hiredis: only its way of reading can be given kept replies.
 
-Functions are those written in Python that are called, counted by ``sys.setprofile``; a generator that goes on counts as
-one that is called. "save" is what "load and save" takes above "load". Requests are those of ``site.py``, from the
-handler of WSGI on: what the middleware adds to one that does not use its session is told by "request without it".
+Functions are calls of functions written in Python, counted by ``sys.setprofile``; each step of a generator counts as a
+call. "Save" is the difference between "load and save" and "load". Requests go to ``site.py``, from the WSGI handler on.
+"Request without it" shows what the middleware adds to a request that does not use its session.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from benchmarks.bare import ALL, side_of
 from benchmarks.engines import AGAIN, BASE, OURS
 from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
+from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from benchmarks.views import CLIENT
 from django_redsess.transport import client
 
 OPERATIONS = {"load": "load", "change": "load and save"}
-"""What is done, and what it is called here."""
+"""Operations, and their names in results."""
 
 REQUESTS = {"none": "request without it", "read": "request that reads", "write": "request that writes"}
-"""By view."""
+"""Views, and their names in results."""
 
 SAVE = "save"
 SESSIONS = 500
 
 
 class Cost(NamedTuple):
-    """What an operation takes. ``own`` are microseconds of our own code, None of another engine."""
+    """The cost of an operation. ``own`` are microseconds of our own code, None for another engine."""
 
     functions: float
     functions_of_redis_py: float
@@ -67,10 +67,10 @@ def measured(
     binary: Path, *, engines: Sequence[str] = (OURS, BASE, AGAIN), rounds: int = 30, count: int = 200
 ) -> list[dict[str, Any]]:
     """
-    Measure ``engines``, the base among them, and return entries as the JSON file has them.
+    Measure ``engines``, the base among them, and return the entries of "python".
 
-    In each of so many ``rounds`` each operation is done ``count`` times. ``ratio`` compares the time of all, redis-py's
-    too, with that of the base.
+    In each of the ``rounds`` each operation is done ``count`` times. ``ratio`` compares the whole time, with redis-py,
+    with that of the base.
     """
     with ExitStack() as stack:
         servers = stack.enter_context(closing(Servers(binary)))
@@ -125,12 +125,12 @@ def _entry(engine: str, operation: str, cost: Cost, base: Cost) -> dict[str, Any
 
 
 class Socket:
-    """A socket that keeps what it receives, or gives it again without asking anybody."""
+    """A socket that keeps the replies that it receives, or gives kept replies instead of asking the server."""
 
     replies: list[bytes]
-    """What was received after each sending, in turn. All sockets of the process share it."""
+    """What was received after each send, in order. All sockets of the process share it."""
     place: int | None = None
-    """Which of them is next; None while they are kept."""
+    """The number of the next reply; None while replies are being kept."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -174,7 +174,7 @@ _answers: list[list[Any]]
 
 
 def _functions(operation: str, count: int) -> tuple[float, float]:
-    """Prepare ``operation``, keep what is replied to it, and count the functions that are called for one."""
+    """Prepare ``operation``, keep its replies, and count the function calls of one."""
     global _run, _answers
     # The first time opens connections and loads scripts.
     for _ in range(2):
@@ -225,7 +225,7 @@ def _requests(view: str, count: int) -> Run:
 
 
 def _microseconds(count: int) -> tuple[float, float]:
-    """Do it again with what was replied: how long our own code runs, and how long with redis-py."""
+    """Repeat the operation with kept replies. Return the time of our own code, and the time with redis-py."""
     answers = iter(_answers)
     with _exchanging(lambda connections, packed, replies: list(next(answers))):
         own = _timed(count) if _answers else 0.0

@@ -1,19 +1,19 @@
-"""What the benchmarks' reports have in common, and the report of all of them in Markdown."""
+"""The report of all benchmarks in Markdown, and what reports of single benchmarks share with it."""
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import django
+import psutil
+import pyperf
 import redis
 from redis.utils import HIREDIS_AVAILABLE
 
@@ -32,9 +32,9 @@ PACKAGES = (
 
 
 def machine_of(server: str, info: dict[str, Any]) -> str:
-    """Describe what was measured on: ``server`` is the name of its kind, ``info`` what it told of itself."""
+    """Describe the machine: ``server`` is the kind of server, ``info`` its reply to INFO."""
     return (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
+        f"{_system()['cpu_count']} cores ({platform.machine()}), Python {platform.python_version()}, "
         f"Django {django.__version__}, redis-py {redis.__version__} "
         f"(parser: {'hiredis' if HIREDIS_AVAILABLE else 'Python'}), "
         f"{server} {info.get('valkey_version', info['redis_version'])} ({info['mem_allocator']})"
@@ -42,11 +42,13 @@ def machine_of(server: str, info: dict[str, Any]) -> str:
 
 
 def machine(binaries: Mapping[str, Path]) -> dict[str, Any]:
-    """Describe what is measured on, for the JSON file; ``binaries`` are the servers' programs by their kinds."""
+    """Describe the machine for the JSON file; ``binaries`` are the servers' programs by kind."""
+    system = _system()
+    processor = system.get("cpu_model_name")
     return {
-        "cores": os.cpu_count(),
-        "processor": _processor(),
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "cores": system["cpu_count"],
+        "processor": f"{processor} ({platform.machine()})" if processor else platform.machine(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "kernel": f"{platform.system()} {re.split('[^0-9.]', platform.release())[0]}",
         "Python": platform.python_version(),
         "redis-py": redis.__version__,
@@ -55,11 +57,16 @@ def machine(binaries: Mapping[str, Path]) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    with suppress(OSError):
-        if found := re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
-            return f"{found[1]} ({platform.machine()})"
-    return platform.machine()
+def load_average() -> float | None:
+    """Return how many processes were busy in the last minute, on average; None if the system does not tell."""
+    load: float | None = _system().get("load_avg_1min")
+    return load
+
+
+def _system() -> dict[str, Any]:
+    # A run with a made-up value: only the description that pyperf adds to each run is used.
+    system: dict[str, Any] = pyperf.Run([1.0]).get_metadata()
+    return system
 
 
 def _version(package: str) -> str:
@@ -70,19 +77,19 @@ def _version(package: str) -> str:
 
 
 def _server_version(binary: Path) -> str:
-    told = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
-    values = dict(re.findall(r"(\w+)=(\S+)", told))
+    output = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
+    values = dict(re.findall(r"(\w+)=(\S+)", output))
     return f"{values['v']} ({values['malloc']})"
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """Write the median of ``values``, and from the least to the most."""
+    """Return the median of ``values``, with their range."""
     low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
     return f"{middle} ({low} to {high})"
 
 
 def markdown(results: Results) -> str:
-    """Write the report of ``results``, which are what the JSON file has."""
+    """Return the report of ``results``, the content of the JSON file."""
     parts = [
         "# Benchmarks",
         f"{results['date']}. {ABOUT}",
@@ -101,9 +108,10 @@ def markdown(results: Results) -> str:
 
 
 ABOUT = f"""\
-Ratios are medians of what was measured in the same round, with the interval that has them with a probability of 95 %.
-No server writes to disk before it answers: Redis and Valkey keep nothing, PostgreSQL has fsync and synchronous_commit
-off, SQLite likewise. "{AGAIN}" is the very same as the base: a difference from the base that is no larger is none."""
+Ratios compare measurements of the same round. They are medians, with a confidence interval of 95 %.
+No server writes to disk before it answers: Redis and Valkey have no persistence, PostgreSQL has fsync and
+synchronous_commit off, SQLite has synchronous off.
+"{AGAIN}" is the same engine as the base: a difference that is not larger than its own means nothing."""
 
 
 def _how(options: Mapping[str, Mapping[str, Any]]) -> str:
@@ -189,20 +197,20 @@ def _pages(rows: Sequence[Row]) -> Iterator[str]:
 
 SECTIONS: dict[str, tuple[str, str, Callable[[Sequence[Row]], Iterator[str]]]] = {
     "operations": ("Operations", "Less is better.", _operations),
-    "bare": ("Ours and its own scripts over a bare socket", "How much Python adds to what must be waited for.", _bare),
-    "python": ("Python", "Without what is waited for. See benchmarks/python_cost.py.", _python),
+    "bare": ("Ours and its own scripts over a bare socket", "What Python adds to the least possible time.", _bare),
+    "python": ("Python", "Without waiting for the server. See benchmarks/python_cost.py.", _python),
     "requests": ("Requests", "A whole site under a web server. More is better.", _requests),
     "bytes": (
         "Bytes a session",
-        "In the server. Ours has address and user agent of who is signed in. See benchmarks/memory.py.",
+        "In the server. Ours also keeps address and user agent of signed-in users. See benchmarks/memory.py.",
         _bytes,
     ),
     "scale": ("Few sessions and many", "Less is better.", _scale),
-    "cleaning": ("Cleaning", "Sessions taken out. More is better. See benchmarks/clean.py.", _ways),
+    "cleaning": ("Cleaning", "Sessions removed. More is better. See benchmarks/clean.py.", _ways),
     "pages": ("Pages of the admin", "Less is better. See benchmarks/pages.py.", _pages),
     "views": ("Views recorded", "More is better. See benchmarks/views.py.", _ways),
 }
-"""By the name in the JSON file: heading, what to know of it, and what writes its tables."""
+"""By name in the JSON file: heading, introduction, and the function that writes the tables."""
 
 
 def _grid(rows: Sequence[Row], down: str, across: str, write: Callable[[Row], str]) -> str:

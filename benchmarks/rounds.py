@@ -1,9 +1,9 @@
 """
-Measuring all engines side by side, in rounds.
+Measure all engines side by side, in rounds.
 
-A block has servers and processes of its own, so that what happens to lie well or badly in one's memory does not decide.
-In a round every engine does every operation, each as often, in random order; the first round of a block is not
-measured, since it opens connections and fills caches. What one took is compared with what the base took in that round.
+Each block has new servers and processes, so that the luck of one process's memory does not decide. In a round every
+engine does every operation equally often, in random order. The first round of a block is not measured: it opens
+connections and fills caches. An engine's time is compared with that of the base in the same round.
 """
 
 from __future__ import annotations
@@ -28,11 +28,23 @@ from testproject.servers import available
 SEED = 1
 
 BASES = {"view": LISTING}
-"""What others are compared with in an operation that the cache engine does not have."""
+"""The base of operations that the cache engine does not have."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often each operation is measured: ``count`` times in each of the ``rounds`` of each of the ``blocks``."""
+
+    rounds: int = 20
+    count: int = 200
+    blocks: int = 3
+
+
+USUAL = Repeats()
 
 
 class Run(NamedTuple):
-    """One engine's part of a round for one operation. All but the names and numbers are of one operation."""
+    """One operation of one engine in one round. Times and counts are per single operation."""
 
     block: int
     round: int
@@ -48,10 +60,10 @@ class Run(NamedTuple):
 @dataclass
 class Measured:
     """
-    What :func:`measured` has found.
+    The result of :func:`measured`.
 
-    ``operations`` are entries of that list of the JSON; ``left_out`` says by engine why it was not measured; ``info``
-    is what the Redis or Valkey server tells of itself, for :func:`benchmarks.report.machine_of`; ``runs`` is every run.
+    ``operations`` are the entries of "operations" in the JSON file. ``left_out`` has, by engine, why it was not
+    measured. ``info`` is the reply of the Redis or Valkey server to INFO. ``runs`` are all runs.
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
@@ -66,33 +78,32 @@ def measured(
     sessions: int = 1000,
     engines: Collection[str] = tuple(ALL),
     operations: Collection[str] = OPERATIONS,
-    rounds: int = 20,
-    count: int = 200,
-    blocks: int = 3,
+    repeats: Repeats = USUAL,
 ) -> Measured:
     """
     Measure ``engines`` (names in :data:`benchmarks.bare.ALL`) on servers of this ``kind``: ``valkey`` or ``redis``.
 
-    The whole signature: ``measured(kind, *, sessions=1000, engines=ALL, operations=OPERATIONS, rounds=20, count=200,
-    blocks=3) -> Measured``. Each engine has as many ``sessions``; ``count`` of them, at most 1 000, are used for each
-    operation in each of the ``rounds`` of each of the ``blocks``. What others are compared with is always measured. An
-    engine that can't be used here is left out, with the reason. In the entries, ``client_cpu`` and ``server_cpu`` are
-    microseconds of an operation, ``server_cpu_ratio`` compares the latter as ``ratio`` does the time; ``round_trips``
-    and ``commands`` are None where no Redis is used. A progress bar is on stderr, where that is a terminal.
+    Each engine has this number of ``sessions``. ``repeats.count`` of them, at most 1 000, are used for each operation
+    in a round. The base that others are compared with is always measured. An engine that can't be used here is left
+    out, with the reason. In the entries, ``client_cpu`` and ``server_cpu`` are microseconds of an operation, and
+    ``server_cpu_ratio`` compares the latter as ``ratio`` compares the time. ``round_trips`` and ``commands`` are None
+    for an engine that does not use Redis. A progress bar is on stderr, if that is a terminal.
 
-    Raises ValueError for a ``count`` above the sessions that are there, WorkerFailed when an operation goes wrong, and
-    KeyError for a name that there is not.
+    Raises ValueError for a count above the number of sessions, WorkerFailed if an operation fails, and KeyError for an
+    unknown name.
     """
-    if not 0 < count <= min(sessions, KNOWN):
-        raise ValueError(f"count must be from 1 to {min(sessions, KNOWN)}, not {count}.")
+    if not 0 < repeats.count <= min(sessions, KNOWN):
+        raise ValueError(f"count must be from 1 to {min(sessions, KNOWN)}, not {repeats.count}.")
     found = Measured()
     wanted = {name: ALL[name] for name in engines}
     bases = {BASES.get(operation, BASE) for operation in operations if any(name in wanted for name in _with(operation))}
     names = [name for name in ALL if name in wanted or name in bases]
+    order = [operation for operation in OPERATIONS if operation in operations]
     steps = sum(len(set(operations).intersection(operations_of(name))) for name in names)
+    runs = steps * (repeats.rounds + 1) * repeats.blocks
     label = f"{kind}, {sessions:,} sessions"
-    with tqdm(total=steps * (rounds + 1) * blocks, desc=label, unit="run", disable=None) as progress:
-        for block in range(blocks):
+    with tqdm(total=runs, desc=label, unit="run", disable=None) as progress:
+        for block in range(repeats.blocks):
             with ExitStack() as stack:
                 postgres = any(ALL[name].sql == "postgresql" for name in names)
                 servers = stack.enter_context(closing(Servers(available()[kind], postgres=postgres)))
@@ -101,8 +112,7 @@ def measured(
                     progress.set_postfix_str(f"making sessions: {name}")
                     worker.fill(sessions)
                 progress.set_postfix_str("")
-                order = [operation for operation in OPERATIONS if operation in operations]
-                for run in _runs(block, workers, servers, order, rounds, count):
+                for run in _runs(block, workers, servers, order, repeats):
                     progress.update()
                     # The first round is not measured.
                     if run.round:
@@ -117,7 +127,7 @@ def _with(operation: str) -> list[str]:
 
 
 def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Measured) -> dict[str, Worker]:
-    # All at once: most of the time it takes is importing.
+    # All at once: most of their start is importing.
     workers: dict[str, Worker] = {}
     for name in names:
         if why := found.left_out.get(name) or ALL[name].left_out(servers.stores):
@@ -136,26 +146,26 @@ def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Me
 
 
 def _runs(
-    block: int, workers: dict[str, Worker], servers: Servers, operations: Sequence[str], rounds: int, count: int
+    block: int, workers: dict[str, Worker], servers: Servers, operations: Sequence[str], repeats: Repeats
 ) -> Iterator[Run]:
-    dice = random.Random(SEED + block)
-    for number in range(rounds + 1):
+    rng = random.Random(SEED + block)
+    for number in range(repeats.rounds + 1):
         for operation in operations:
             able = [name for name in workers if operation in operations_of(name)]
-            # One after another, so that what slows the machine down for a while slows all of them.
-            for name in dice.sample(able, len(able)):
+            # One right after the other: what slows the machine down for a while then slows all of them.
+            for name in rng.sample(able, len(able)):
                 worker = workers[name]
-                worker.prepare(operation, count)
+                worker.prepare(operation, repeats.count)
                 before = servers.usage()
                 timing = worker.run()
                 used = servers.used_since(before)
                 worker.tidy()
                 each = (timing.seconds, timing.cpu_seconds, used.cpu_seconds, used.commands, used.reads)
-                yield Run(block, number, operation, name, *(value / count for value in each))
+                yield Run(block, number, operation, name, *(value / repeats.count for value in each))
 
 
 def _grouped(runs: list[Run]) -> Iterator[tuple[list[Run], list[Run]]]:
-    """Sort ``runs`` by operation and engine, and give with each those of its base."""
+    """Group ``runs`` by operation and engine, and yield each group with that of its base."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.operation, run.engine), []).append(run)
@@ -181,7 +191,7 @@ def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[s
         **ratio._asdict(),
         "microseconds": median(run.seconds for run in runs) * 1e6,
         "client_cpu": median(run.client_cpu for run in runs) * 1e6,
-        # Of one that asks nobody, what was counted is what it took the server to be asked for the numbers.
+        # For an engine without a server, only the requests for these numbers would be counted.
         "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if is_served else 0.0,
         "server_cpu_ratio": of_server._asdict() if is_served else None,
         "round_trips": mean(run.reads for run in runs) if asks else None,

@@ -1,9 +1,9 @@
 """
 Measure operations with few sessions in the store and with many, side by side.
 
-Two stores have a server of their own, and both are there all the time. In a round each operation is done in both, one
-right after the other, in random order; a ratio compares the two of one round. The sessions that are used are made in
-the middle of all, with a process of its own for each store.
+Each of two stores has a server and a process of its own, and all of them run all the time. In a round each operation is
+done in both stores, one right after the other, in random order. A ratio compares the two of one round. The sessions in
+use lie in the middle of the others.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from benchmarks.worker import Worker
 
 SIZES = (10_000, 100_000, 1_000_000)
 LARGEST = 10_000_000
-"""What takes long to fill, and is added where somebody asks for it."""
+"""Filling this store takes long: it is measured with --full and --targets only."""
 
 BYTES = "bytes"
-"""What is told besides of each size, and is no operation: how many the server takes for a session, all in all."""
+"""Not an operation: the entry with the server's memory for a session, with all indexes."""
 
 Seconds = dict[str, list[float]]
-"""What one of an operation took, in each round."""
+"""By operation: the seconds that one took, in each round."""
 
 
 def measured(
@@ -43,10 +43,10 @@ def measured(
     count: int = 200,
 ) -> Iterator[dict[str, Any]]:
     """
-    Compare stores of ``sizes`` sessions of ``engine``, the smallest first; yield entries of that list of the JSON file.
+    Compare stores of ``engine`` with these ``sizes``, the smallest first, and yield the entries of "scale".
 
-    ``binary`` is the program of a server of this ``kind``. In each of so many ``rounds`` each operation is done
-    ``count`` times. The entries of the smallest size compare it with itself, and have its time beside the largest.
+    ``binary`` is the program of a server of this ``kind``. In each of the ``rounds`` each operation is done ``count``
+    times. The entries of the smallest size have the ratio 1, and the time that was measured beside the largest.
     """
     smallest, *larger = sizes
     operations = operations_of(engine)

@@ -1,12 +1,12 @@
 """
-A small site whose views use the session as most views do: not at all, reading, changing, or for the user.
+A small site whose views do with the session what most views do: nothing, read it, change it, or get the user.
 
-A web server gets it from ``wsgi`` or ``asgi``, which read from the environment whose sessions it has, and where. Run as
-a program, it makes what must be there before, with as many users as it is told. Each view has an asynchronous twin
-under ``/async/``.
+Web servers get it from ``wsgi`` or ``asgi``, which read the engine and its stores from the environment. Run as a
+program, it makes the tables and the number of users that is its argument. Each view has an asynchronous twin under
+``/async/``.
 
-Whoever asks ``/sign-in/7/`` is user 7 from then on. A view that does not find what it expects answers 404, so that no
-answer which is quick because it lacks the session is taken for a good one.
+A request for ``/sign-in/7/`` signs in user 7. A view answers 404 if it does not find what it expects: a fast answer
+without a session must not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VARIABLE = "REDSESS_BENCHMARK_SITE"
 
 
 class SessionsApart:
-    """Has sessions in a database of their own."""
+    """A database router: sessions are in a database of their own."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         return "sessions" if model._meta.app_label == "sessions" else None
@@ -48,37 +48,38 @@ class SessionsApart:
 
 
 def described(
-    engine: str, stores: Stores, *, save_every_request: bool = False, lasting: bool = False
+    engine: str, stores: Stores, *, save_every_request: bool = False, persistent: bool = False
 ) -> dict[str, str]:
     """
-    Describe a site as its environment does: the sessions of ``engine`` in ``stores``.
+    Return the environment of a site with the sessions of ``engine`` in ``stores``.
 
-    ``save_every_request`` is Django's setting. ``lasting``: connections to databases outlast a request.
+    ``save_every_request`` is Django's setting. ``persistent``: connections to databases outlast a request.
     """
     site = {
         "engine": engine,
         "stores": asdict(stores),
         "save_every_request": save_every_request,
-        "lasting": lasting,
+        "persistent": persistent,
     }
     return {VARIABLE: json.dumps(site)}
 
 
 def configure() -> tuple[Engine, Stores]:
-    """Have the settings of the site that the environment describes. Return its engine, and where its sessions are."""
+    """Configure Django for the site that the environment describes. Return its engine and stores."""
     site = json.loads(os.environ[VARIABLE])
     engine, stores = ENGINES[site["engine"]], Stores(**site["stores"])
     of_site = engine.settings(stores)
     if engine.sql == "postgresql":
-        # Users are in SQLite whatever has the sessions: else the views that need one would differ in more than these.
+        # Users are always in SQLite: else views with a user would also compare databases of users.
         users = ENGINES[BASE].settings(stores)["DATABASES"]["default"]
         users["NAME"] = Path(stores.folder) / f"users-{engine.database}.sqlite3"
         of_site["DATABASES"] = {"default": users, "sessions": of_site["DATABASES"]["default"]}
         of_site["DATABASE_ROUTERS"] = ["benchmarks.site.SessionsApart"]
     for database in of_site["DATABASES"].values():
-        database["CONN_MAX_AGE"] = None if site["lasting"] else 0
+        database["CONN_MAX_AGE"] = None if site["persistent"] else 0
         if database["ENGINE"] == "django.db.backends.sqlite3":
-            # Else of several requests that read and then write in a transaction, one finds the database locked at once.
+            # Otherwise, of several requests that read and then write in a transaction, one fails with a locked
+            # database.
             database["OPTIONS"]["transaction_mode"] = "IMMEDIATE"
     settings.configure(**of_site, SESSION_SAVE_EVERY_REQUEST=site["save_every_request"])
     return engine, stores
@@ -97,7 +98,7 @@ def asgi() -> ASGIHandler:
 
 
 def prepare(users: int) -> None:
-    """Make the tables, and users from 1 to ``users``."""
+    """Make the tables, and users with the ids 1 to ``users``."""
     engine, stores = configure()
     django.setup()
     from django.contrib.auth.models import User
@@ -112,7 +113,7 @@ def prepare(users: int) -> None:
 
 
 def sign_in(request: HttpRequest, number: int) -> HttpResponse:
-    """Sign user ``number`` in, with the session that all benchmarks have."""
+    """Sign in user ``number``, with the same session data as all benchmarks."""
     from django.contrib.auth.models import User
 
     user = User.objects.get(pk=number)
@@ -125,7 +126,7 @@ def none(request: HttpRequest) -> HttpResponse:
 
 
 def read(request: HttpRequest) -> HttpResponse:
-    return told(request.session.get("basket"))
+    return answer(request.session.get("basket"))
 
 
 def write(request: HttpRequest) -> HttpResponse:
@@ -133,11 +134,11 @@ def write(request: HttpRequest) -> HttpResponse:
         raise Http404
     clicks = request.session.get("clicks", 0) + 1
     request.session["clicks"] = clicks
-    return told(clicks)
+    return answer(clicks)
 
 
 def user(request: HttpRequest) -> HttpResponse:
-    return told(request.user.pk)
+    return answer(request.user.pk)
 
 
 async def anone(request: HttpRequest) -> HttpResponse:
@@ -145,7 +146,7 @@ async def anone(request: HttpRequest) -> HttpResponse:
 
 
 async def aread(request: HttpRequest) -> HttpResponse:
-    return told(await request.session.aget("basket"))
+    return answer(await request.session.aget("basket"))
 
 
 async def awrite(request: HttpRequest) -> HttpResponse:
@@ -153,15 +154,15 @@ async def awrite(request: HttpRequest) -> HttpResponse:
         raise Http404
     clicks = await request.session.aget("clicks", 0) + 1
     await request.session.aset("clicks", clicks)
-    return told(clicks)
+    return answer(clicks)
 
 
 async def auser(request: HttpRequest) -> HttpResponse:
-    return told((await request.auser()).pk)
+    return answer((await request.auser()).pk)
 
 
-def told(found: Any) -> HttpResponse:
-    """Answer with what was ``found``."""
+def answer(found: Any) -> HttpResponse:
+    """Answer with ``found`` as JSON, or 404 if it is None."""
     if found is None:
         raise Http404
     return HttpResponse(json.dumps(found), content_type="application/json")

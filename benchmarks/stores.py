@@ -1,8 +1,8 @@
 """
-The servers that a measurement runs on: started for it, and gone after it.
+The servers of a measurement: they are started for it, and removed after it.
 
-None writes to disk before it answers, so that none is measured for being careful: Redis or Valkey without persistence,
-PostgreSQL with ``fsync`` and ``synchronous_commit`` off, SQLite (see ``engines.py``) likewise.
+None writes to disk before it answers, so that durability is the same for all: Redis and Valkey have no persistence,
+PostgreSQL has ``fsync`` and ``synchronous_commit`` off, SQLite (see ``engines.py``) has ``synchronous`` off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psutil
 from testproject.servers import Server, free_port
 
 DATABASES = 64
-"""How many databases the Redis server has: each engine uses one of its own."""
+"""The number of databases of the Redis server: each engine uses one of its own."""
 
 POSTGRES_OPTIONS = {
     "fsync": "off",
@@ -33,9 +33,9 @@ POSTGRES_OPTIONS = {
 @dataclass(frozen=True)
 class Stores:
     """
-    Where the servers are; plain values, which another process can be given.
+    Where the servers are, in plain values that can be sent to another process.
 
-    ``folder`` is for the files of SQLite. Where ``postgres_port`` is None, ``postgres_left_out`` says why.
+    ``folder`` is for the files of SQLite. If ``postgres_port`` is None, ``postgres_left_out`` says why.
     """
 
     redis_port: int
@@ -47,10 +47,10 @@ class Stores:
 @dataclass(frozen=True)
 class Usage:
     """
-    What servers have done.
+    What the servers have used.
 
-    The time of all processes together; the commands that Redis ran, those inside of scripts and pipelines included; and
-    how often it read from a client.
+    ``cpu_seconds`` is the CPU time of all processes. ``commands`` are those that Redis ran, with those inside scripts
+    and pipelines. ``reads`` is how often it read from a client.
     """
 
     cpu_seconds: float
@@ -59,18 +59,18 @@ class Usage:
 
 
 class Unavailable(Exception):  # noqa: N818
-    """A server that can't be started here; the text says why."""
+    """A server can't be started here; the text says why."""
 
 
 class Postgres:
-    """A cluster of PostgreSQL of its own, made by Debian's tools in a temporary folder. Raises Unavailable."""
+    """A new cluster of PostgreSQL in a temporary folder, made with Debian's tools. Raises Unavailable."""
 
     def __init__(self) -> None:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="redsess-bench-"))
-        # The server's user is another one, who has to get through here, and makes a socket.
+        # The server runs as another user, who must enter this folder and make a socket in it.
         self.folder.chmod(0o1777)
-        # Else the configuration would be where that of the machine's own clusters is.
+        # Otherwise the configuration would be among that of the machine's own clusters.
         self.environment = {**os.environ, "PG_CLUSTER_CONF_ROOT": str(self.folder / "configuration")}
         self.cluster: tuple[str, ...] = ()
         try:
@@ -80,11 +80,11 @@ class Postgres:
             raise
 
     def cpu_seconds(self) -> float:
-        """Add up what all its processes have used so far."""
+        """Return the CPU time of all its processes so far."""
         try:
             processes = [self.process, *self.process.children(recursive=True)]
             return sum(_cpu_seconds(process) for process in processes)
-        except psutil.NoSuchProcess:  # One of those that come and go by themselves.
+        except psutil.NoSuchProcess:  # One of its processes has just ended.
             return self.cpu_seconds()
 
     def close(self) -> None:
@@ -120,9 +120,9 @@ class Postgres:
 
 class Servers:
     """
-    All servers of a block, empty: Redis or Valkey from ``binary``, a folder, and PostgreSQL where it is wanted.
+    All servers of a block, empty: Redis or Valkey from ``binary``, a folder, and PostgreSQL if ``postgres``.
 
-    Close them in the end. ``stores`` says where they are, ``redis`` is the server with a plain client.
+    ``stores`` says where they are. ``redis`` is the server with a plain client. The caller closes them.
     """
 
     def __init__(self, binary: Path, *, postgres: bool = False) -> None:
@@ -135,7 +135,7 @@ class Servers:
                     self.postgres = Postgres()
                 except Unavailable as error:
                     left_out = str(error)
-            # What takes longest to start is there by now: from here on, only this can go wrong.
+            # PostgreSQL first: it takes longest to start, and may be missing.
             self.redis = Server(binary, "--databases", str(DATABASES))
         except BaseException:
             self.close()
@@ -145,15 +145,15 @@ class Servers:
         self.stores = Stores(self.redis.port, self.folder, port, "" if self.postgres else left_out)
 
     def usage(self) -> Usage:
-        """Tell what the servers have done so far."""
+        """Return what the servers have used so far."""
         commands, reads = self._processed()
         return Usage(self._cpu_seconds(), commands, reads)
 
     def used_since(self, before: Usage) -> Usage:
-        """Tell what they have done since :meth:`usage` told ``before``: asking for it is left out, but for its end."""
+        """Return what the servers have used since ``before``, nearly without the requests for these numbers."""
         seconds = self._cpu_seconds()
         commands, reads = self._processed()
-        # Asked meanwhile: twice for the time, and once for these numbers.
+        # Three reads were requests for numbers: two for the CPU time, one for the commands.
         return Usage(seconds - before.cpu_seconds, commands - before.commands, reads - before.reads - 3)
 
     def close(self) -> None:
@@ -170,8 +170,8 @@ class Servers:
         return calls - info.get("cmdstat_info", {}).get("calls", 0), info["total_reads_processed"]
 
     def _cpu_seconds(self) -> float:
-        # The whole process, reading and writing the network with it. The system counts it in ticks of 10 ms for others,
-        # and to the microsecond for the process itself.
+        # The whole process, with its reading and writing. The server knows its own time to the microsecond; for other
+        # processes the system counts in ticks of 10 ms.
         info: dict[str, Any] = self.redis.client.info("cpu")
         seconds = float(info["used_cpu_user"] + info["used_cpu_sys"])
         return seconds + (self.postgres.cpu_seconds() if self.postgres else 0)
@@ -179,9 +179,9 @@ class Servers:
 
 def pin(process_id: int, *, core: int) -> None:
     """
-    Keep a process on one core, as far as the system can: 0 is for the server, 1 for who asks it.
+    Keep a process on one core, if the system can: servers on core 0, their clients on core 1.
 
-    Else it would decide much whether the system has both on the same core at the moment, or on two.
+    Otherwise results would depend on whether the system happens to run both on the same core.
     """
     with suppress(AttributeError, OSError):  # Not all systems can.
         cores = sorted(os.sched_getaffinity(0))
@@ -190,7 +190,7 @@ def pin(process_id: int, *, core: int) -> None:
 
 def _cpu_seconds(process: psutil.Process) -> float:
     try:
-        # Nanoseconds, where the system tells them.
+        # In nanoseconds, on Linux.
         return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
     except FileNotFoundError:
         times = process.cpu_times()

@@ -1,4 +1,4 @@
-"""What the engine is to reach, and whether it does by what was measured."""
+"""The targets of the engine, and whether the results reach them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Row = Mapping[str, Any]
 Results = Mapping[str, Any]
 
 LISTING = "listing"
-"""What the ways of cleaning and of recording views are compared with."""
+"""The base of the ways to clean and to record views."""
 
 
 class Target(NamedTuple):
-    """What is to be reached: by each entry of ``section`` that has what ``where`` says, in its ``value``."""
+    """A limit for the ``value`` of each entry of ``section`` that has the items of ``where``."""
 
     name: str
     section: str
@@ -109,11 +109,11 @@ TARGETS = (
 )
 
 DETAILS = ("server", "page", "sessions", "many")
-"""What tells entries apart that one target is for."""
+"""The items in which entries for one target may differ."""
 
 
 class Judged(NamedTuple):
-    """A target, an entry that it is for, and by how much of itself the base differs from itself there."""
+    """A target, an entry that it is for, and how much the base differs there when it is measured twice."""
 
     target: Target
     row: Row
@@ -130,7 +130,7 @@ class Judged(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Say whether it is reached, and by how much of the limit."""
+        """Say whether the target is reached, and by which part of the limit."""
         distance = abs(self.value / self.target.limit - 1)
         if distance and distance <= self.noise:
             return f"about there: two of the same differ by {self.noise * 100:.0f} %"
@@ -142,7 +142,7 @@ class Judged(NamedTuple):
 
 
 def judged(results: Results) -> Iterator[tuple[Target, list[Judged]]]:
-    """Yield each target with what was measured for it: nothing where its section was left out."""
+    """Yield each target with the entries that were measured for it: none if its section was left out."""
     scale, pages = results.get("scale", []), results.get("pages", [])
     most = max((row["sessions"] for row in scale), default=0)
     rows: dict[str, list[Row]] = {
@@ -168,7 +168,7 @@ def _noise(target: Target, row: Row, rows: Sequence[Row]) -> float:
 
 
 def ways(runs: Sequence[Row]) -> list[Row]:
-    """Compare the ways of cleaning, or of recording views, with the listing: more a second is better."""
+    """Compare the ways to clean or to record views with the listing. Entries have ratios of speeds: more is better."""
     found: list[Row] = []
     for (server, sessions), of_size in groups(runs, "server", "sessions"):
         speeds = {
@@ -196,7 +196,7 @@ def _round(run: Row) -> int:
 
 
 def groups(rows: Sequence[Row], *names: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
-    """Sort ``rows`` by what they have under these ``names``."""
+    """Group ``rows`` by their values of these ``names``."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in names), []).append(row)

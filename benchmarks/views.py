@@ -1,19 +1,20 @@
 """
-Measure how many page views a second one client records: the engine, and the function of Redis in Action.
+Measure how many page views a second one client records: with the engine, and with a function of Redis in Action.
 
-That function ("listing": section 2.1, update_token) sends five commands, one after another: who has the token, when it
-was last seen, what it viewed and when, no more than 25 of that, and how often the item was viewed. It never asks
-whether the token is still good. The engine sends one script, and two commands in front of it that note when the
-session was seen. Together they do the same for a session which a request opened, unless it has ended or is due. "Every
-view noted" notes at each view that the session was seen; "defaults" does so once in ten seconds, here shortly before.
-"Sliding" has deadlines that move: for that it reads the session first, as most requests do anyway. The listing is also
-measured with its five commands in one pipeline, which is one round trip too; and twice as it is: "listing, again" shows
-how far two runs of the same differ.
+That function (section 2.1, update_token; here "listing") sends five commands, one after another. They store who has the
+token, when it was last seen, and what it viewed, drop all but 25 items, and count the view. It never asks whether the
+token is still valid. The engine sends one script, and before it, in the same round trip, two commands that touch the
+session. They do the same, if the session has not ended.
 
-All use one server and the same settings of the client; each has a database of its own, with as many signed-in
-sessions, every one of which has viewed 25 items. In a round each records the same views, in random order; "times
-listing" and "times pipeline" compare the runs of one round. Some items are viewed far more often than others, as in a
-shop: the second half as often as the first, the third a third as often. At the end all must have counted the same.
+The engine is measured in three ways. "Every view noted" touches the session at each view. "Defaults" does so once in
+ten seconds, here shortly before. "Sliding" has deadlines that move, so it reads the session first, as most requests do
+anyway. The listing is also measured with its five commands in one pipeline, which is one round trip too. And it is
+measured twice: "listing, again" shows how much two runs of the same differ.
+
+All use one server and the same settings of the client. Each has a database of its own with the same number of signed-in
+sessions, and each session has viewed 25 items. In a round each way records the same views; the order of the ways is
+random. "Times listing" and "times pipeline" compare the runs of one round. As in a shop, few items have most views: the
+second has half as many as the first, the third a third. In the end all must have counted the same views.
 
 examples:
   python -m benchmarks.views --sessions 1000 --rounds 3     a quick look, in seconds
@@ -28,10 +29,9 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -42,80 +42,28 @@ from django.test.utils import override_settings
 from django_redis import get_redis_connection
 from tqdm import tqdm
 
-from benchmarks.fill import SESSION, USER_AGENT
+from benchmarks.fill import SESSION
+from benchmarks.recording import BASES, CLIENT, HISTORY, SESSIONS_AT_ONCE, WAYS, update_token
 from benchmarks.report import machine_of, spread
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import reading
-from django_redsess.session.record import Client
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
 
 SEED = 1
-"""Which items and sessions the views are of, and in what order, is the same in each run of this benchmark."""
-
-HISTORY = 25
-"""How many viewed items are kept for a session, by either."""
-
-SESSIONS_AT_ONCE = 500
-CLIENT = Client("192.0.2.1", USER_AGENT)
+"""Each run of this benchmark has the same views in the same order."""
 
 NOTES = f"""\
-Commands are all that the server ran for a view, those inside of a script or a pipeline included. Round trips are how
+Commands are all commands that the server ran for a view, with those inside a script or a pipeline. Round trips are how
 often it read from its client. A session keeps {HISTORY} viewed items."""
 
 View = tuple[int, str]
 """The number of a session, and an item."""
 
 
-def update_token(conn: redis.Redis, token: str, user: str, item: str | None = None) -> None:
-    """Do what update_token in Redis in Action does, with the arguments of ``zadd`` in today's order."""
-    timestamp = time.time()
-    conn.hset("login:", token, user)
-    conn.zadd("recent:", {token: timestamp})
-    if item:
-        conn.zadd("viewed:" + token, {item: timestamp})
-        conn.zremrangebyrank("viewed:" + token, 0, -26)
-        conn.zincrby("viewed:", -1, item)
-
-
-def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *, transaction: bool) -> None:
-    """Do the same with one round trip."""
-    with conn.pipeline(transaction=transaction) as together:
-        update_token(together, token, user, item)
-        together.execute()
-
-
-def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
-    """Have the engine record a view of a session that a request opened. ``token`` is its session key."""
-    session = SessionStore(token)
-    session.opened_by(lambda: CLIENT)
-    assert viewed.record(session, item)
-
-
-class Way(NamedTuple):
-    """How to record a view: ``REDSESS`` of the engine, None for the listing."""
-
-    view: Callable[[redis.Redis, str, str, str], object]
-    settings: dict[str, Any] | None = None
-
-
-BASES = LISTING, PIPELINE = "listing", "listing in one pipeline"
-"""What the others are compared with."""
-
-WAYS = {
-    LISTING: Way(update_token),
-    "listing, again": Way(update_token),
-    PIPELINE: Way(partial(update_token_at_once, transaction=False)),
-    "listing in one MULTI/EXEC": Way(partial(update_token_at_once, transaction=True)),
-    "engine, every view noted": Way(record, {"TOUCH_INTERVAL": 0}),
-    "engine, sliding": Way(record, {"SLIDING": True}),
-    "engine, defaults": Way(record, {}),
-}
-
-
 class Result(NamedTuple):
-    """One run. ``commands`` and ``round_trips`` are those of a view."""
+    """One run. ``commands`` and ``round_trips`` are per view."""
 
     way: str
     round: int
@@ -127,7 +75,7 @@ class Result(NamedTuple):
 
 @dataclass
 class Side:
-    """A way to record views, with a database of its own: ``tokens`` are the sessions there, in order."""
+    """A way to record views, with a database of its own. ``tokens`` are the keys of its sessions, in order."""
 
     name: str
     server: Server
@@ -143,12 +91,12 @@ class Side:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """Have the engine's sessions here."""
+        """Let the engine use this database meanwhile."""
         with override_settings(SESSION_CACHE_ALIAS=self.name, REDSESS=WAYS[self.name].settings or {}):
             yield
 
     def fill(self, histories: list[list[str]]) -> None:
-        """Sign in as many users as there are ``histories``: the items that each has viewed, and that nobody counted."""
+        """Sign in a user for each of ``histories``, the items that they have viewed. These views are not counted."""
         with self.chosen():
             for first in range(0, len(histories), SESSIONS_AT_ONCE):
                 with self.conn.pipeline(transaction=False) as together:
@@ -159,14 +107,14 @@ class Side:
                     together.execute()
 
     def measure(self, number: int, views: list[View]) -> Result:
-        """Record ``views``, and tell what it took."""
+        """Record ``views``, and measure it."""
         with self.chosen():
             asked = [(self.tokens[session], str(session), item) for session, item in views]
             if self.is_engine:
-                reading.time().run()  # A process agrees with a store once, and not each time that it comes back to it.
+                reading.time().run()  # A real process agrees with its store once, and not for each run.
                 self._see(asked)
             view, conn = WAYS[self.name].view, self.conn
-            # What the run before left behind is nobody's time.
+            # Collect the garbage of the last run now, so that this run does not pay for it.
             gc.collect()
             commands, reads = self._processed()
             start = time.perf_counter()
@@ -174,7 +122,7 @@ class Side:
                 view(conn, token, user, item)
             seconds = time.perf_counter() - start
             commands_then, reads_then = self._processed()
-        # The server read once more to be asked for these numbers.
+        # One read was the request for these numbers.
         round_trips = (reads_then - reads - 1) / len(views)
         return Result(
             self.name, number, seconds, len(views) / seconds, (commands_then - commands) / len(views), round_trips
@@ -210,7 +158,7 @@ class Side:
         return keyspace().of_sid(sid).viewed_by(sid) if self.is_engine else "viewed:" + token
 
     def _see(self, asked: list[tuple[str, str, str]]) -> None:
-        # Else it would depend on how long ago the last round was, what there is to note by default.
+        # With the defaults, a view would touch the session only if the last round was long ago.
         now = int(time.time() * 1000)
         times: dict[Any, int] = {sid_of(token): now for token, _, _ in asked}
         names = keyspace().partitions[0]
@@ -224,7 +172,7 @@ class Side:
 
 
 def caches_of(server: Server) -> dict[str, Any]:
-    """Describe a database for each way as CACHES does."""
+    """Return CACHES with a database for each way."""
     return {
         name: {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -235,16 +183,16 @@ def caches_of(server: Server) -> dict[str, Any]:
     }
 
 
-def some_views(dice: random.Random, items: list[str], sessions: int, count: int) -> list[View]:
-    """Throw ``dice`` for so many views."""
+def some_views(rng: random.Random, items: list[str], sessions: int, count: int) -> list[View]:
+    """Draw ``count`` views with ``rng``."""
     weights = [1 / place for place in range(1, len(items) + 1)]
-    return [(dice.randrange(sessions), item) for item in dice.choices(items, weights, k=count)]
+    return [(rng.randrange(sessions), item) for item in rng.choices(items, weights, k=count)]
 
 
 def filled(server: Server, items: list[str], sessions: int) -> list[Side]:
-    """Return a side for each way, all with the same sessions."""
-    dice = random.Random(SEED)
-    histories = [dice.sample(items, min(HISTORY, len(items))) for _ in range(sessions)]
+    """Return a side for each way, each filled with the same sessions."""
+    rng = random.Random(SEED)
+    histories = [rng.sample(items, min(HISTORY, len(items))) for _ in range(sessions)]
     sides = [Side(name, server) for name in WAYS]
     for side in tqdm(sides, unit="way", desc="filling", disable=None):
         side.fill(histories)
@@ -252,21 +200,21 @@ def filled(server: Server, items: list[str], sessions: int) -> list[Side]:
 
 
 def measured(sides: list[Side], items: list[str], rounds: int, count: int) -> Iterator[Result]:
-    """Record ``count`` views on each side, so many rounds, in random order."""
-    dice = random.Random(SEED)
+    """Record ``count`` views on each side in each of the ``rounds``, in random order."""
+    rng = random.Random(SEED)
     with tqdm(total=(rounds + 1) * len(sides), unit="run", disable=None) as progress:
         for number in range(rounds + 1):
-            views = some_views(dice, items, len(sides[0].tokens), count)
+            views = some_views(rng, items, len(sides[0].tokens), count)
             for side in random.sample(sides, len(sides)):
                 result = side.measure(number, views)
                 progress.update()
-                # The first round opens the connections and loads the script.
+                # The first round opens connections and loads scripts: it is not measured.
                 if number:
                     yield result
 
 
 def table(results: list[Result]) -> str:
-    """Return the results as a table in Markdown: medians, and from the least to the most."""
+    """Return the results as a table in Markdown: medians and ranges."""
     lines = [
         "| | times listing | times pipeline | views a second | commands a view | round trips a view |",
         "|---|---|---|---|---|---|",
@@ -287,12 +235,14 @@ def table(results: list[Result]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=10_000, help="how many are signed in (%(default)s)")
-    parser.add_argument("--items", type=int, default=1000, help="how many there are to view (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="how often each way runs (%(default)s)")
-    parser.add_argument("--views", type=int, default=2000, help="how many each run records (%(default)s)")
-    parser.add_argument("--server", choices=sorted(available()), default="valkey", help="which one (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run to FILE, and what was counted")
+    parser.add_argument("--sessions", type=int, default=10_000, help="signed-in sessions (default: %(default)s)")
+    parser.add_argument("--items", type=int, default=1000, help="items to view (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="how often each way is measured (default: %(default)s)")
+    parser.add_argument("--views", type=int, default=2000, help="views of each run (default: %(default)s)")
+    parser.add_argument(
+        "--server", choices=sorted(available()), default="valkey", help="the kind of server (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements and the counts to FILE")
     options = parser.parse_args()
     for name in ("sessions", "items", "rounds", "views"):
         if getattr(options, name) < 1:

@@ -1,7 +1,7 @@
 """
-A process of one engine: it does operations when it is told to, and tells what they took.
+The process of an engine, which runs operations on demand and measures them.
 
-Each engine has a process of its own, since a process has one Django with one set of settings.
+Each engine needs a process of its own: a process can't change Django's settings.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from django.conf import settings
 from benchmarks.stores import Stores, pin
 
 PATIENCE = 5
-"""Seconds that a process has to end by itself."""
+"""Seconds until a process that does not end by itself is killed."""
 
 
 class Timing(NamedTuple):
-    """What a run took: on the clock, and of the process's own time."""
+    """Wall time and CPU time of a run."""
 
     seconds: float
     cpu_seconds: float
 
 
 class WorkerFailed(Exception):  # noqa: N818
-    """What went wrong in the process; the text is the traceback from there."""
+    """An operation failed in the process; the text is its traceback."""
 
 
 class Worker:
     """
-    The process of the engine that is called ``name`` (in :data:`benchmarks.bare.ALL`), on the servers ``stores``.
+    The process of the engine ``name`` (in :data:`benchmarks.bare.ALL`), on the servers ``stores``.
 
-    It starts at once; :meth:`start` waits until it is ready, and comes first. Each method raises WorkerFailed when it
-    goes wrong there. Close it in the end.
+    It starts at once. Call :meth:`start` first, which waits until it is ready. Each method raises WorkerFailed if it
+    fails in the process. The caller closes it.
     """
 
     def __init__(self, name: str, stores: Stores) -> None:
@@ -51,27 +51,27 @@ class Worker:
         theirs.close()
 
     def start(self) -> None:
-        """Wait until Django is set up, and the tables are made where the engine has any."""
+        """Wait until Django is set up and the engine's tables, if any, are made."""
         self._answer()
 
     def fill(self, sessions: int) -> None:
-        """Make as many sessions."""
+        """Store this number of ``sessions``."""
         self._ask("fill", sessions)
 
     def prepare(self, operation: str, count: int) -> None:
-        """Make all ready for doing ``operation`` so many times."""
+        """Prepare ``operation``, ``count`` times."""
         self._ask("prepare", operation, count)
 
     def run(self) -> Timing:
-        """Do what was prepared."""
+        """Run the prepared operation, and measure it."""
         return Timing(*self._ask("run"))
 
     def tidy(self) -> None:
-        """Take away what it has left behind."""
+        """Delete what the operation left."""
         self._ask("tidy")
 
     def close(self) -> None:
-        # It ends when nobody can tell it anything any more.
+        # The process ends when its pipe is closed.
         self.pipe.close()
         self.process.join(PATIENCE)
         if self.process.is_alive():
@@ -94,13 +94,13 @@ class Worker:
 
 
 def serve(pipe: Connection, name: str, stores: Stores) -> None:
-    """Be the process: do what comes through ``pipe``, until its other end is closed."""
-    # Ctrl-C reaches all processes of a terminal. The one that started this knows what is to be done.
+    """Run in the process: do what ``pipe`` says until its other end is closed."""
+    # Ctrl-C reaches all processes of a terminal. The parent process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         serving = _Serving(name, stores)
     except Exception as error:
-        # So far there is no session whose key the text could tell.
+        # No session exists so far, so the text can't show a session key.
         pipe.send((False, f"{type(error).__name__}: {error}"))
         return
     pipe.send((True, None))
@@ -112,7 +112,7 @@ def serve(pipe: Connection, name: str, stores: Stores) -> None:
         try:
             answer = True, getattr(serving, method)(*args)
         except Exception as error:
-            # A database may show the session key in the text of an error.
+            # The text of a database's error may show a session key.
             lines = traceback.format_tb(error.__traceback__)
             answer = False, f"{type(error).__name__}\n{''.join(lines)}"
         pipe.send(answer)
@@ -132,13 +132,13 @@ class _Serving:
 
     def fill(self, sessions: int) -> None:
         self.side.fill(sessions)
-        # What is there by now stays. Looking through it each time would take longer than what is measured.
+        # These objects stay: collecting garbage among them would take longer than what is measured.
         gc.collect()
         gc.freeze()
 
     def prepare(self, operation: str, count: int) -> None:
         self.run_prepared = self.side.prepare(operation, count)
-        # What was left behind before is nobody's time.
+        # Collect earlier garbage now, so that this run does not pay for it.
         gc.collect()
 
     def run(self) -> Timing:

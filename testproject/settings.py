@@ -1,4 +1,4 @@
-"""Settings of the demo shop. They suit a demonstration on one's own machine, not a site on the internet."""
+"""Settings of the demo shop. They are for a demonstration on your own machine, not for a site on the internet."""
 
 import json
 import os
@@ -7,29 +7,29 @@ from typing import Any
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# What `make demo` keeps between runs, and where it says which server it started.
+# Here `make demo` keeps its database, and a file that describes the running demo.
 DEMO_DIR = Path(os.environ.get("REDSESS_DEMO_DIR", BASE_DIR / ".demo"))
-# SQLite makes a file, but not its folder.
+# SQLite does not create the folder of its file.
 DEMO_DIR.mkdir(parents=True, exist_ok=True)
 
 
 def running_demo(port: str = os.environ.get("PORT") or "8000") -> dict[str, Any]:
-    """What the demo on ``port`` tells of itself, ``redis_url`` and ``partitions``; nothing where none runs there."""
+    """Return ``redis_url`` and ``partitions`` of the demo on ``port``, or ``{}`` if none runs there."""
     try:
-        told: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
+        state: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
     except (OSError, ValueError):
         return {}
-    return told
+    return state
 
 
 def _partitions() -> int | str:
-    # What is no number is left for the system check of REDSESS to refuse.
+    # A value that is not a number is refused by the system check of REDSESS.
     given = os.environ.get("PARTITIONS") or "1"
     return int(given) if given.isdecimal() else given
 
 
 REDIS_URL = os.environ.get("REDIS_URL")
-# Who names a server means that one, and not the demo's.
+# REDIS_URL wins over the server of a running demo.
 _DEMO = {} if REDIS_URL else running_demo()
 
 SECRET_KEY = "the demo shop's key, known to everyone: never use it for a real site"
@@ -47,12 +47,12 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "shop:home"
 LOGOUT_REDIRECT_URL = "shop:home"
 
-# A replay signs in thousands of people; Django's default hasher would take a quarter of a second for each.
+# A replay signs in thousands of users; Django's default hasher would take a quarter of a second for each.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 INSTALLED_APPS = [
-    "testproject.shop",  # before django_redsess, some of whose templates it replaces
-    # Before Django's own, which note at a sign-in when it was: of one that is refused they are not told then.
+    "testproject.shop",  # Before django_redsess: it replaces some of its templates.
+    # Before django.contrib.auth, which stores the time of a sign-in: a refused sign-in then does not reach it.
     "django_redsess",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -93,7 +93,7 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": DEMO_DIR / "db.sqlite3",
-        # Many threads write: wait for each other's turn instead of failing half-way through a transaction.
+        # Many threads write: a transaction waits for the lock at its start, rather than fail in the middle.
         "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
     },
 }
@@ -111,9 +111,9 @@ SESSION_ENGINE = "django_redsess.backend"
 SESSION_CACHE_ALIAS = "sessions"
 
 REDSESS: dict[str, Any] = {
-    # It belongs to the store for life: another number than the store's is refused at the first use.
+    # A store keeps its number of partitions for ever: another number is refused at the first use.
     "PARTITIONS": _DEMO.get("partitions") or _partitions(),
-    # Only who signs people in has to know these two. That is the demo itself, a replay too: it goes through the pages.
+    # Only the process that signs users in needs these two: the demo. A replay signs in through the demo's pages.
     "MAX_SESSIONS_PER_USER": 3,
     "SESSION_LIMIT_POLICY": os.environ.get("LIMIT_POLICY") or "end_oldest",
     "VIEWED_VIEWS": {"shop:product": "slug"},

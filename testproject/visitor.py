@@ -6,7 +6,7 @@ TIMEOUT_SECONDS = 30
 
 
 class ShopError(Exception):
-    """A page was not served as it should be; the message says which, and why."""
+    """The shop did not answer as it must. The message says which page, and why."""
 
 
 def check_shop(url: str) -> None:
@@ -17,9 +17,9 @@ def check_shop(url: str) -> None:
 
 def visit(url: str, username: str, password: str, items: list[str]) -> list[str]:
     """
-    Sign a user in to the shop at ``url``, look at the pages of ``items`` in their order, and just leave.
+    Sign in to the shop at ``url``, and view the pages of ``items`` in their order; don't sign out.
 
-    Returns a line for each page that was not served. Who can't sign in looks at nothing.
+    Returns a line for each page that was not served. A user who can't sign in views nothing.
     """
     failures = []
     with _client() as client:
@@ -40,7 +40,7 @@ def visit(url: str, username: str, password: str, items: list[str]) -> list[str]
 
 def _client() -> requests.Session:
     client = requests.Session()
-    # A proxy set up for the internet has no way to this machine; looking for one also takes time at every request.
+    # Ignore the system's proxies: they can't reach this machine, and looking for them takes time at each request.
     client.trust_env = False
     return client
 

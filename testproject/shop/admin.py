@@ -6,7 +6,7 @@ from django_redsess.admin.sessions import UserSessionsMixin
 from testproject.shop.forms import AdminSignInForm
 from testproject.shop.models import Product
 
-# A theme of the admin may have put a form of its own there.
+# A theme of the admin may have set a form of its own.
 admin.site.login_form = admin.site.login_form or AdminSignInForm
 admin.site.unregister(User)
 

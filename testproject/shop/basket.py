@@ -1,4 +1,4 @@
-"""The basket: what a visitor means to buy, kept in the session as ``{slug: quantity}``."""
+"""The basket: the products that a visitor wants to buy, in the session as ``{slug: quantity}``."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,12 +23,12 @@ class Line:
 
 
 def quantities(session: SessionBase) -> dict[str, int]:
-    """Return a copy of the basket; reading it starts no session."""
+    """Return a copy of the basket. Reading it starts no session."""
     return dict(session.get(KEY, {}))
 
 
 def set_quantity(session: SessionBase, slug: str, quantity: int) -> None:
-    """Put ``quantity`` pieces in the basket in place of those that are there; none removes the product."""
+    """Set the quantity of a product in the basket; 0 removes it."""
     basket = quantities(session)
     if quantity > 0:
         basket[slug] = min(quantity, MAX_QUANTITY)
@@ -38,7 +38,7 @@ def set_quantity(session: SessionBase, slug: str, quantity: int) -> None:
 
 
 def lines(session: SessionBase) -> list[Line]:
-    """Return the basket with its products; those the shop no longer has are taken out."""
+    """Return the lines of the basket. Products that the shop no longer has are removed from it."""
     basket = quantities(session)
     products = Product.objects.in_bulk(list(basket), field_name="slug")
     for gone in basket.keys() - products.keys():
@@ -47,5 +47,5 @@ def lines(session: SessionBase) -> list[Line]:
 
 
 def pieces(request: HttpRequest) -> dict[str, int]:
-    """Tell every template how many pieces are in the basket (a context processor)."""
+    """Add the number of pieces in the basket to every template: a context processor."""
     return {"basket_pieces": sum(quantities(request.session).values())}

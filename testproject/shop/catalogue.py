@@ -1,4 +1,4 @@
-"""What the shop sells: kites, for every wind."""
+"""The products of the shop: kites."""
 
 from decimal import Decimal
 from typing import NamedTuple
@@ -74,7 +74,7 @@ CATALOGUE = [
 
 
 def load_catalogue() -> None:
-    """Create or update the products of the catalogue; others are left alone."""
+    """Create or update the products of the catalogue. Other products stay as they are."""
     Product.objects.bulk_create(
         [Product(slug=slugify(entry.name), **entry._asdict()) for entry in CATALOGUE],
         update_conflicts=True,

@@ -49,5 +49,5 @@ class Product(models.Model):
 
 
 def products_by_slug(slugs: Collection[str]) -> dict[str, Product]:
-    """Return those of these products that there are: what viewed items are looked up with."""
+    """Return the products with these slugs, by slug; unknown slugs are left out. This is VIEWED_RESOLVE."""
     return Product.objects.in_bulk(slugs, field_name="slug")

@@ -1,4 +1,4 @@
-"""Draw a kite for any product: by its shape and palette, and for the rest by its slug."""
+"""Draw a kite for each product, from its shape and palette; its slug decides everything else."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from testproject.shop.models import Product
 
 @dataclass(frozen=True)
 class Kite:
-    """The parts of a kite as SVG path data, around its middle at 0,0."""
+    """The parts of a kite as SVG path data, with the centre at 0,0."""
 
     outline: str
     panels: str
@@ -76,7 +76,7 @@ PALETTES = {
     Product.Palette.MIDNIGHT: Colours("#2d4373", "#e9c46a", "#e9edf2", "#f0e7dc", "#33303f"),
 }
 
-# What is sewn on the sail, cut off at its outline.
+# Patterns on the sail, clipped to its outline.
 PATTERNS = (
     "M-130-24H130V2H-130ZM-130 16H130V26H-130Z",
     "M-34-24a34 34 0 1 0 68 0a34 34 0 1 0-68 0ZM-18-24a18 18 0 1 1 36 0a18 18 0 1 1-36 0Z",

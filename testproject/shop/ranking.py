@@ -14,9 +14,9 @@ class Ranked(NamedTuple):
 
 def ranked(*, limit: int, offset: int) -> list[Ranked]:
     """
-    List the most viewed products: of the first ``limit`` items after ``offset`` those that the shop still has.
+    List the most viewed products, from place ``offset`` on, at most ``limit``. Products that are gone are left out.
 
-    Products with as many views share a rank.
+    Products with the same number of views share a rank.
     """
     entries = viewed.popular(limit=limit, offset=offset)
     products = viewed.resolve([entry.item for entry in entries])

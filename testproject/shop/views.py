@@ -55,7 +55,7 @@ def product(request: HttpRequest, slug: str) -> HttpResponse:
 @cache_control(public=True, max_age=3600)
 def picture(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Product, slug=slug)
-    # Without the request: a context processor would read the session, and the picture would no longer be cacheable.
+    # Without the request: otherwise a context processor would read the session, and no cache could keep the picture.
     return render(None, "shop/picture.svg", drawing(shown), content_type="image/svg+xml")
 
 
@@ -72,7 +72,7 @@ def basket_page(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def add(request: HttpRequest, slug: str) -> HttpResponse:
-    """Add pieces to those that are in the basket."""
+    """Add pieces of a product to the basket."""
     chosen = get_object_or_404(Product, slug=slug)
     form = QuantityForm(request.POST)
     if not form.is_valid() or not form.cleaned_data["quantity"]:
@@ -86,7 +86,7 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def change(request: HttpRequest, slug: str) -> HttpResponse:
-    """Set the number of pieces of what is in the basket; 0 takes it out."""
+    """Set the number of pieces of a product in the basket; 0 removes it."""
     form = QuantityForm(request.POST)
     if slug not in basket.quantities(request.session):
         messages.error(request, "That is no longer in your basket.")
@@ -99,7 +99,7 @@ def change(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def forget(request: HttpRequest) -> HttpResponse:
-    """Take one product, or all, off the list of what this visitor viewed; then go back to where that was asked."""
+    """Remove one product, or all, from this visitor's history. Then go back to the page of the form."""
     item = request.POST.get("item")
     try:
         forgotten = viewed.forget(request.session, item)
@@ -112,7 +112,7 @@ def forget(request: HttpRequest) -> HttpResponse:
     else:
         messages.error(request, "That is no longer on your list.")
     back = request.POST.get("next", "")
-    # With no host allowed, only a path of this shop is safe.
+    # No host is allowed: only a path of this shop is safe.
     if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
         back = reverse("shop:home")
     return HttpResponseRedirect(back)

@@ -28,7 +28,7 @@ from benchmarks.bare import ALL, GET, LISTING, SCRIPTS, operations_of, side_of
 from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of
 from benchmarks.ratios import paired
-from benchmarks.rounds import Measured, measured
+from benchmarks.rounds import Measured, Repeats, measured
 from benchmarks.stores import Servers, Stores
 from benchmarks.worker import Worker, WorkerFailed
 from django_redsess.transport.keys import keyspace
@@ -188,7 +188,7 @@ def test_each_operation_does_to_sessions_what_it_says(
 @pytest.fixture(scope="module")
 def found() -> Measured:
     names = (OURS, BASE, SCRIPTS, GET, FLOOR)
-    return measured(KIND, sessions=40, engines=names, rounds=3, count=5, blocks=1)
+    return measured(KIND, sessions=40, engines=names, repeats=Repeats(3, count=5, blocks=1))
 
 
 def test_round_trips_of_an_operation_are_counted(found: Measured) -> None:
@@ -271,7 +271,10 @@ def test_where_there_are_many_sessions_a_thousand_are_used(name: str) -> None:
 
 
 def test_a_measurement_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
-    program = f"from benchmarks.rounds import measured; measured({KIND!r}, engines={[OURS]!r}, sessions=10, count=5)"
+    program = f"""
+from benchmarks.rounds import Repeats, measured
+measured({KIND!r}, engines={[OURS]!r}, sessions=10, repeats=Repeats(count=5))
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=ROOT,
@@ -308,14 +311,14 @@ def test_an_engine_whose_modules_can_not_be_imported_is_left_out(monkeypatch: py
     for engine in (absent, unusable):
         monkeypatch.setitem(ALL, engine.name, engine)
     names = [absent.name, unusable.name]
-    measurement = measured(KIND, sessions=5, engines=names, operations=["load"], rounds=1, count=2, blocks=1)
+    measurement = measured(KIND, sessions=5, engines=names, operations=["load"], repeats=Repeats(1, 2, 1))
     assert measurement.left_out == {absent.name: absent.left_out(stores), unusable.name: "KeyError: 'of somebody else'"}
     assert [entry["engine"] for entry in measurement.operations] == [BASE]
 
 
 def test_more_than_there_is_can_not_be_measured() -> None:
     with pytest.raises(ValueError, match="count must be from 1 to 5, not 6"):
-        measured(KIND, sessions=5, count=6)
+        measured(KIND, sessions=5, repeats=Repeats(count=6))
     with pytest.raises(KeyError):
         measured(KIND, engines=["of nobody"])
 

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import memory
-from benchmarks.__main__ import SECTIONS, Options, kept, parsed, write
+from benchmarks.__main__ import kept, parsed, write
 from benchmarks.bare import SCRIPTS
 from benchmarks.chart import BARS_AT, LONGEST, VALUES_AT, chart
 from benchmarks.engines import AGAIN, BASE, FLOOR, OURS
 from benchmarks.report import machine, markdown
+from benchmarks.sections import SECTIONS, Options
 from benchmarks.targets import TARGETS, judged
 from testproject.servers import available
 
@@ -335,10 +336,10 @@ def test_the_time_of_the_server_is_judged_beside_that_of_the_same_again() -> Non
 
 
 def test_a_report_says_how_often_each_section_was_measured() -> None:
-    told = Options(False, False, {}, None, targets=True)
-    found = results() | {"options": {name: told.told(name) for name in ("operations", "bytes")}}
+    options = Options(False, False, {}, None, targets=True)
+    found = results() | {"options": {name: options.conditions(name) for name in ("operations", "bytes")}}
     text = markdown(found)
-    today = told.told("bytes")["date"]
+    today = options.conditions("bytes")["date"]
     assert lines_of(text, "operations") == [["operations", "targets", "30", today]]
     assert lines_of(text, "bytes") == [["bytes", "targets", "", today]]
 

@@ -22,8 +22,10 @@ import pytest
 
 from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.fill import DATA
+from benchmarks.site import VIEWS
 from benchmarks.stores import Servers, Stores
-from benchmarks.web import PROGRAMS, VIEWS, Site, WebError, left_out, measured, prepare
+from benchmarks.web import Load, left_out, measured, prepare
+from benchmarks.web_servers import PROGRAMS, Site, WebError
 from testproject.servers import available
 from tests.support.running import wait_until
 
@@ -38,9 +40,10 @@ LOADS_FOR_LONG = """
 import json, sys
 from benchmarks.engines import BASE, ENGINES
 from benchmarks.stores import Stores
-from benchmarks.web import measured
+from benchmarks.web import Load, measured
 
-measured(Stores(**json.loads(sys.argv[1])), [ENGINES[BASE]], programs=["gunicorn"], seconds=60, sessions=2)
+load = Load(seconds=60, sessions=2)
+measured(Stores(**json.loads(sys.argv[1])), [ENGINES[BASE]], programs=["gunicorn"], load=load)
 """
 
 
@@ -202,10 +205,7 @@ def test_engines_are_compared_within_a_round(stores: Stores, prepared: list[Engi
         [ENGINES[name] for name in names],
         views=views,
         save_every_request=[False],
-        rounds=1,
-        seconds=SECONDS,
-        sessions=USERS,
-        connections=2,
+        load=Load(rounds=1, seconds=SECONDS, sessions=USERS, connections=2),
     )
     asked = [(each["server_program"], each["view"], each["save_every_request"], each["engine"]) for each in entries]
     assert asked == [*product(PROGRAMS, views, [False], names)]

@@ -15,9 +15,9 @@ import pytest
 import redis as redis_py
 
 from benchmarks import python_cost, views
+from benchmarks.administrator import MINUTES, add_samples
 from benchmarks.engines import BASE, OURS
 from benchmarks.fill import fill
-from benchmarks.pages import MINUTES, add_samples
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace, sid_of

@@ -1,3 +1,4 @@
+import ast
 import csv
 import json
 import os
@@ -23,6 +24,9 @@ from tests.support.demo import ROOT, Demo, environment, running
 from tests.support.running import wait_until
 
 pytestmark = pytest.mark.no_server
+
+PUBLIC = {"accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "online", "signals", "viewed"}
+"""The modules of the package that a site may import."""
 
 
 def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) -> None:
@@ -322,3 +326,14 @@ def assert_refused(env: dict[str, str], error: str) -> None:
     )
     assert (demo.returncode, demo.stdout) == (1, "")
     assert re.fullmatch(re.escape(error) + ".*\n", demo.stderr)
+
+
+def test_the_shop_imports_public_modules_only() -> None:
+    imports = [
+        node
+        for path in (ROOT / "testproject").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "django_redsess"
+    ]
+    names = {f"{node.module}.{name.name}".split(".")[1] for node in imports for name in node.names}
+    assert {"forms", "online", "viewed"} <= names <= PUBLIC

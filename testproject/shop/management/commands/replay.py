@@ -32,23 +32,23 @@ RANKED_AT_ONCE = 1_000
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
-    """Django's, which leaves the lines of the description as they are."""
+    """Django's formatter, which keeps the line breaks of the description."""
 
 
 class Command(BaseCommand):
     help = """\
 Replay recorded visits against the running demo, over HTTP, and check what the sessions hold after it.
 
-FILE is a CSV file in UTF-8 with the columns user_id, event and timestamp (an ISO date). Each user signs in, then looks
-at the page of each of their events, in the order of the timestamps. Users and products that the shop doesn't have are
-added to it. Afterwards it must hold what can be told from the file alone:
+FILE is a CSV file in UTF-8 with the columns user_id, event and timestamp (an ISO date). Each user signs in, and views
+the page of each of their events, in the order of the timestamps. Users and products that are missing are added to the
+shop. Afterwards, the sessions must hold what follows from the file:
 
   - each user has one session online,
-  - its viewed items are the user's last 25 different events, the latest first,
-  - each item has as many views more than before as it has events, none where it has no events,
+  - its viewed items are the last 25 different events of the user, the latest first,
+  - each item has one more view for each of its events, and an item without events has no more views,
   - the most viewed items are in the order of their views.
 
-Every difference is listed, and makes the exit status 1. Let nobody else use the shop meanwhile: their views count.
+Every difference is listed; the exit status is then 1. Nobody else may use the shop meanwhile: their views would count.
 
 Example, in a second terminal beside `make demo`:
 
@@ -60,9 +60,13 @@ Example, in a second terminal beside `make demo`:
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE", help="the recorded visits")
-        parser.add_argument("--url", default="http://127.0.0.1:8000", help="the running demo (default: %(default)s)")
-        parser.add_argument("--workers", type=int, default=4, help="users at the same time (default: %(default)s)")
-        parser.add_argument("--limit", type=int, help="read only so many rows (default: all)")
+        parser.add_argument(
+            "--url", default="http://127.0.0.1:8000", help="the URL of the running demo (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--workers", type=int, default=4, help="how many users visit at the same time (default: %(default)s)"
+        )
+        parser.add_argument("--limit", type=int, help="how many rows to read at most (default: all)")
 
     def handle(self, *, file: Path, url: str, workers: int, limit: int | None, **options: Any) -> None:
         for option, value in (("--workers", workers), ("--limit", limit)):
@@ -74,7 +78,7 @@ Example, in a second terminal beside `make demo`:
             check_shop(url)
         except ShopError as error:
             raise CommandError(f"No shop at {url}: {error}. Start it with `make demo`, or give its address.") from error
-        # The demo's own server, which these settings know only where PORT or REDIS_URL is set as for the demo.
+        # The demo's server. The settings know it only if PORT or REDIS_URL are set as for the demo.
         port = urlsplit(url).port or 80
         demo = running_demo(str(port))
         location = REDIS_URL or demo.get("redis_url")
@@ -99,7 +103,7 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(f"The replay failed: {', '.join(faults)}.")
 
     def read(self, file: Path, limit: int | None) -> dict[str, list[str]]:
-        """Read the file, report the rows that can't be used, and return each user's items in order."""
+        """Read the file, report the rows that are not valid, and return the items of each user in order."""
         try:
             with file.open(encoding="utf-8-sig", newline="") as lines:
                 events, problems = read_events(lines, limit=limit)
@@ -113,7 +117,7 @@ Example, in a second terminal beside `make demo`:
         return journeys(events)
 
     def replay(self, ways: dict[str, list[str]], url: str, workers: int) -> list[str]:
-        """Walk all the ways, print what came of it, and return what was wrong, each as a number of something."""
+        """Visit the shop as all users, print the results, and return what was wrong, as in "2 differences"."""
         demand = expected(ways)
         users = add_missing(ways, demand.views)
         for user in users.values():
@@ -133,7 +137,7 @@ Example, in a second terminal beside `make demo`:
         pages = sum(demand.views.values())
         items, visitors = number(len(demand.views), "item"), number(len(ways), "user")
         self.stdout.write(f"Events       {pages:,} on {items} by {visitors}")
-        # Each user also asks for the form to sign in, and sends it.
+        # Each user also requests the form to sign in, and sends it.
         self.stdout.write(f"Requests     {(pages + 2 * len(ways)) / seconds:,.0f} a second, for {seconds:,.1f} seconds")
         self.stdout.write(f"Failed       {len(failures):,}")
         self.stdout.write(f"Differences  {len(wrong):,} in sessions, viewed items and views")
@@ -151,8 +155,8 @@ Example, in a second terminal beside `make demo`:
 
 
 def add_missing(names: Iterable[str], items: Iterable[str]) -> dict[str, User]:
-    """Add the users and products that the shop doesn't have, and return all of these users by name."""
-    # One hash for all: thousands would take longer than the rest.
+    """Add the users and products that are missing, and return these users by name."""
+    # One hash for all users: thousands would take longer than the visits.
     password = make_password(PASSWORD)
     users = [User(username=name, password=password) for name in names]
     User.objects.bulk_create(users, ignore_conflicts=True)
@@ -162,7 +166,7 @@ def add_missing(names: Iterable[str], items: Iterable[str]) -> dict[str, User]:
 
 
 def walk(ways: dict[str, list[str]], url: str, workers: int) -> Iterator[str]:
-    """Walk each user's way, each on one of the workers, and yield a line for each request that failed."""
+    """Visit the shop as each user, several at the same time, and yield a line for each request that failed."""
 
     def walk_one(name: str) -> list[str]:
         return visit(url, name, PASSWORD, ways[name])
@@ -175,12 +179,12 @@ def walk(ways: dict[str, list[str]], url: str, workers: int) -> Iterator[str]:
                 progress.update(len(items))
                 yield from failures
         finally:
-            # An interrupt must not wait for those who haven't come in yet.
+            # After an interrupt, users who have not started are not waited for.
             pool.shutdown(cancel_futures=True)
 
 
 def histories(users: dict[str, User]) -> dict[str, list[list[str]]]:
-    """Return what each session of these users holds now."""
+    """Return the viewed items of each session of these users."""
     return {
         name: [[entry.item for entry in recent(session.sid, limit=HISTORY + 1)] for session in online.of_user(user)]
         for name, user in users.items()
@@ -188,7 +192,7 @@ def histories(users: dict[str, User]) -> dict[str, list[list[str]]]:
 
 
 def ranking() -> list[tuple[str, int]]:
-    """Return all items that were viewed, and how often, the most viewed first."""
+    """Return all viewed items with their views, the most viewed first."""
     listed: list[tuple[str, int]] = []
     while some := popular(limit=RANKED_AT_ONCE, offset=len(listed)):
         listed += some
