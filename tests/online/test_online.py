@@ -1,4 +1,4 @@
-"""Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_listing.py."""
+"""Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_queries.py."""
 
 from __future__ import annotations
 

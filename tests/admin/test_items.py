@@ -41,7 +41,7 @@ VIEWS = {"kite": 1250, "lamp": 400, "rope": 400, "tail": 3}
 
 MAY_RESET = ("view_popularitem", "reset_popularitem")
 
-LOOKED_UP = {"VIEWED_RESOLVE": "tests.admin.test_most_viewed.things"}
+LOOKED_UP = {"VIEWED_RESOLVE": "tests.admin.test_items.things"}
 
 things: Callable[[list[str]], Any]
 """What the setting names: each test sets its own."""

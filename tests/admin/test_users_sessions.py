@@ -53,7 +53,7 @@ urlpatterns: list[Any] = []
 def kind(request: pytest.FixtureRequest, settings: Any) -> Iterator[type[UserSessionsMixin]]:
     """Each way to use the mixin, on a site of its own."""
     urlpatterns[:] = [path("admin/", SITES[request.param].urls)]
-    settings.ROOT_URLCONF = "tests.admin.test_user_admin"
+    settings.ROOT_URLCONF = "tests.admin.test_users_sessions"
     yield request.param
     urlpatterns.clear()
 
@@ -316,7 +316,7 @@ def test_where_the_site_has_no_admin_of_sessions_the_users_page_has_none_of_them
     site = admin.AdminSite()
     site.register(User, PlainUserAdmin)
     urlpatterns[:] = [path("admin/", site.urls)]
-    settings.ROOT_URLCONF = "tests.admin.test_user_admin"
+    settings.ROOT_URLCONF = "tests.admin.test_users_sessions"
     for url in (USERS, page_of(users["alice"])):
         response = admin_client.get(url)
         assert response.status_code == 200

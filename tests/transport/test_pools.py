@@ -201,7 +201,7 @@ made = caches(sys.argv[1], timeout=5)
 made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)
 from django_redsess.transport import client
-from tests.transport.test_lean_pool import own_id
+from tests.transport.test_pools import own_id
 pool = client.pool()
 used, idle = pool.take(), pool.take()
 parents = {own_id(used), own_id(idle)}
@@ -380,7 +380,7 @@ class Pool(redis_py.ConnectionPool):
 
 def test_a_pool_with_a_way_of_its_own_keeps_it(use: Use, settings: Any) -> None:
     use()
-    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_lean_pool.Pool"}
+    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_pools.Pool"}
     location = settings.CACHES["sessions"]["LOCATION"] + "-own"
     settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location, "OPTIONS": options}}
     assert client.ask("PING") == b"PONG"

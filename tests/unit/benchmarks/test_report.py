@@ -21,7 +21,7 @@ from benchmarks.report import machine, markdown
 from benchmarks.targets import TARGETS, judged
 from testproject.servers import available
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
 HARD = """<engine> & "its" 'cache'"""
 

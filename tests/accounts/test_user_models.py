@@ -11,7 +11,7 @@ import pytest
 
 from testproject import servers
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # Each begins a process and a database anew.
 pytestmark = pytest.mark.slow

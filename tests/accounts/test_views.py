@@ -23,6 +23,11 @@ LIST = "/account/sessions/"
 END_OTHERS = LIST + "end-others/"
 
 
+@pytest.fixture(autouse=True)
+def site() -> None:
+    """Visit the shop: it shows these pages in its own frame."""
+
+
 @pytest.fixture
 def alice(db: None) -> User:
     return User.objects.create_user("alice", password=PASSWORD)

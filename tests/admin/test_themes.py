@@ -11,7 +11,7 @@ from testproject import servers
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("theme", ["testproject.settings", "tests.themes.settings"], ids=["django", "unfold"])
