@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.no_server
-
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "django_redsess"
 

@@ -23,7 +23,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import consistency
 from django_redsess.signals import Ended, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
-from tests.support.agreement import disagreements
+from tests.oracle import disagreements
 from tests.support.behind import text_of
 
 pytestmark = pytest.mark.both_servers
@@ -104,13 +104,6 @@ def told() -> Iterator[list[Ended]]:
     session_ended.connect(receive)
     yield heard
     session_ended.disconnect(receive)
-
-
-@pytest.fixture
-def left_alone(redis) -> Iterator[None]:
-    """For a test that leaves what no repair takes away: empty the store before anybody looks whether its keys agree."""
-    yield
-    redis.flushall()
 
 
 def partition_of(sid: str) -> Partition:

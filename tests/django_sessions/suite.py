@@ -12,7 +12,7 @@ from sessions_tests import tests as django_tests
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
 from testproject import servers
-from tests.support.agreement import disagreements
+from tests.oracle import disagreements
 
 
 @pytest.fixture(scope="session", autouse=True)

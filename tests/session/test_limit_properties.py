@@ -20,8 +20,8 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.transport.keys import keyspace, sid_of
+from tests.oracle import disagreements
 from tests.site.people import person
-from tests.support.agreement import disagreements
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.machines import run_machine
 

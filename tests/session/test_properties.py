@@ -32,7 +32,7 @@ from django_redsess.session.record import Client
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
 from django_redsess.viewed import recording
-from tests.support.agreement import disagreements
+from tests.oracle import disagreements
 from tests.support.behind import make_due
 from tests.support.machines import run_machine
 

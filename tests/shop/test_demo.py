@@ -22,8 +22,6 @@ from testproject.servers import free_port
 from tests.support.demo import ROOT, Demo, environment, running
 from tests.support.running import wait_until
 
-pytestmark = pytest.mark.no_server
-
 
 def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) -> None:
     """Write a file to replay: each of ``users`` views ``visits`` of ``items`` items, some again; rows in disorder."""

@@ -20,7 +20,7 @@ from django.urls import reverse
 from django_redsess import online
 from django_redsess.signals import Reason, session_ended
 from django_redsess.transport.keys import sid_of
-from tests.support.agreement import disagreements
+from tests.oracle import disagreements
 from tests.support.behind import faults
 from tests.support.markup import hidden, text_of
 

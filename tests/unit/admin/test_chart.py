@@ -15,8 +15,6 @@ from django_redsess.admin import chart
 from django_redsess.online.samples import Present, Sample
 from django_redsess.signals import Reason
 
-pytestmark = pytest.mark.no_server
-
 END = datetime(2100, 6, 15, 18, 0, tzinfo=UTC)
 
 BLUE, ORANGE = "#2f7fc1", "#c8640f"

@@ -13,8 +13,6 @@ from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 
 from tests.site import SESSION, VIEWED, VIEWED_VIEWS
 
-pytestmark = pytest.mark.no_server
-
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
 
 REQUEST = {

@@ -25,8 +25,6 @@ from django_redsess.session.payload import (
 )
 from django_redsess.transport.agreement import FORMAT
 
-pytestmark = pytest.mark.no_server
-
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
 DIGITS = random.Random(1).randbytes(32).hex()
 USER = b"7"

@@ -15,8 +15,6 @@ from django_redsess.session.record import (
 )
 from django_redsess.transport.keys import sid_of
 
-pytestmark = pytest.mark.no_server
-
 SID = sid_of("some session key")
 CLIENT = Client("192.0.2.1", "Mozilla/5.0")
 RECORD = Record("7:ä b", 1_790_000_000_123, 1_791_209_600, 1_209_600, client_packed(CLIENT), b'{"basket": "\n\\u0000"}')

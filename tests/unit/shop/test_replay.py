@@ -6,8 +6,6 @@ from django.core.management import CommandError, call_command
 
 from testproject.replay import Event, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events
 
-pytestmark = pytest.mark.no_server
-
 HEADER = "user_id,event,timestamp\n"
 
 
@@ -192,11 +190,3 @@ def test_command_reports_at_most_20_rows(tmp_path: Path, capsys: pytest.CaptureF
         "  line 21",
         ["  … and 3 more"],
     )
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:99999", "no address"])
-def test_command_says_how_to_start_a_shop_that_does_not_answer(tmp_path: Path, url: str) -> None:
-    file = tmp_path / "visits.csv"
-    file.write_text(HEADER + "7,kite,2019-11-01\n")
-    with pytest.raises(CommandError, match=f"No shop at {url}.* Start it with `make demo`"):
-        replay(file, "--url", url)

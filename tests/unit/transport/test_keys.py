@@ -16,8 +16,6 @@ from django_redsess.transport.keys import (
     sid_of,
 )
 
-pytestmark = pytest.mark.no_server
-
 
 def test_names_of_all_keys() -> None:
     partition = Partition("redsess")
