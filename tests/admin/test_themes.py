@@ -1,28 +1,17 @@
+"""Every page of the admin works under its own looks and under those of django-unfold."""
+
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from testproject import servers
+from tests.support.driving import drive
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 
-
-@pytest.mark.parametrize("theme", ["testproject.settings", "tests.themes.settings"], ids=["django", "unfold"])
+@pytest.mark.parametrize("theme", ["tests.site.settings", "tests.site.settings.unfold"], ids=["django", "unfold"])
 def test_all_pages_work_under_a_theme(server: servers.Server, theme: str, tmp_path: Path) -> None:
-    changes = {"DJANGO_SETTINGS_MODULE": theme, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(tmp_path)}
-    driven = subprocess.run(
-        [sys.executable, "-m", "tests.themes.drive"],
-        cwd=ROOT,
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert driven.returncode == 0, driven.stderr
+    drive("theme", settings=theme, server=server, folder=tmp_path)

@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 
 from django_redsess.admin.sessions import UserSessionsMixin
-from tests.user_models.models import User
+from tests.site.user_models.models import User
 
 
 @admin.register(User)

@@ -1,4 +1,4 @@
-"""What the drive does on a site, part by part. Each begins with everybody signed in."""
+"""Users whose keys are no numbers, part by part. Each part begins with everybody signed in."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from django.contrib.auth.models import Permission
 from django.core.management import call_command
 from django.db import connection
 
+# It registers the users in the admin.
+import tests.site.user_models.admin  # noqa: F401
 from django_redsess import online
 from django_redsess.transport.keys import keyspace
+from tests.driven.endings import ENDINGS
+from tests.driven.people import ACCOUNT, BROWSERS, LIST, Browser, Site, link, links, sids, twice
 from tests.support.markup import text_of
-from tests.user_models.endings import ENDINGS
-from tests.user_models.site import ACCOUNT, BROWSERS, LIST, Browser, Site, link, links, sids, twice
 
 
 def shown(site: Site) -> None:
@@ -205,3 +207,9 @@ def records(site: Site) -> dict[bytes, bytes]:
 
 
 PARTS = {part.__name__: part for part in (shown, ended, protected, deleted, too_long)}
+
+
+def main(part: str) -> None:
+    site = Site()
+    PARTS[part](site)
+    site.check()

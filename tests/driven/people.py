@@ -75,6 +75,16 @@ class Browser(Client):
         self.cookies_had.update(morsel.value for morsel in self.cookies.values() if morsel.value)
 
 
+def check() -> None:
+    """See that all keys agree, and that no page of the admin had a cookie of anybody."""
+    client = redis.from_url(os.environ["REDIS_URL"])
+    assert not disagreements(client), disagreements(client)
+    assert not faults(), faults()
+    shown = [page for page in Browser.pages if any(cookie in page for cookie in Browser.cookies_had)]
+    assert not shown, f"{len(shown)} pages show a cookie"
+    assert Browser.pages
+
+
 class Site:
     """The people and their browsers. ``told`` are the user ids and reasons that the signal brought."""
 
@@ -152,13 +162,8 @@ class Site:
         return sorted(names)
 
     def check(self) -> None:
-        """See that all keys agree, and that no page of the admin had a cookie of anybody."""
-        assert not disagreements(self.redis), disagreements(self.redis)
-        assert not faults(), faults()
-        shown = [page for page in Browser.pages if any(cookie in page for cookie in Browser.cookies_had)]
-        assert not shown, f"{len(shown)} pages show a cookie"
+        check()
         assert len(Browser.cookies_had) > len(self.browsers)
-        assert Browser.pages
 
     def _note_end(self, sender: Any, user_id: str, reason: Reason, **_: Any) -> None:
         self.told.append((user_id, reason))

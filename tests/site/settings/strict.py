@@ -1,4 +1,4 @@
-"""The demo shop under a Content-Security-Policy that allows nothing but files of its own, and with our own pages."""
+"""The shop under a Content-Security-Policy that allows nothing but files of its own, and with our own pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import django
 from django.http import HttpRequest, HttpResponse
 
 import django_redsess
-from testproject.settings import *  # noqa: F403
-from testproject.settings import MIDDLEWARE, TEMPLATES
+from tests.site.settings import *  # noqa: F403
+from tests.site.settings import MIDDLEWARE, TEMPLATES
 
 SECURE_CSP = {"default-src": ["'self'"], "style-src": ["'self'"]}
 

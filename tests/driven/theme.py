@@ -1,41 +1,28 @@
-"""
-Uses every admin page of ours once, as an administrator does, under the theme that the settings name.
-
-``python -m tests.themes.drive`` with DJANGO_SETTINGS_MODULE, REDIS_URL and REDSESS_DEMO_DIR; ends with 0 if all works.
-"""
+"""Every page of the admin once, as an administrator uses it, under the theme of the settings."""
 
 from __future__ import annotations
 
 import html
 import re
 
-import django
 from django.contrib.admin.utils import quote
-from django.core.management import call_command
+from django.contrib.auth.models import User
 from django.http import HttpResponse
-from django.test import Client
 
+from django_redsess import online
+from tests.driven.people import LIST, Browser, check
 from tests.support.markup import hidden, text_of
 
-LIST = "/admin/django_redsess/onlinesession/"
 MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 def main() -> None:
-    django.setup()
-    call_command("migrate", verbosity=0)
-
-    from django.contrib.auth.models import User
-
-    from django_redsess import online
-    from testproject.shop.catalogue import load_catalogue
-
     User.objects.create_superuser("admin", password="admin")
     people = {name: User.objects.create_user(name, password=name) for name in ("alice", "bob", "carol")}
-    browsers = {name: Client() for name in people}
+    browsers = {name: Browser() for name in people}
     for name, browser in browsers.items():
         assert browser.login(username=name, password=name)
-    admin = Client()
+    admin = Browser()
     assert admin.login(username="admin", password="admin")
     [bob] = online.of_user(people["bob"])
 
@@ -74,8 +61,7 @@ def main() -> None:
     assert names(admin.get(LIST)) == ["admin"]
 
     assert "Nothing has been viewed yet." in text_of(admin.get(MOST_VIEWED))
-    load_catalogue()
-    browser = Client()
+    browser = Browser()
     assert browser.login(username="alice", password="alice")
     for slug, times in (("slow-heron", 3), ("marmalade", 2), ("blue-hour", 1)):
         for _ in range(times):
@@ -92,6 +78,7 @@ def main() -> None:
     assert "All items were reset (4 views)." in text_of(
         admin.post(MOST_VIEWED + "reset/", hidden(question), follow=True)
     )
+    check()
 
 
 def names(response: HttpResponse) -> list[str]:
@@ -104,7 +91,3 @@ def filters(response: HttpResponse) -> set[str]:
     """Return where the filters of a list lead."""
     links = re.findall(r'href="(\?[^"]*)"', response.content.decode())
     return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}
-
-
-if __name__ == "__main__":
-    main()

@@ -10,9 +10,9 @@ from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.signals import Reason
+from tests.driven.people import ACCOUNT, BROWSERS, LIST, USERS, Site, link
 from tests.support.behind import make_due
 from tests.support.markup import text_of
-from tests.user_models.site import ACCOUNT, BROWSERS, LIST, USERS, Site, link
 
 
 class Ending(NamedTuple):
