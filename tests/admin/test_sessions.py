@@ -30,7 +30,7 @@ from django_redsess.online import queries
 from django_redsess.session.record import Client as Visitor
 from django_redsess.transport.keys import keyspace
 from tests.support.admin_pages import LIST, MARKUP, Page, milliseconds_ago, page_of, staff, walk
-from tests.support.behind import make_due, make_older, make_seen, text_of
+from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
 from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -507,13 +507,9 @@ def test_sessions_that_signed_in_at_the_same_moment_are_each_on_one_page(
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 50)
     fill(redis, 200, viewed=0)
     at = milliseconds_ago(60)
-    with redis.pipeline() as together:
-        for session in online.sessions(limit=1000):
-            if session.sid != admin_client.session.sid:
-                home = keyspace().of_sid(session.sid)
-                together.zadd(home.online_user, {session.sid: at})
-                together.zadd(home.online_user_of(session.user_id), {session.sid: at})
-        together.execute()
+    for session in online.sessions(limit=1000):
+        if session.sid != admin_client.session.sid:
+            make_signed_in(redis, session.sid, at)
     for query in ("?o=2", "?o=-2"):
         found = [sid for page in walk(admin_client, LIST + query) for sid in page.sids]
         assert len(found) == len(set(found)) == 201

@@ -86,18 +86,28 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     partition = keyspace().of_sid(sid)
     for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
         client.zadd(name, {sid: -seconds * 1000}, xx=True, incr=True)
-    packed = client.hget(partition.login, sid)
-    record = unpack(sid, packed)
-    older = pack(
-        sid,
-        record._replace(
-            deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
-        ),
+    record = unpack(sid, client.hget(partition.login, sid))
+    older = record._replace(
+        deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
     )
-    # Under the same revision, so that who has read it before can save it.
-    client.hset(partition.login, sid, older[:1] + record.revision + older[7:])
+    _put_in_place(client, sid, older)
     if record.user_id:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
+
+
+def make_signed_in(client: redis.Redis, sid: str, milliseconds: int) -> None:
+    """Have the user of the session ``sid`` signed in then."""
+    partition = keyspace().of_sid(sid)
+    record = unpack(sid, client.hget(partition.login, sid))
+    for name in (partition.online_user, partition.online_user_of(record.user_id)):
+        client.zadd(name, {sid: milliseconds}, xx=True)
+    _put_in_place(client, sid, record._replace(login_ms=milliseconds))
+
+
+def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
+    # Under the same revision, so that who has read the session before can save it.
+    packed = pack(sid, record)
+    client.hset(keyspace().of_sid(sid).login, sid, packed[:1] + record.revision + packed[7:])
 
 
 def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
