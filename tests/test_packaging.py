@@ -1,5 +1,3 @@
-import gettext
-import re
 import subprocess
 import sys
 import venv
@@ -41,12 +39,3 @@ def test_sdist_and_wheel_install_into_an_empty_environment_with_all_their_files(
         installed = Path(found.stdout.strip())
         assert environment in installed.parents
         assert {path.relative_to(installed).as_posix() for path in installed.rglob("*")} >= wanted
-
-
-def test_every_text_of_a_translation_is_compiled() -> None:
-    for source in PACKAGE.glob("locale/*/LC_MESSAGES/django.po"):
-        with source.with_suffix(".mo").open("rb") as compiled:
-            known = gettext.GNUTranslations(compiled)._catalog
-        texts = re.findall(r'^msgid "(.+)"$', source.read_text(encoding="utf-8"), re.MULTILINE)
-        assert texts
-        assert [text for text in texts if text not in known and (text, 0) not in known] == []

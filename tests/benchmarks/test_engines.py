@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from benchmarks import scale
 from benchmarks.bare import ALL, GET, LISTING, SCRIPTS, operations_of, side_of
 from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of
-from benchmarks.ratios import paired
 from benchmarks.rounds import Measured, measured
 from benchmarks.stores import Servers, Stores
 from benchmarks.worker import Worker, WorkerFailed
@@ -236,22 +234,6 @@ def test_what_clients_and_servers_took_is_told(found: Measured) -> None:
         assert (entry["server_cpu"] > 0) == (entry["engine"] != FLOOR)
 
 
-def test_the_interval_of_a_ratio_has_the_median_in_it_and_is_the_same_each_time() -> None:
-    dice = random.Random(7)
-    base = [dice.uniform(1, 2) for _ in range(30)]
-    values = [2 * each * dice.uniform(0.9, 1.1) for each in base]
-    ratio = paired(values, base)
-    assert ratio == paired(values, base)
-    assert ratio.low < ratio.ratio < ratio.high
-    assert ratio.ratio == median(value / each for value, each in zip(values, base, strict=True))
-    # It gets narrower with more rounds.
-    more = paired(values * 10, base * 10)
-    assert more.high - more.low < ratio.high - ratio.low
-    assert paired(base, base) == (1, 1, 1)
-    with pytest.raises(ValueError, match="shorter"):
-        paired(values, base[:-1])
-
-
 @pytest.mark.parametrize("name", [OURS, BASE])
 def test_where_there_are_many_sessions_a_thousand_are_used(name: str) -> None:
     with closing(Servers(available()[KIND])) as servers, closing(Worker(name, servers.stores)) as worker:
@@ -311,13 +293,6 @@ def test_an_engine_whose_modules_can_not_be_imported_is_left_out(monkeypatch: py
     measurement = measured(KIND, sessions=5, engines=names, operations=["load"], rounds=1, count=2, blocks=1)
     assert measurement.left_out == {absent.name: absent.left_out(stores), unusable.name: "KeyError: 'of somebody else'"}
     assert [entry["engine"] for entry in measurement.operations] == [BASE]
-
-
-def test_more_than_there_is_can_not_be_measured() -> None:
-    with pytest.raises(ValueError, match="count must be from 1 to 5, not 6"):
-        measured(KIND, sessions=5, count=6)
-    with pytest.raises(KeyError):
-        measured(KIND, engines=["of nobody"])
 
 
 @pytest.mark.parametrize("engine", [OURS, BASE])

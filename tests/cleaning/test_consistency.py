@@ -680,11 +680,6 @@ def test_repair_says_what_it_left_alone(filled, redis) -> None:
         call_command("cleansessions", repair=True, verbosity=0)
 
 
-def test_check_and_repair_are_not_given_together() -> None:
-    with pytest.raises(CommandError, match="--check and --repair can't be given together"):
-        call_command("cleansessions", check=True, repair=True)
-
-
 def test_check_with_json_keeps_stdout_for_the_counts(filled, redis, capsys) -> None:
     without_last_seen(redis, filled, "member")
     with pytest.raises(CommandError):

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 import redis as redis_py
-from django.core.management import CommandError, call_command, execute_from_command_line
+from django.core.management import call_command, execute_from_command_line
 
 from django_redsess import online
 from django_redsess.management import cleaning
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
+from tests.support.arguments import wrong
 from tests.support.behind import dump, have_views, make_due, make_seen, stored, text_of
 from tests.support.online import sign_in
 from tests.support.outages import caches, close_connections, frozen
@@ -32,37 +33,6 @@ from tests.support.running import asleep, wait_until
 pytestmark = pytest.mark.both_servers
 
 ROOT = Path(__file__).parents[2]
-
-WRONG = {
-    "a batch of none": (["cleansessions", "--batch-size", "0"], "--batch-size must be from 1 to 1000, not 0"),
-    "a negative batch": (["cleansessions", "--batch-size", "-1"], "--batch-size must be from 1 to 1000, not -1"),
-    "a huge batch": (["cleansessions", "--batch-size", "1001"], "--batch-size must be from 1 to 1000, not 1001"),
-    "a maximum of none": (["cleansessions", "--max-sessions", "0"], "--max-sessions must be 1 or more, not 0"),
-    "a negative maximum": (["cleansessions", "--max-sessions", "-5"], "--max-sessions must be 1 or more, not -5"),
-    "fewer guests than none": (["cleansessions", "--guests", "-1"], "--guests must be 0 or more, not -1"),
-    "guests only what is due": (
-        ["cleansessions", "--guests", "0", "--only", "expired"],
-        "--guests and --only can't be given together",
-    ),
-    "guests forever": (
-        ["cleansessions", "--guests", "0", "--forever"],
-        "--guests and --forever can't be given together",
-    ),
-    "an unknown kind": (["cleansessions", "--only", "nonsense"], "--only must be expired or excess, not nonsense"),
-    "a heartbeat nowhere": (["cleansessions", "--heartbeat", "/nowhere/heart"], "/nowhere/heart can't be written"),
-    "check forever": (["cleansessions", "--check", "--forever"], "--check and --forever can't be given together"),
-    "dry forever": (["cleansessions", "--dry-run", "--forever"], "--dry-run and --forever can't be given together"),
-    "a dry check": (["cleansessions", "--check", "--dry-run"], "--check and --dry-run can't be given together"),
-    "no items": (["cleanviewed", "--limit", "0"], "--limit must be 1 or more, not 0"),
-    "items for ever, and for a look": (
-        ["cleanviewed", "--dry-run", "--forever"],
-        "--dry-run and --forever can't be given together",
-    ),
-    "less than no items": (["cleanviewed", "--limit", "-1"], "--limit must be 1 or more, not -1"),
-    "items in batches of none": (["cleanviewed", "--batch-size", "0"], "--batch-size must be from 1 to 1000, not 0"),
-}
-
-wrong = pytest.mark.parametrize(("arguments", "error"), WRONG.values(), ids=WRONG)
 
 
 def fill_with_due(client: redis_py.Redis, new_session: Callable[..., Any], count: int) -> None:
@@ -270,13 +240,6 @@ def test_a_long_pass_tells_in_lines_how_far_it_is(redis, new_session, capsys, mo
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "expired so far: 2, evicted so far: 0"
     assert told[-1].startswith("Removed 3 expired sessions")
-
-
-@wrong
-def test_a_wrong_argument_is_an_error_of_the_command(arguments: list[str], error: str) -> None:
-    with pytest.raises(CommandError, match=re.escape(error)) as raised:
-        call_command(*arguments)
-    assert "\n" not in str(raised.value)
 
 
 @wrong

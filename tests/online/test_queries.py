@@ -519,11 +519,6 @@ def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: boo
     assert sids_there(redis) == {each.sid for each in known} - wanted
 
 
-def test_those_seen_lately_are_ended_as_of_a_time_only() -> None:
-    with pytest.raises(ValueError, match="give latest"):
-        BulkEnding(Which(active_seconds=60))
-
-
 def test_nothing_to_end_is_done_after_a_step() -> None:
     for which in (Which(), Which(guests=True), Which(("1", "2")), Which(())):
         work = BulkEnding(which)

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 from django_redsess import viewed
 from django_redsess.models import PopularItem
 from django_redsess.querysets import items as querysets
-from django_redsess.querysets.items import RankingQuerySet, item_of, key_of
+from django_redsess.querysets.items import RankingQuerySet
 from tests.support.behind import have_views
 from tests.support.items import STRANGE
 
@@ -120,22 +120,6 @@ def test_any_item_is_listed_and_found(redis, item: str) -> None:
     assert items.get(item=item).views == 3
     assert items.get(pk=items.get(item=item).pk).item == item
     assert listed(items.in_bulk([items.first().pk]).values()) == [item]
-
-
-@pytest.mark.parametrize("item", STRANGE)
-def test_a_key_passes_a_form_and_stands_for_one_item(item: str) -> None:
-    assert item_of(key_of(item)) == item
-    assert not set("\0\r\n") & set(key_of(item))
-
-
-@pytest.mark.parametrize("item", ["kite", "a/b", "%00", "_5F", "a b", "é"])
-def test_the_key_of_an_ordinary_item_is_the_item(item: str) -> None:
-    assert key_of(item) == item
-
-
-def test_what_cannot_be_seen_is_shown_by_a_picture_of_it() -> None:
-    assert str(PopularItem(item="a\0b\nc")) == "a␀b␊c"
-    assert str(PopularItem(item="<b>kite")) == "<b>kite"
 
 
 def test_the_items_that_a_queryset_may_have_are_told(known) -> None:

@@ -15,9 +15,14 @@ import pytest
 from tests.support.outages import caches
 
 
-def fail(*args: object) -> NoReturn:
+def fail() -> NoReturn:
     # Not an Exception: nothing takes it for an outage.
     pytest.fail("A test in tests/unit has no server.")
+
+
+def refuse(self: socket.socket, address: object) -> NoReturn:
+    self.close()
+    fail()
 
 
 @pytest.fixture
@@ -30,4 +35,4 @@ def empty_store(store_settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no store: nothing is kept, and nobody can be asked."""
     store_settings.CACHES = caches("redis://127.0.0.1:1/0")
     for name in ("connect", "connect_ex"):
-        monkeypatch.setattr(socket.socket, name, fail)
+        monkeypatch.setattr(socket.socket, name, refuse)

@@ -4,19 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.template import Context, TemplateSyntaxError, engines
-from django.test import RequestFactory
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import free_port
 from tests.support.behind import have_views
-
-RECENT = "{% load viewed_items %}{% recently_viewed 3 as items %}"
-MOST = "{% load viewed_items %}{% most_viewed 2 as items %}"
-ITEMS = "{% for entry in items %}{{ entry.item }} {% endfor %}"
-OBJECTS = "{% for entry in items %}{{ entry.object }} {% endfor %}"
+from tests.support.tags import ITEMS, MOST, OBJECTS, RECENT, render
 
 CALLS: list[list[str]] = []
 
@@ -43,14 +37,6 @@ def session(new_session: Callable[..., SessionStore], settings: Any) -> SessionS
     for item in ("lamp", "vase", "bowl", "cup"):
         viewed.record(session, item)
     return session
-
-
-def render(template: str, session: Any = None, **context: Any) -> str:
-    if session is not None:
-        context["request"] = RequestFactory().get("/")
-        context["request"].session = session
-    text: str = engines["django"].from_string(template).template.render(Context(context))
-    return text
 
 
 def break_off(settings: Any) -> None:
@@ -99,38 +85,10 @@ def test_an_item_that_is_gone_is_left_out_and_another_takes_its_place(
     assert len(resolving) == 2
 
 
-@pytest.mark.parametrize("template", [RECENT, MOST])
-def test_where_nothing_was_viewed_there_is_nothing(settings: Any, resolving: list[list[str]], template: str) -> None:
-    assert render(template + ITEMS + "{{ items|length }}", SessionStore()) == "0"
-    assert resolving == []
-
-
 @pytest.mark.parametrize("limit", ["0", "-1"])
 @pytest.mark.parametrize("tag", ["recently_viewed", "most_viewed"])
 def test_none_are_asked_for_and_none_come(session: SessionStore, tag: str, limit: str) -> None:
     assert render(f"{{% load viewed_items %}}{{% {tag} {limit} as items %}}{{{{ items|length }}}}", session) == "0"
-
-
-def test_without_a_request_there_is_nothing() -> None:
-    assert render(RECENT + ITEMS) == ""
-
-
-def test_without_a_request_a_developer_is_told_what_to_do(settings: Any) -> None:
-    settings.DEBUG = True
-    with pytest.warns(UserWarning, match=r"django\.template\.context_processors\.request"):
-        render(RECENT + ITEMS)
-
-
-def test_a_session_of_another_engine_has_viewed_nothing() -> None:
-    from django.contrib.sessions.backends.signed_cookies import SessionStore as OtherSession
-
-    assert render(RECENT + ITEMS, OtherSession()) == ""
-
-
-@pytest.mark.parametrize("tag", ["recently_viewed", "most_viewed"])
-def test_a_tag_needs_a_number(tag: str) -> None:
-    with pytest.raises(TemplateSyntaxError, match="did not receive value"):
-        render(f"{{% load viewed_items %}}{{% {tag} as items %}}")
 
 
 @pytest.mark.parametrize("tag", [RECENT, MOST])
@@ -156,3 +114,9 @@ def test_in_an_outage_pages_come_without_what_is_viewed_most(settings: Any, redi
     have_views(redis, {"lamp": 3})
     break_off(settings)
     assert render(MOST + ITEMS) == ""
+
+
+@pytest.mark.parametrize("template", [RECENT, MOST])
+def test_where_nothing_was_viewed_there_is_nothing(settings: Any, resolving: list[list[str]], template: str) -> None:
+    assert render(template + ITEMS + "{{ items|length }}", SessionStore()) == "0"
+    assert resolving == []
