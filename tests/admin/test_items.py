@@ -752,8 +752,3 @@ def test_deleting_a_user_does_not_ask_the_missing_table(admin_client, known) -> 
     assert admin_client.get(url).status_code == 200
     assert admin_client.post(url, {"post": "yes"}).status_code == 302
     assert not User.objects.filter(username="alice").exists()
-
-
-def test_a_project_has_no_migration_to_make(capsys) -> None:
-    call_command("makemigrations", check=True, dry_run=True)
-    assert capsys.readouterr().out == "No changes detected\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import path
 
@@ -302,12 +302,6 @@ def test_the_link_leads_to_a_list_that_can_be_left(admin_client, users, sids) ->
     assert "alice" in found.links
     [everybody] = [href for text, href in found.links.items() if "Clear all filters" in text]
     assert Page(admin_client.get(LIST + everybody)).count == 4
-
-
-def test_permissions_are_there_to_be_given(db) -> None:
-    names = set(Permission.objects.filter(content_type__app_label="django_redsess").values_list("codename", flat=True))
-    of_sessions, of_items = {"end_onlinesession", "view_session_data"}, {"reset_popularitem"}
-    assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}
 
 
 def test_where_the_site_has_no_admin_of_sessions_the_users_page_has_none_of_them(
