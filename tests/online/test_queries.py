@@ -221,7 +221,7 @@ def large_store(redis) -> list[Known]:
         )
         for number, each in enumerate(all_known(redis))
     ]
-    set_times(redis, known)
+    put(redis, known)
     guests = [Known(sid_for("", number), "", 0, now - number % 10 * MINUTE - 30_000) for number in range(300)]
     put(redis, guests)
     return known + guests
