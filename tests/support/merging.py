@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
 
-
 Data = dict[str, Any]
 
 values = st.sampled_from([0, False, 1, True, None, "ä", [1], {"x": {"y": 1}}])
