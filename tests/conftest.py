@@ -20,7 +20,7 @@ fixture               from            what it does
 ``meanwhile``         store.py        a function: what happens once in the middle of a view of tests/site
 ``set_limit``         store.py        a function: how many sessions a user may have
 ``commands``          counting.py     a function: which commands the server got since the last call
-``round_trips``       counting.py     a function: how often something was sent and waited for since the last call
+``round_trips``       counting.py     a function: the number of round trips since the last call
 ``sent``              counting.py     the names of the scripts and reads that were sent, in order
 ``known_scripts``     counting.py     the server knows all scripts, so that none is sent as text
 ``start``             processes.py    a function: run a command of manage.py in a process of its own
@@ -62,7 +62,7 @@ def pytest_configure() -> None:
     if "REDSESS_SKIP_NOTHING" in os.environ and "redis" not in servers.available():
         raise pytest.UsageError("no redis-server is installed")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Where a shell started the tests in the background. What they start would ignore it, too, and wait for ever.
+    # A shell that starts the tests in the background has SIGINT ignored, and what they start would wait for ever.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
