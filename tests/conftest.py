@@ -62,7 +62,7 @@ def pytest_configure() -> None:
     if "REDSESS_SKIP_NOTHING" in os.environ and "redis" not in servers.available():
         raise pytest.UsageError("no redis-server is installed")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell that starts the tests in the background has SIGINT ignored, and what they start would wait for ever.
+        # A shell that starts the tests in the background has SIGINT ignored, and what they start would wait for ever.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
