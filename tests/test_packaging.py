@@ -1,4 +1,3 @@
-import gettext
 import re
 import subprocess
 import sys
@@ -85,7 +84,6 @@ def test_a_new_project_in_an_empty_environment_saves_and_loads_a_session(
 
 
 @pytest.mark.slow
-@pytest.mark.no_server
 def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp_path: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as packed:
@@ -107,7 +105,6 @@ def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp
     assert collected[0] == collected[1]
 
 
-@pytest.mark.no_server
 def test_all_addresses_of_the_repository_are_the_same() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     files = [*ROOT.glob("*.rst"), *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.*ml")]
@@ -118,13 +115,3 @@ def test_all_addresses_of_the_repository_are_the_same() -> None:
     }
     assert found == {urls["Source"]}
     assert [url for url in urls.values() if not url.startswith(urls["Source"])] == []
-
-
-@pytest.mark.no_server
-def test_every_text_of_a_translation_is_compiled() -> None:
-    for source in PACKAGE.glob("locale/*/LC_MESSAGES/django.po"):
-        with source.with_suffix(".mo").open("rb") as compiled:
-            known = gettext.GNUTranslations(compiled)._catalog
-        texts = re.findall(r'^msgid "(.+)"$', source.read_text(encoding="utf-8"), re.MULTILINE)
-        assert texts
-        assert [text for text in texts if text not in known and (text, 0) not in known] == []

@@ -8,10 +8,8 @@ import pytest
 from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import translation
 
 from django_redsess import online
-from django_redsess.session import limits
 
 LIST = "/admin/django_redsess/onlinesession/"
 ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the one that was signed in first."
@@ -113,30 +111,3 @@ def test_who_is_not_signed_in_has_a_limit_on_the_page_of_the_account_too(limited
     page = admin.get(f"/admin/auth/user/{alice.pk}/change/").content.decode()
     assert "This user is not signed in." in page
     assert ENDS_FIRST in page
-
-
-@pytest.mark.parametrize(
-    ("maximum", "policy", "text"),
-    [
-        (1, "end_oldest", "At most 1 session is allowed. Another sign-in ends it."),
-        (1, "end_least_recent", "At most 1 session is allowed. Another sign-in ends it."),
-        (1, "refuse", "At most 1 session is allowed. Another sign-in is refused until there is room."),
-        (3, "end_oldest", ENDS_FIRST),
-        (
-            3,
-            "end_least_recent",
-            "At most 3 sessions are allowed. Another sign-in ends the one that has not been used for longest.",
-        ),
-        (3, "refuse", "At most 3 sessions are allowed. Another sign-in is refused until there is room."),
-    ],
-)
-def test_the_limit_is_said_in_words(limited: Any, alice: User, maximum: int, policy: str, text: str) -> None:
-    limited(maximum, policy)
-    assert limits.describe(alice) == text
-
-
-def test_the_limit_is_said_in_german(limited: Any, alice: User) -> None:
-    limited(2, "refuse")
-    with translation.override("de"):
-        told = limits.describe(alice)
-    assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis wieder Platz ist."

@@ -53,7 +53,7 @@ def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
 def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the demo with the looks of django-unfold."""
     directory: Path = tmp_path_factory.mktemp("unfold")
-    with running(directory, DJANGO_SETTINGS_MODULE="tests.themes.settings") as demo:
+    with running(directory, DJANGO_SETTINGS_MODULE="tests.site.settings.unfold") as demo:
         yield demo.url
 
 

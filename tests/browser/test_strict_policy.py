@@ -22,7 +22,7 @@ document.addEventListener("securitypolicyviolation", event => window.refused.pus
 
 @pytest.fixture
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running(tmp_path_factory.mktemp("strict"), DJANGO_SETTINGS_MODULE="tests.browser.strict") as demo:
+    with running(tmp_path_factory.mktemp("strict"), DJANGO_SETTINGS_MODULE="tests.site.settings.strict") as demo:
         yield demo
 
 

@@ -84,9 +84,3 @@ def test_two_cleaners_at_once_remove_each_session_once(redis, new_session) -> No
         thread.join()
     assert sum(counts) == before
     assert stored(redis) == 0
-
-
-@pytest.mark.parametrize("batch_size", [0, -1, 1001])
-def test_a_batch_that_is_none_is_a_clear_error(batch_size: int) -> None:
-    with pytest.raises(ValueError, match="A batch has 1 to 1000 sessions"):
-        list(cleaner.expired(batch_size=batch_size))

@@ -46,7 +46,7 @@ def fetched(version: str) -> Path:
 def main() -> int:
     sys.path.insert(0, str(fetched(django.get_version())))
     # Without the fixtures of our own tests, which are for the shop: its settings are not those of these tests.
-    options = ["--ds=tests.django_sessions.settings", f"--confcutdir={HERE}"]
+    options = ["--ds=tests.site.settings.django_sessions", f"--confcutdir={HERE}"]
     return pytest.main([*options, *sys.argv[1:], str(HERE / "suite.py")])
 
 

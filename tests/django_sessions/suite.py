@@ -12,26 +12,24 @@ from sessions_tests import tests as django_tests
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
 from testproject import servers
-from tests.support.agreement import disagreements
+from tests import oracle
+from tests.support.outages import caches
 
 
 @pytest.fixture(scope="session", autouse=True)
 def server() -> Iterator[servers.Server]:
     """A server of its own for the whole run."""
     started = servers.Server(next(iter(servers.available().values())))
-    cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": started.url}
-    with override_settings(CACHES={"default": cache}):
+    with override_settings(CACHES=caches(started.url, timeout=5)):
         yield started
     started.close()
 
 
 @pytest.fixture(autouse=True)
 def empty_store(server: servers.Server) -> Iterator[None]:
-    """See after each test that all keys agree, and empty the store."""
-    yield
-    found = disagreements(server.client)
-    server.client.flushall()
-    assert not found
+    """Compare all keys after each test (tests/oracle.py), and empty the store."""
+    with oracle.emptied(server.client):
+        yield
 
 
 class EngineTests(django_tests.SessionTestsMixin, SimpleTestCase):

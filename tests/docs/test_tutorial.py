@@ -20,8 +20,6 @@ from testproject.servers import free_port
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.support.running import wait_until
 
-pytestmark = pytest.mark.no_server
-
 TUTORIAL = DOCS / "tutorial.rst"
 
 NOT_RUN = ("python3 -m venv", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")

@@ -23,8 +23,8 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import Ended, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from testproject import servers
+from tests.oracle import disagreements
 from tests.support import every_operation
-from tests.support.agreement import disagreements
 from tests.support.behind import faults, make_due, make_seen, stored
 from tests.support.child import MOMENTS, Child, Moment
 from tests.support.running import Running, asleep, wait_until

@@ -18,8 +18,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import Partition, keyspace
 from testproject import servers
+from tests.oracle import disagreements
 from tests.support import every_operation
-from tests.support.agreement import disagreements
 from tests.support.behind import dump, faults, make_seen, text_of
 from tests.support.outages import caches, close_connections, full
 from tests.support.running import Running, wait_until

@@ -16,8 +16,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.session import operations
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace
+from tests.oracle import disagreements
 from tests.support import every_operation
-from tests.support.agreement import disagreements
 from tests.support.behind import faults, have_partitions
 from tests.support.child import MOMENTS, Child, Moment
 

@@ -19,8 +19,8 @@ from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.steps import drive
 from testproject.servers import Server
+from tests.oracle import disagreements
 from tests.support import every_operation
-from tests.support.agreement import disagreements
 from tests.support.behind import faults, make_due, stored
 from tests.support.child import MOMENTS, Child, Moment
 from tests.support.outages import full, replica

@@ -18,8 +18,8 @@ from django_redsess.session.record import Client, django_times
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 from testproject import servers
+from tests.oracle import disagreements
 from tests.support import every_operation
-from tests.support.agreement import disagreements
 from tests.support.behind import faults, stored
 from tests.support.clocks import Clock, clock
 from tests.support.outages import caches

@@ -1,9 +1,8 @@
-"""Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_listing.py."""
+"""Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_queries.py."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -26,8 +25,6 @@ from tests.support.online import notice_of, sign_in
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 NewSession = Callable[..., SessionStore]
-
-TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
 
 
 def sids_of(sessions: list[online.Session]) -> list[str]:
@@ -114,32 +111,6 @@ def test_a_user_who_is_named_twice_is_counted_once(new_session) -> None:
     assert online.count(user_ids=["a", "a"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"offset": -1}, "offset must be 0 or more, not -1"),
-        ({"order": "address"}, "order must be one of login_at, -login_at, seen_at, -seen_at; not 'address'"),
-        ({"order": ""}, "order must be one of"),
-        ({"order": "login_at", "guests": True}, "can be listed by seen_at only"),
-        ({"order": "-login_at", "active_seconds": 60}, "can be listed by seen_at only"),
-        ({"order": "login_at", "active_seconds": 0}, "can be listed by seen_at only"),
-        ({"order": "-login_at", "active_seconds": 60, "user_ids": ["a"]}, "can be listed by seen_at only"),
-        ({"user_ids": [str(number) for number in range(1001)]}, "At most 1000 users .* at once, not 1001"),
-    ],
-)
-def test_a_list_that_is_not_possible_is_a_clear_error(asked: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        online.sessions(**asked)
-
-
-def test_more_than_a_thousand_users_can_be_neither_counted_nor_ended() -> None:
-    users = [str(number) for number in range(1001)]
-    with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
-        online.count(user_ids=users)
-    with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
-        list(online.end_in_batches(user_ids=users))
-
-
 def test_no_users_have_no_sessions(new_session) -> None:
     sign_in(new_session, "a")
     assert online.sessions(user_ids=[]) == []
@@ -167,14 +138,6 @@ def test_those_that_were_not_seen_lately_are_left_out(redis, new_session) -> Non
     assert sids_of(online.sessions(active_seconds=60, user_ids=["a"])) == []
     assert [online.count(active_seconds=seconds) for seconds in (0, 0.5, 60, 120)] == [0, 0, 2, 3]
     assert online.count(active_seconds=20.5, user_ids=["a", "b"]) == 1
-
-
-@pytest.mark.parametrize("sid", ["", "x" * 20, "not a sid", "a:b", "ä" * 20, "x" * 1_000_000])
-def test_an_unknown_sid_is_none(sid: str) -> None:
-    assert online.get(sid) is None
-    assert online.details(sid) is None
-    assert online.find([sid], follow=True) == []
-    assert online.end(sid) == []
 
 
 def test_sessions_are_found_in_the_order_in_which_they_are_named(new_session) -> None:
@@ -547,27 +510,6 @@ def test_ending_can_be_awaited(new_session) -> None:
     assert sids_of(online.sessions()) == [sids[4]]
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_have_names_and_texts_of_their_own(name: str) -> None:
-    one, twin = getattr(online, name), getattr(online, f"a{name}")
-    assert (one.__name__, one.__qualname__) == (name, name)
-    assert (twin.__name__, twin.__qualname__) == (f"a{name}", f"a{name}")
-    assert one.__doc__ == twin.__doc__ != ""
-    assert inspect.signature(one) == inspect.signature(twin)
-    assert "Steps" not in str(inspect.signature(one))
-    assert inspect.iscoroutinefunction(twin)
-    assert not inspect.iscoroutinefunction(one)
-
-
-@pytest.mark.parametrize(
-    ("name", "returned"),
-    [("sessions", "list[Session]"), ("get", "Session | None"), ("count", "int"), ("end", "list[Ended]")],
-)
-def test_signatures_tell_what_is_returned(name: str, returned: str) -> None:
-    assert inspect.signature(getattr(online, name)).return_annotation == returned
-    assert inspect.signature(getattr(online, f"a{name}")).return_annotation == returned
-
-
 def test_a_row_that_changes_is_another_value(new_session) -> None:
     session = new_session("7")
     before = online.get(session.sid)
@@ -579,3 +521,11 @@ def test_what_lies_beyond_any_store_is_an_empty_page(redis: redis_py.Redis, new_
     sign_in(new_session, "a", "b")
     assert online.sessions(offset=10**15, limit=10**15) == []
     assert len(online.sessions(limit=10**15)) == 2
+
+
+@pytest.mark.parametrize("sid", ["", "x" * 20, "not a sid", "a:b", "ä" * 20, "x" * 1_000_000])
+def test_an_unknown_sid_is_none(sid: str) -> None:
+    assert online.get(sid) is None
+    assert online.details(sid) is None
+    assert online.find([sid], follow=True) == []
+    assert online.end(sid) == []

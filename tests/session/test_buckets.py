@@ -14,8 +14,8 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
+from tests.oracle import disagreements
 from tests.site.people import person
-from tests.support.agreement import disagreements
 from tests.support.behind import faults, have_partitions, stored, traces
 from tests.support.sign_ins import request_of, sign_in, sign_in_before
 

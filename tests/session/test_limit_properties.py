@@ -19,10 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.keys import sid_of
+from tests.oracle import disagreements
 from tests.site.people import person
-from tests.support.agreement import disagreements
-from tests.support.behind import make_due, make_seen, stored
+from tests.support.behind import make_due, make_seen, make_signed_in, stored
 from tests.support.machines import run_machine
 
 pytestmark = pytest.mark.both_servers
@@ -130,8 +130,6 @@ class Limited(RuleBasedStateMachine):
         session.save()
         self._moved(one, session)
         if one.user:
-            # Its record has the true time, and a new sid is listed with that.
-            self._list_login(one)
             self._is_seen_now(one)
 
     # What must hold after each step
@@ -179,16 +177,11 @@ class Limited(RuleBasedStateMachine):
         self._moved(one, request.session)
         one.user = user
         one.login_at = next(self.clock)
-        self._list_login(one)
+        make_signed_in(self.redis, sid_of(one.key), one.login_at)
         self._is_seen_now(one)
         oldest_first = sorted(others, key=lambda other: other.seen_at if "recent" in self.policy else other.login_at)
         for other in oldest_first[:excess]:
             self._end(other)
-
-    def _list_login(self, one: One) -> None:
-        partition = keyspace().of_user(one.user)
-        for name in (partition.online_user, partition.online_user_of(one.user)):
-            self.redis.zadd(name, {sid_of(one.key): one.login_at}, xx=True)
 
     def _is_seen_now(self, one: One) -> None:
         one.seen_at = next(self.clock)

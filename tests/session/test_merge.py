@@ -12,7 +12,6 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import saving
-from django_redsess.session.merge import merge, same
 
 pytestmark = pytest.mark.usefixtures("partitions")
 
@@ -22,38 +21,6 @@ def loaded(session: SessionStore) -> SessionStore:
     other = SessionStore(session.session_key)
     other.get("anything")
     return other
-
-
-@pytest.mark.no_server
-@pytest.mark.parametrize(
-    ("base", "mine", "theirs", "merged"),
-    [
-        ({}, {"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
-        ({"a": 1}, {}, {"a": 1, "b": 2}, {"b": 2}),
-        ({"a": 1}, {"a": 1, "b": 2}, {}, {"b": 2}),
-        ({"a": 1}, {"a": 2}, {}, {"a": 2}),
-        ({"a": 1}, {}, {"a": 2}, {}),
-        ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
-        ({"a": 1}, {"a": 1}, {"a": 3}, {"a": 3}),
-        ({"a": None}, {}, {"a": None}, {}),
-        ({}, {"a": None}, {}, {"a": None}),
-        ({"a": 1}, {"a": True}, {"a": 1, "b": 2}, {"a": True, "b": 2}),
-        ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": 3}, {"a": [{"b": False}]}),
-        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, {"a": 3}, {"a": 3}),
-    ],
-)
-def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> None:
-    assert same(merge(base, mine, theirs), merged)
-
-
-@pytest.mark.no_server
-def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
-    base = {"_auth_user_id": "7", "_auth_user_backend": "a", "_auth_user_hash": "old"}
-    mine = {**base, "_auth_user_hash": "new"}
-    theirs = {"_auth_user_id": "8", "_auth_user_backend": "b", "_auth_user_hash": "other"}
-    assert merge(base, mine, theirs) == mine
-    assert merge(base, base, theirs) == theirs
-    assert merge(base, {}, theirs) == {}
 
 
 def test_each_of_two_saves_keeps_the_others_change(new_session) -> None:

@@ -7,7 +7,6 @@ step all keys of the store agree with each other, and with the model.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,38 +15,33 @@ from typing import Any
 
 import pytest
 import redis as redis_py
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, login, logout
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, login, logout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
-from django_redsess.session import merge, operations
+from django_redsess.session import operations
 from django_redsess.session.record import Client
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
 from django_redsess.viewed import recording
-from tests.support.agreement import disagreements
+from tests.oracle import disagreements
 from tests.support.behind import make_due
 from tests.support.machines import run_machine
+from tests.support.merging import SIGN_IN, Data, exactly, merged, values
 
 pytestmark = pytest.mark.both_servers
-
-SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
-
-Data = dict[str, Any]
 
 actors = st.integers(0, 3)
 which = st.integers(0, 3)
 users = st.sampled_from(["1", "2", "3"])
 names = st.sampled_from(["a", "b"])
 saves = st.sampled_from([True, True, False])
-values = st.sampled_from([0, False, 1, True, None, "ä", [1], {"x": {"y": 1}}])
 
 
 @dataclass
@@ -76,26 +70,8 @@ class Actor:
     late: bool = False
 
 
-def exactly(data: Data) -> str:
-    """Spell ``data`` out: True and 1 are not the same."""
-    return json.dumps(data, sort_keys=True)
-
-
 def user_of(data: Data) -> str:
     return str(data.get(SESSION_KEY, ""))
-
-
-def merged(base: Data, mine: Data, theirs: Data) -> Data:
-    """What should become of ``theirs`` when somebody who has read ``base`` saves ``mine``."""
-    touched = {name for name in {*base, *mine} if exactly_at(base, name) != exactly_at(mine, name)}
-    if touched & SIGN_IN:
-        touched |= SIGN_IN
-    kept = {name: value for name, value in theirs.items() if name not in touched}
-    return {**kept, **{name: mine[name] for name in touched if name in mine}}
-
-
-def exactly_at(data: Data, name: str) -> str | None:
-    return json.dumps(data[name], sort_keys=True) if name in data else None
 
 
 class Sessions(RuleBasedStateMachine):
@@ -401,16 +377,6 @@ class Sessions(RuleBasedStateMachine):
         if new_key not in self.keys:
             self.keys.append(new_key)
         return self.stored[new_key]
-
-
-some_data = st.dictionaries(st.sampled_from(["a", "b", *sorted(SIGN_IN)]), values)
-
-
-@pytest.mark.no_server
-@settings(max_examples=200)
-@given(base=some_data, mine=some_data, theirs=some_data)
-def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
-    assert exactly(merge.merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
 
 
 def test_the_store_holds_what_the_model_holds(redis: redis_py.Redis, partitions: int, users_in_no_table: None) -> None:

@@ -23,8 +23,6 @@ from testproject.servers import free_port
 from tests.support.demo import ROOT, Demo, environment, running
 from tests.support.running import wait_until
 
-pytestmark = pytest.mark.no_server
-
 PUBLIC = {"accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "online", "signals", "viewed"}
 """The modules of the package that a site may import."""
 

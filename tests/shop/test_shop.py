@@ -15,7 +15,7 @@ from django.urls import reverse
 from redis import Redis
 
 from django_redsess import viewed
-from testproject.shop.catalogue import CATALOGUE, load_catalogue
+from testproject.shop.catalogue import load_catalogue
 from testproject.shop.models import Product
 from tests.support.behind import have_views
 from tests.support.shop import AskedNobody
@@ -78,13 +78,6 @@ def have_products(count: int) -> list[str]:
 
 def history(client: Client) -> list[str]:
     return [entry.item for entry in viewed.recent(client.session)]
-
-
-def test_loading_the_catalogue_twice_restores_each_product_and_adds_none() -> None:
-    load_catalogue()
-    Product.objects.update(name="changed")
-    load_catalogue()
-    assert [product.name for product in Product.objects.all()] == [entry.name for entry in CATALOGUE]
 
 
 def test_adding_a_product_again_adds_to_its_pieces(client: Client, products: list[Product]) -> None:

@@ -1,9 +1,13 @@
 """
-The site that the tests visit, in place of the shop: ``settings.ROOT_URLCONF = "tests.site.urls"``.
+The one site that tests visit, in place of the shop: ``settings.ROOT_URLCONF = "tests.site.urls"``.
 
-Its answers are plain text, and every view is there for the session and the user only. Below ``async/`` are asynchronous
-views. A view that changes the session calls ``meanwhile`` between reading and changing it. Here are the settings that
-suit the site; where a test needs users in no table, ``tests.site.people.InMemory`` is the backend.
+The views answer with plain text; each is there for the session and the user. Paths that begin with ``async/`` have
+asynchronous views. A view that changes the session calls ``meanwhile`` between reading and changing it. What is not
+found here is the shop's.
+
+``urls`` has all URLs. Processes of their own (tests/driven, browsers, Django's tests) run under tests/site/settings.
+``with_unfold`` and ``user_models`` are apps that only some of those settings install. Below are settings that suit the
+site; where a test needs users who are in no table, ``tests.site.people.InMemory`` is the backend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens in the middle of a view: what a test says, or a wait at a gate."""
+"""What happens in the middle of a view: what a test has set, or a wait at a gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.serving import gates
 
 class Meanwhile:
     """
-    A view calls it between two steps. It does, once, what a test said last, and nothing otherwise.
+    A view calls it between two steps. It runs once what a test has set, and otherwise does nothing.
 
     A request that names a gate in its ``X-Gate`` header waits there (tests/support/serving.py).
     """
@@ -28,7 +28,7 @@ class Meanwhile:
             action()
 
     def does(self, action: Callable[[], object] | None) -> None:
-        """Have this happen the next time; None for nothing."""
+        """Set what happens the next time; None for nothing."""
         self._action = action
 
 

@@ -1,4 +1,4 @@
-"""Views that show messages, or say what the session says of its end."""
+"""Views that show messages, or what the session knows of its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def text_of(notice: Notice | None) -> str:
 
 
 def asks(request: HttpRequest) -> HttpResponse:
-    """Tell what the session says of its end."""
+    """Show what the session knows of its end."""
     return HttpResponse(text_of(request.session.ended))
 
 

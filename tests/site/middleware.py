@@ -1,8 +1,8 @@
-"""Middleware for the places where the session is read."""
+"""Middleware around ours: it reads the session before or after the view, and changes the answer."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
@@ -29,3 +29,22 @@ class Says(MiddlewareMixin):
         if said := request.headers.get("X-Says"):
             response.headers["Cache-Control"] = said
         return response
+
+
+class NoAnswer:
+    """A middleware above ours that gives another answer than the one it got."""
+
+    def __init__(self, get_response) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        self.get_response(request)
+        return HttpResponse("another")
+
+
+class Fails(NoAnswer):
+    """A middleware above ours that raises on the way out."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        self.get_response(request)
+        raise RuntimeError("the middleware fails")

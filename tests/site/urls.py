@@ -56,6 +56,7 @@ urlpatterns = [
     path("async/shows/", messages.ashows),
     path("async/asks/", messages.aasks),
     path("items/", include("tests.site.items")),
+    path("", include("tests.site.ends")),
     path("", include("tests.site.held")),
     path("", include("tests.site.accounts")),
     path("", include("testproject.urls")),

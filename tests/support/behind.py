@@ -21,7 +21,7 @@ from django_redsess.transport.keys import keyspace, sid_of
 
 
 def text_of(size: int) -> str:
-    """Return a text that takes about ``size`` bytes in a record, however well that is packed."""
+    """Return a text that takes about ``size`` bytes in a record. It can't be compressed."""
     return b64encode(random.Random(size).randbytes(size)).decode()
 
 
@@ -32,7 +32,7 @@ def make_due(client: redis.Redis, *sids: str) -> None:
 
 
 def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
-    """Say that the session ``sid`` was last seen then."""
+    """Set when the session ``sid`` was last seen."""
     partition = keyspace().of_sid(sid)
     for name in (partition.recent, partition.guests):
         client.zadd(name, {sid: milliseconds}, xx=True)
@@ -44,13 +44,13 @@ def stored(client: redis.Redis) -> int:
 
 
 def now_of(client: redis.Redis) -> datetime:
-    """What time the server has."""
+    """The server's time."""
     seconds, microseconds = client.time()
     return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
 
 
 def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int = 2, created: int = 3) -> None:
-    """Have a sample of that time in every partition, as if a cleaner had run then."""
+    """Store a sample of that time in every partition, as a cleaner does."""
     milliseconds = f"{at.timestamp() * 1000:.0f}"
     text = " ".join(
         [milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason), *("0" for _ in Reason)]
@@ -60,7 +60,7 @@ def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int =
 
 
 def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:
-    """Have these items viewed so often, besides the views that they have."""
+    """Add so many views to these items."""
     space = keyspace()
     with client.pipeline() as together:
         for item, count in views.items():
@@ -71,7 +71,7 @@ def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:
 
 
 def names_of_sessions(client: redis.Redis) -> list[bytes]:
-    """Name the keys that hold anything of sessions that are there: no notes, no counts, nothing of the store's own."""
+    """Return the names of the keys that hold sessions: no notes, no counts, nothing that the store has but once."""
     ends = (b":meta", b":wake", b":totals", b":samples", b":viewed")
     return [name for name in client.keys() if b":ended:" not in name and not name.endswith(ends)]
 
@@ -82,22 +82,32 @@ def faults(*, mend: bool = False) -> list[str]:
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
-    """Turn the clock of this session forward: all its times happened so long before."""
+    """Make the session older: move all its times back by so much."""
     partition = keyspace().of_sid(sid)
     for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
         client.zadd(name, {sid: -seconds * 1000}, xx=True, incr=True)
-    packed = client.hget(partition.login, sid)
-    record = unpack(sid, packed)
-    older = pack(
-        sid,
-        record._replace(
-            deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
-        ),
+    record = unpack(sid, client.hget(partition.login, sid))
+    older = record._replace(
+        deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
     )
-    # Under the same revision, so that who has read it before can save it.
-    client.hset(partition.login, sid, older[:1] + record.revision + older[7:])
+    _put_in_place(client, sid, older)
     if record.user_id:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
+
+
+def make_signed_in(client: redis.Redis, sid: str, milliseconds: int) -> None:
+    """Set when the user of the session ``sid`` signed in."""
+    partition = keyspace().of_sid(sid)
+    record = unpack(sid, client.hget(partition.login, sid))
+    for name in (partition.online_user, partition.online_user_of(record.user_id)):
+        client.zadd(name, {sid: milliseconds}, xx=True)
+    _put_in_place(client, sid, record._replace(login_ms=milliseconds))
+
+
+def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
+    # Under the same revision: a request that has read the session before can still save it.
+    packed = pack(sid, record)
+    client.hset(keyspace().of_sid(sid).login, sid, packed[:1] + record.revision + packed[7:])
 
 
 def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
@@ -110,18 +120,18 @@ def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operatio
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
-    """Return all there is, as the server would write it to disk."""
+    """Return every key in the form in which the server writes it to disk."""
     return {name: client.dump(name) for name in client.keys()}
 
 
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Have a store of so many partitions, until the end of the test."""
+    """Use a store of ``count`` partitions until the end of the test."""
     monkeypatch.setattr(Conf, "PARTITIONS", count)
     conf.forget()
 
 
 def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
-    """Name the keys in which a session is; notes, which say for a while why one is gone, are none of them."""
+    """Return the names of the keys that hold anything of the session. Notes don't count."""
     sid = sid_of(session_key)
     readers = {
         b"hash": redis.hgetall,

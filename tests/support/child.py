@@ -1,5 +1,5 @@
 """
-A web server's process for what a test can't do to its own: run by another clock, or be killed between two commands.
+A web server's process that a test can run by another clock, or kill between two commands.
 
 ``Child`` is the test's side. The process waits for operations and runs each in a fork of itself, so that one which is
 killed costs neither the start of Python nor a word about the fork. What an operation is called is the name of a

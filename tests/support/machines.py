@@ -1,4 +1,4 @@
-"""How state machines tell stories on a server."""
+"""Run Hypothesis' state machines on a server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 STEPS = 40
-EXAMPLES_A_STORY = 4
-"""A story takes as long as some examples of other properties."""
+EXAMPLES_A_SEQUENCE = 4
+"""A sequence of steps takes as long as so many examples of other properties."""
 
 
 def run_machine(machine: type[RuleBasedStateMachine], redis: redis_py.Redis) -> None:
-    """Try stories of ``machine``, which finds the client of the server as its ``redis``."""
-    stories = max(5, settings().max_examples // EXAMPLES_A_STORY)
+    """Run ``machine`` with many sequences of steps. Its ``redis`` is the client of the server."""
+    sequences = max(5, settings().max_examples // EXAMPLES_A_SEQUENCE)
     told = type("OfThisServer", (machine,), {"redis": redis})
-    run_state_machine_as_test(told, settings=settings(max_examples=stories, stateful_step_count=STEPS))
+    run_state_machine_as_test(told, settings=settings(max_examples=sequences, stateful_step_count=STEPS))

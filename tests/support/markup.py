@@ -22,3 +22,9 @@ def hidden(response: HttpResponse) -> dict[str, str]:
         found = dict(re.findall(r'(name|value)="([^"]*)"', tag))
         fields[found["name"]] = html.unescape(found.get("value", ""))
     return fields
+
+
+def lines_of(text: str, first_cell: str) -> list[list[str]]:
+    """Return the cells of the lines of Markdown tables that begin with this cell."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [row for row in rows if row[0] == first_cell]

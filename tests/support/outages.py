@@ -1,4 +1,4 @@
-"""Outages: how a site is pointed at a server, how one is frozen or filled up, and how a process gets over it."""
+"""Outages: a server that is frozen, full or refuses to write, and how a process recovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[
 
 @contextmanager
 def frozen(server: Server) -> Iterator[None]:
-    """Let ``server`` do nothing: the system still accepts connections for it, and nobody answers."""
+    """Stop the process of ``server``: the system still accepts connections for it, and nobody answers."""
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -55,7 +55,7 @@ def frozen(server: Server) -> Iterator[None]:
 
 
 def end_outage() -> None:
-    """See that the process knows of no outage, whatever it met it with: a test's log lines are then its own."""
+    """Let the process notice that the server answers, by each kind of command. Log lines after that are the test's."""
     session = SessionStore()
     session["colour"] = "blue"
     session.save()
@@ -69,13 +69,13 @@ def end_outage() -> None:
 
 
 def close_connections() -> None:
-    """Close those to where the site's sessions are now: nobody else would, and every test has an address of its own."""
+    """Close the connections to the site's server. Each test has another address, and nobody else closes them."""
     get_redis_connection("sessions").connection_pool.disconnect()
 
 
 @contextmanager
 def full(redis: redis_py.Redis) -> Iterator[None]:
-    """Let the server have no room for anything more."""
+    """Let the server be out of memory."""
     redis.config_set("maxmemory", 1)
     try:
         yield

@@ -21,7 +21,7 @@ class Running:
     """A command of manage.py in a process of its own. It can be read while it runs."""
 
     def __init__(self, folder: Path, url: str, *arguments: str, stderr: int | None = None, **changes: float) -> None:
-        """Start it; ``changes`` are what ``cleaning`` is to have in place of its own, and ``stderr`` a terminal."""
+        """Start it. ``changes`` replace constants of ``management.cleaning``; ``stderr`` may be a terminal."""
         code = "from django_redsess.management import cleaning\n"
         code += "".join(f"cleaning.{name} = {value}\n" for name, value in changes.items())
         code += "from django.core.management import execute_from_command_line\n"
@@ -58,7 +58,7 @@ class Running:
         return self.ended()
 
     def kill(self) -> None:
-        """See that it is gone, whatever became of the test."""
+        """Make sure that it is gone, however the test ended."""
         with suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait()
@@ -73,5 +73,5 @@ def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
 
 
 def asleep(client: redis.Redis) -> int:
-    """Count the connections on which somebody waits for a bell now."""
+    """Count the cleaners that sleep: their connections are in BLPOP."""
     return sum(each["cmd"] == "blpop" and "b" in each["flags"] for each in client.client_list())

@@ -1,4 +1,4 @@
-"""The shop with something else than its own: addresses, templates."""
+"""The shop with other URLs or templates than its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPLATES = Path(django_redsess.__file__).parent / "templates"
 
 
 class AskedNobody:
-    """The shop's addresses, with a form to sign in that knows of no limit: as for the later of two at one moment."""
+    """The shop's URLs with a sign-in form that does not know the limit, as for the later of two sign-ins at once."""
 
     urlpatterns = [path("login/", LoginView.as_view(), name="login"), *of_shop]
 

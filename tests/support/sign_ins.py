@@ -1,4 +1,4 @@
-"""Sign-ins of users who are in no table, as requests make them, and which sessions are left of whom."""
+"""Sign-ins of users who are in no table, and the sessions that they have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sign_in(user_id: str, session: SessionStore | None = None) -> SessionStore:
 
 
 def sign_in_before(redis: redis_py.Redis, user_id: str, *seconds: int) -> list[SessionStore]:
-    """Have so many sessions of a user, which are so old."""
+    """Sign the user in once for each of ``seconds``, so long ago."""
     sessions = []
     for each in seconds:
         sessions.append(sign_in(user_id))

@@ -14,7 +14,6 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import client, scripts
-from django_redsess.transport.connections import Clock
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, free_port
 from tests.support.running import wait_until
@@ -145,13 +144,6 @@ def run(request: pytest.FixtureRequest) -> Any:
     return lambda **more: asyncio.run(client.arun(*args, **more))
 
 
-def test_a_command_is_packed_as_the_server_reads_it() -> None:
-    assert (
-        client.packed("HGET", b"\r\n", "\xe9", 12)
-        == b"*4\r\n$4\r\nHGET\r\n$2\r\n\r\n\r\n$2\r\n\xc3\xa9\r\n$2\r\n12\r\n"
-    )
-
-
 def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
     wrong = client.packed("HGET", "no")
     pong, *errors, last = fetch("odd", PING + wrong * 3 + client.packed("ECHO", "last"), 5)
@@ -213,10 +205,6 @@ def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     assert run(before=client.packed("RPUSH", "{redsess}:list", 1), replies=1) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == [0]
-
-
-def test_a_clock_that_was_never_told_knows_nothing() -> None:
-    assert Clock().now() is None
 
 
 def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,31 @@
+"""Users whose primary keys are no numbers: the model is fixed for a process, so each kind has one of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testproject import servers
+from tests.support.driving import drive
+
+# Each begins a process and a database anew.
+pytestmark = pytest.mark.slow
+
+SETTINGS = "tests.site.settings.user_models"
+
+
+@pytest.mark.parametrize("part", ["shown", "ended", "protected", "deleted"])
+@pytest.mark.parametrize("kind", ["uuid", "text"])
+def test_primary_keys_of_any_kind_work_everywhere(
+    server: servers.Server, part: str, kind: str, partitions: int, tmp_path: Path
+) -> None:
+    changes = {"USER_KEY": kind, "PARTITIONS": str(partitions)}
+    drive("user_models", part, settings=SETTINGS, server=server, folder=tmp_path, **changes)
+
+
+def test_a_primary_key_above_255_bytes_is_refused_at_sign_in_by_an_error_that_says_so(
+    server: servers.Server, partitions: int, tmp_path: Path
+) -> None:
+    changes = {"USER_KEY": "text", "PARTITIONS": str(partitions)}
+    drive("user_models", "too_long", settings=SETTINGS, server=server, folder=tmp_path, **changes)

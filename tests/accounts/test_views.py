@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
+from django.urls import reverse
+
+from django_redsess import online
+from django_redsess.transport.keys import sid_of
+from testproject.people import CHROME_MAC, FIREFOX_LINUX, PASSWORD, SAFARI_IPHONE
+from tests.support.behind import make_older
+from tests.support.shop import use_our_templates
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/account/sessions/"
+END_OTHERS = LIST + "end-others/"
+
+
+@pytest.fixture(autouse=True)
+def site() -> None:
+    """Visit the shop: it shows these pages in its own frame."""
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return User.objects.create_user("alice", password=PASSWORD)
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    return User.objects.create_user("bob", password=PASSWORD)
+
+
+def sign_in(user: User, user_agent: str = FIREFOX_LINUX, address: str = "192.0.2.7") -> Client:
+    """Open a browser, and sign ``user`` in there."""
+    browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
+    # Through the page: force_login() makes no request whose client would be kept.
+    answer = browser.post(reverse("login"), {"username": user.username, "password": PASSWORD})
+    assert answer.status_code == 302
+    return browser
+
+
+def sid(browser: Client) -> str:
+    return sid_of(browser.cookies["sessionid"].value)
+
+
+def end_url(browser_or_sid: Client | str) -> str:
+    return f"{LIST}{browser_or_sid if isinstance(browser_or_sid, str) else sid(browser_or_sid)}/end/"
+
+
+def is_signed_in(browser: Client) -> bool:
+    return browser.get(LIST).status_code == 200
+
+
+def rows(page: Any) -> list[str]:
+    """Return each session on the page, as text."""
+    listed = re.search(r'<ul class="redsess-sessions">(.*?)</ul>', page.text, re.DOTALL)
+    assert listed
+    return [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in listed[1].split("<li>")[1:]]
+
+
+def press(browser: Client, url: str, **more: Any) -> str:
+    """Press a button, and return what the next page says about it."""
+    page = browser.post(url, follow=True, **more)
+    assert page.redirect_chain == [(LIST, 302)]
+    return " ".join(str(message) for message in page.context["messages"])
+
+
+# The list
+
+
+@pytest.mark.usefixtures("partitions")
+def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice: User, bob: User) -> None:
+    here = sign_in(alice)
+    sign_in(bob, CHROME_MAC, "203.0.113.200")
+    sign_in(alice, SAFARI_IPHONE, "198.51.100.23")
+    page = here.get(LIST)
+    this, other = rows(page)
+    assert this.startswith("Firefox 145 on Linux Address 192.0.2.7 Signed in")
+    assert this.endswith("Last seen just now This device")
+    assert other.startswith("Mobile Safari 26 on iOS Address 198.51.100.23 Signed in")
+    assert other.endswith("Last seen just now End the session")
+    assert "You have 2 sessions, one for each browser" in page.text
+    assert "203.0.113.200" not in page.text
+
+
+def test_the_list_tells_when_a_session_was_last_seen_and_exactly_when(alice: User, redis: Any) -> None:
+    here, there = sign_in(alice), sign_in(alice)
+    make_older(redis, sid(there), 130)
+    page = here.get(LIST)
+    seen_at = next(session.seen_at for session in online.of_user(alice) if session.sid == sid(there))
+    shown = re.findall(r'<time datetime="([^"]*)" title="[^"]* UTC">([^<]*)</time>', page.text)
+    assert (seen_at.isoformat(), "2\xa0minutes ago") in shown
+
+
+def test_times_are_in_the_sites_time_zone(alice: User, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Kolkata"
+    page = sign_in(alice).get(LIST).text
+    assert re.search(r'<time datetime="[^"]*\+05:30" title="[^"]* IST">just now</time>', page)
+
+
+def test_an_only_session_has_nothing_to_end(alice: User) -> None:
+    page = sign_in(alice).get(LIST)
+    assert "You are signed in on this device only." in page.text
+    assert len(rows(page)) == 1
+    assert "End all other sessions" not in page.text
+    assert "/end/" not in page.text
+
+
+def test_the_names_of_buttons_tell_which_session(alice: User) -> None:
+    here = sign_in(alice)
+    sign_in(alice, SAFARI_IPHONE, "198.51.100.23")
+    assert 'aria-label="End the session: Mobile Safari 26 on iOS, 198.51.100.23"' in here.get(LIST).text
+
+
+def test_a_session_of_which_nothing_is_known_is_listed_too(alice: User, new_session: Any) -> None:
+    new_session(str(alice.pk))
+    page = sign_in(alice).get(LIST)
+    assert rows(page)[1].startswith("Unknown browser Signed in")
+    assert 'aria-label="End the session: Unknown browser"' in page.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_of_many_sessions_the_newest_are_shown_and_this_one(alice: User, new_session: Any) -> None:
+    here = sign_in(alice)
+    for _ in range(101):
+        new_session(str(alice.pk))
+    page = here.get(LIST)
+    listed = rows(page)
+    assert len(listed) == 100
+    assert [row.endswith("This device") for row in listed] == [True] + [False] * 99
+    assert "You have 102 sessions" in page.text
+    assert "The newest 100 of them are shown." in page.text
+
+
+def test_a_user_agent_full_of_markup_is_shown_as_text(alice: User) -> None:
+    user_agent = "<script>alert('x')</script>\"><b>{{ user }}"
+    here, there = sign_in(alice), sign_in(alice, user_agent)
+    page = here.get(LIST).text
+    assert html.escape(user_agent) in page
+    assert "<script>alert" not in page
+    page = here.post(end_url(there), follow=True).text
+    assert html.escape(f"The session was ended: {user_agent}.") in page
+    assert "<script>alert" not in page
+
+
+def test_no_session_key_is_on_the_page(alice: User) -> None:
+    browsers = [sign_in(alice) for _ in range(3)]
+    page = browsers[0].get(LIST)
+    for browser in browsers:
+        assert browser.cookies["sessionid"].value not in page.text
+
+
+def test_no_cache_keeps_the_list(alice: User) -> None:
+    answer = sign_in(alice).get(LIST)
+    assert {"no-store", "private"} <= set(answer["Cache-Control"].split(", "))
+
+
+# Ending
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_user_ends_one_of_the_sessions(alice: User) -> None:
+    here, there, elsewhere = (sign_in(alice, agent) for agent in (FIREFOX_LINUX, SAFARI_IPHONE, CHROME_MAC))
+    assert press(here, end_url(there)) == "The session was ended: Mobile Safari 26 on iOS."
+    assert [is_signed_in(browser) for browser in (here, there, elsewhere)] == [True, False, True]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_ending_all_others_keeps_this_one_and_other_users(alice: User, bob: User) -> None:
+    here, bobs = sign_in(alice), sign_in(bob)
+    others = [sign_in(alice) for _ in range(3)]
+    assert press(here, END_OTHERS) == "3 other sessions were ended."
+    assert is_signed_in(here)
+    assert is_signed_in(bobs)
+    assert not any(is_signed_in(browser) for browser in others)
+    assert press(here, END_OTHERS) == "0 other sessions were ended."
+
+
+def test_all_others_are_ended_that_the_page_does_not_show(alice: User, new_session: Any) -> None:
+    here = sign_in(alice)
+    for _ in range(101):
+        new_session(str(alice.pk))
+    assert press(here, END_OTHERS) == "101 other sessions were ended."
+    assert [session.sid for session in online.of_user(alice)] == [sid(here)]
+
+
+def test_the_ended_session_learns_why(alice: User) -> None:
+    here, there, elsewhere = (sign_in(alice) for _ in range(3))
+    press(here, end_url(there))
+    press(here, END_OTHERS)
+    for browser in (there, elsewhere):
+        assert "You ended it from another device." in browser.get("/").text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_nobody_ends_somebody_elses_session(alice: User, bob: User, new_session: Any) -> None:
+    here, bobs, guest = sign_in(alice), sign_in(bob), new_session(basket={"larch": 1})
+    over = sign_in(alice)
+    press(here, end_url(over))
+    said = {press(here, end_url(no_own)) for no_own in (sid(bobs), guest.sid, sid(over), "A" * 20, "no.sid")}
+    assert said == {"That session was over already."}
+    assert is_signed_in(bobs)
+    assert online.get(guest.sid)
+
+
+def test_the_session_in_use_is_not_ended_here(alice: User) -> None:
+    here = sign_in(alice)
+    assert press(here, end_url(here)) == "This is the device that you are using. To end its session, sign out."
+    assert is_signed_in(here)
+
+
+def test_this_session_is_kept_though_its_key_changes_during_the_request(alice: User, settings: Any) -> None:
+    here, there = sign_in(alice), sign_in(alice)
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.cycling"]
+    page = here.post(END_OTHERS, follow=True)
+    assert [str(message) for message in page.context["messages"]] == ["1 other session was ended."]
+    assert [row.endswith("This device") for row in rows(page)] == [True]
+    assert not is_signed_in(there)
+
+
+def cycling(get_response: Any) -> Any:
+    def middleware(request: Any) -> Any:
+        request.session.cycle_key()
+        return get_response(request)
+
+    return middleware
+
+
+# Who may ask, and how
+
+
+@pytest.mark.parametrize("url", [END_OTHERS, LIST + "A" * 20 + "/end/"])
+def test_following_a_link_ends_nothing(alice: User, url: str) -> None:
+    here, there = sign_in(alice), sign_in(alice)
+    assert here.get(url).status_code == 405
+    assert here.get(end_url(there)).status_code == 405
+    assert is_signed_in(there)
+
+
+def test_a_page_of_another_site_ends_nothing(alice: User) -> None:
+    here, there = sign_in(alice), sign_in(alice)
+    here.handler.enforce_csrf_checks = True
+    for url in (end_url(there), END_OTHERS):
+        assert here.post(url).status_code == 403
+    assert is_signed_in(there)
+    here.get(LIST)
+    assert press(here, END_OTHERS, headers={"x-csrftoken": here.cookies["csrftoken"].value})
+    assert not is_signed_in(there)
+
+
+def test_a_site_without_csrf_middleware_needs_the_token_all_the_same(alice: User, settings: Any) -> None:
+    there, here = sign_in(alice), sign_in(alice)
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name.lower()]
+    here.handler.enforce_csrf_checks = True
+    here.handler.load_middleware()
+    for url in (end_url(there), END_OTHERS):
+        assert here.post(url).status_code == 403
+    assert is_signed_in(there)
+    # As the form of the page sends it.
+    [token, *_] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', here.get(LIST).text)
+    assert "was ended" in press(here, end_url(there), data={"csrfmiddlewaretoken": token})
+    assert not is_signed_in(there)
+    assert press(here, END_OTHERS, data={"csrfmiddlewaretoken": token})
+
+
+def test_a_guest_is_asked_to_sign_in_and_gets_to_the_list(client: Client, alice: User) -> None:
+    there = sign_in(alice)
+    for answer in (client.get(LIST), client.post(END_OTHERS), client.post(end_url(there))):
+        assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={LIST}")
+    assert is_signed_in(there)
+
+
+def test_another_session_engine_is_refused_with_a_clear_error(client: Client, settings: Any) -> None:
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+    for ask in (lambda: client.get(LIST), lambda: client.post(END_OTHERS)):
+        with pytest.raises(ImproperlyConfigured, match=r'needs SESSION_ENGINE = "django_redsess\.backend"\.$'):
+            ask()
+
+
+def test_messages_need_not_be_installed(alice: User, settings: Any) -> None:
+    use_our_templates(settings)
+    options = settings.TEMPLATES[0]["OPTIONS"]
+    options["context_processors"] = [name for name in options["context_processors"] if "messages" not in name]
+    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != "django.contrib.messages"]
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "messages" not in name]
+    here, there = sign_in(alice), sign_in(alice)
+    for url in (end_url(there), end_url(there), end_url(here), END_OTHERS):
+        assert here.post(url, follow=True).status_code == 200
+    assert not is_signed_in(there)
+
+
+# The looks
+
+
+def test_the_shop_shows_the_list_in_its_own_frame_and_links_to_it(alice: User) -> None:
+    here = sign_in(alice)
+    assert "<title>Your sessions · Lull &amp; Gust</title>" in here.get(LIST).text
+    assert f'<a href="{LIST}">Your sessions</a>' in here.get("/").text
+    assert LIST not in Client().get("/").text
+
+
+def test_a_project_without_a_base_template_gets_a_page_that_stands_alone(alice: User, settings: Any) -> None:
+    use_our_templates(settings)
+    here, there = sign_in(alice), sign_in(alice)
+    page = here.post(end_url(there), follow=True)
+    assert page.text.startswith("<!doctype html>")
+    assert "<title>Your sessions</title>" in page.text
+    assert "<li>The session was ended: Firefox 145 on Linux.</li>" in page.text
+    assert len(rows(page)) == 1
+
+
+def test_a_project_with_a_base_template_gets_the_list_inside_it(alice: User, settings: Any, tmp_path: Path) -> None:
+    tmp_path.joinpath("base.html").write_text(
+        "<title>{% block title %}{% endblock %} at Acme</title><main>{% block content %}{% endblock %}</main>"
+    )
+    use_our_templates(settings, tmp_path)
+    page = sign_in(alice).get(LIST)
+    assert page.text.lstrip().startswith("<title>Your sessions at Acme</title><main>")
+    assert len(rows(page)) == 1

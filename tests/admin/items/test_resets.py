@@ -1,0 +1,271 @@
+"""Resetting views in the admin: what is asked before, who may, and what is written down."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess import viewed
+from django_redsess.models import PopularItem
+from tests.support.admin_pages import Page, staff
+from tests.support.behind import have_views
+from tests.support.items import STRANGE
+from tests.support.most_viewed import (
+    CONFIRM,
+    LIST,
+    RESET,
+    answer,
+    asked,
+    checkboxes,
+    lines,
+    names,
+    rows,
+    select,
+    select_all,
+    told,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+MAY_RESET = ("view_popularitem", "reset_popularitem")
+
+
+def test_a_question_takes_few_commands(partitions, admin_client, redis, commands) -> None:
+    have_views(redis, {f"item{number}": number + 1 for number in range(20)})
+    admin_client.get(LIST)
+    commands()
+    assert asked(select(admin_client, *(f"item{number}" for number in range(20))))
+    # The session, the views of each item, and of each partition the total: for the list, and for the question.
+    assert commands()["evalsha"] <= 1 + 20 + 2 * partitions
+
+
+def test_the_action_asks_first(admin_client, known) -> None:
+    response = select(admin_client, "lamp", "tail")
+    assert asked(response) == "Do you want to reset 403 views of 2 items?"
+    page = Page(response).text
+    assert "lamp, 400 views" in page
+    assert "tail, 3 views" in page
+    assert "kite" not in page
+    assert "What each session viewed stays" in page
+    assert viewed.count("lamp") == 400
+
+
+def test_the_question_names_items_as_the_list_does(admin_client, known, products) -> None:
+    response = select(admin_client, "lamp")
+    assert asked(response) == "Do you want to reset 400 views of 1 item?"
+    assert "Best lamp lamp, 400 views" in Page(response).text
+
+
+def test_what_was_selected_is_reset_and_told(partitions, admin_client, known) -> None:
+    response = answer(admin_client, select(admin_client, "lamp", "tail"))
+    assert told(response) == "2 items were reset (403 views)."
+    assert set(names(response)) == {"kite", "rope"}
+    assert tuple(viewed.total()) == (2, 1650)
+
+
+def test_what_sessions_viewed_stays(admin_client, new_session) -> None:
+    session = new_session("1")
+    for item in ("kite", "lamp"):
+        viewed.record(session, item)
+    answer(admin_client, select(admin_client, "kite"))
+    answer(admin_client, admin_client.get(CONFIRM))
+    assert viewed.total().items == 0
+    assert [entry.item for entry in viewed.recent(session)] == ["lamp", "kite"]
+
+
+@pytest.mark.parametrize("item", STRANGE)
+def test_any_item_is_reset(admin_client, redis, item) -> None:
+    have_views(redis, {item: 3, "another": 5})
+    [key] = [key for key in checkboxes(admin_client.get(LIST)) if key != "another"]
+    question = select(admin_client, key)
+    assert asked(question) == "Do you want to reset 3 views of 1 item?"
+    assert "<script>alert" not in question.text
+    response = answer(admin_client, question)
+    assert told(response) == "1 item was reset (3 views)."
+    assert names(response) == ["another"]
+    shown = str(PopularItem(item=item))
+    assert lines() == [(shown, shown, "Reset 3 views.")]
+    assert admin_client.get("/admin/").status_code == 200
+
+
+def test_the_button_resets_all(partitions, admin_client, known) -> None:
+    response = admin_client.get(Page(admin_client.get(LIST)).links["Reset all"])
+    assert asked(response) == "Do you want to reset 2,053 views of 4 items, all there are?"
+    assert viewed.total().items == 4
+    response = answer(admin_client, response)
+    assert told(response) == "All items were reset (2,053 views)."
+    assert rows(response) == []
+    assert tuple(viewed.total()) == (0, 0)
+
+
+def test_all_of_several_pages_are_not_the_items_of_one(admin_client, known, few_on_a_page) -> None:
+    response = select_all(admin_client)
+    assert asked(response) == "Do you want to reset 2,053 views of 4 items, all there are?"
+    answer(admin_client, response)
+    assert viewed.total().items == 0
+
+
+@pytest.mark.parametrize("query", ["?q=lamp", "?item=lamp"])
+def test_all_of_a_search_are_what_it_found(admin_client, known, query) -> None:
+    response = select_all(admin_client, query)
+    assert asked(response) == "Do you want to reset 400 views of 1 item?"
+    answer(admin_client, response)
+    assert viewed.count("lamp") == 0
+    assert viewed.total().items == 3
+
+
+def test_all_of_a_search_that_found_nothing_are_none(admin_client, known) -> None:
+    response = select_all(admin_client, "?q=other")
+    assert response.status_code == 302
+    assert viewed.total().items == 4
+
+
+def test_without_a_selection_nothing_is_asked(admin_client, known) -> None:
+    assert asked(select(admin_client)) == ""
+    assert viewed.total().items == 4
+
+
+def test_what_is_gone_before_the_question_is_told(admin_client, known) -> None:
+    viewed.reset("lamp")
+    response = select(admin_client, "lamp", "tail", "x" * 100)
+    assert asked(response) == "Do you want to reset 3 views of 1 item?"
+    assert "2 items that were chosen have no views any more" in Page(response).text
+    viewed.reset("tail")
+    response = admin_client.get(select(admin_client, "lamp", "tail").headers["Location"])
+    assert told(response) == "There are no views here to reset."
+
+
+def test_what_is_gone_after_the_question_is_told(admin_client, known) -> None:
+    response = select(admin_client, "lamp", "tail")
+    viewed.reset("lamp")
+    response = answer(admin_client, response)
+    assert told(response) == ("1 item was reset (3 views). 1 item was not reset: it had no views any more.")
+    assert lines() == [("tail", "tail", "Reset 3 views.")]
+
+
+def test_a_second_answer_to_the_same_question_resets_nothing_and_says_so(admin_client, known) -> None:
+    for question in (select(admin_client, "lamp"), admin_client.get(CONFIRM)):
+        answer(admin_client, question)
+        written = len(lines())
+        assert told(answer(admin_client, question)) == "There are no views here to reset."
+        assert len(lines()) == written
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"item": ""}, {"item": "x" * 10_000}, {"item": "\t%"}, {"item": "\t%ff"}, {"items": "kite"}, {"item": "\0"}],
+)
+def test_a_form_that_was_tampered_with_resets_nothing(admin_client, known, data) -> None:
+    assert told(admin_client.post(RESET, data, follow=True)) == "There are no views here to reset."
+    assert viewed.total().items == 4
+
+
+def test_an_empty_list_has_nothing_to_reset(admin_client) -> None:
+    assert told(admin_client.get(CONFIRM, follow=True)) == "There are no views here to reset."
+
+
+def test_a_line_of_history_is_written_for_each_item(admin_client, admin_user, known) -> None:
+    answer(admin_client, select(admin_client, "kite", "tail"))
+    assert sorted(lines()) == [("kite", "kite", "Reset 1250 views."), ("tail", "tail", "Reset 3 views.")]
+    assert {line.user for line in LogEntry.objects.all()} == {admin_user}
+
+
+def test_for_all_items_there_is_one_line(admin_client, known) -> None:
+    answer(admin_client, admin_client.get(CONFIRM))
+    assert lines() == [(None, "most viewed items", "Reset the views of all items: 2053.")]
+    assert admin_client.get("/admin/").status_code == 200
+
+
+def test_what_was_reset_before_an_outage_is_in_the_history(admin_client, known, monkeypatch) -> None:
+    question, reset = select(admin_client, "kite", "tail"), viewed.reset
+    done: list[str] = []
+
+    def reset_one(item: str) -> int:
+        if done:
+            raise RuntimeError("out")
+        done.append(item)
+        return reset(item)
+
+    monkeypatch.setattr(viewed, "reset", reset_one)
+    with pytest.raises(RuntimeError):
+        answer(admin_client, question)
+    assert [line[0] for line in lines()] == done
+
+
+@pytest.mark.parametrize("permissions", [(), ("reset_popularitem",), ("view_onlinesession", "end_onlinesession")])
+def test_who_may_not_view_sees_and_resets_nothing(client, known, permissions) -> None:
+    staff(client, *permissions)
+    for url in (LIST, CONFIRM, LIST + "kite/change/"):
+        assert client.get(url).status_code == 403
+    for data in ({"item": "kite"}, {"all": "1"}):
+        assert client.post(RESET, data).status_code == 403
+    assert select(client, "kite").status_code == 403
+    assert viewed.total().items == 4
+
+
+def test_who_may_only_view_is_offered_nothing_and_resets_nothing(client, known) -> None:
+    staff(client, "view_popularitem")
+    response = client.get(LIST)
+    assert len(rows(response)) == 4
+    assert "Reset all" not in Page(response).links
+    assert "reset_selected" not in response.text
+    assert client.get(CONFIRM).status_code == 403
+    for data in ({"item": "kite"}, {"all": "1"}):
+        assert client.post(RESET, data).status_code == 403
+    select(client, "kite")
+    select_all(client)
+    assert viewed.total().items == 4
+
+
+def test_who_may_view_and_reset_does(client, known) -> None:
+    staff(client, *MAY_RESET)
+    assert told(answer(client, select(client, "kite"))) == "1 item was reset (1,250 views)."
+    assert told(answer(client, client.get(CONFIRM))) == "All items were reset (803 views)."
+
+
+def test_a_permission_that_was_taken_away_after_the_question_counts(client, known) -> None:
+    staff(client, *MAY_RESET)
+    question = select(client, "kite")
+    User.objects.get().user_permissions.clear()
+    assert answer(client, question).status_code == 403
+    assert viewed.count("kite") == 1250
+
+
+def test_who_is_no_staff_is_asked_to_sign_in(client, known) -> None:
+    for url in (LIST, CONFIRM, LIST + "kite/change/"):
+        assert client.get(url).headers["Location"].startswith("/admin/login/")
+    assert client.post(RESET, {"all": "1"}).headers["Location"].startswith("/admin/login/")
+    assert viewed.total().items == 4
+
+
+@pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options"])
+def test_only_a_post_resets(admin_client, known, method) -> None:
+    assert getattr(admin_client, method)(RESET + "?all=1").status_code == 405
+    assert viewed.total().items == 4
+
+
+def test_the_question_is_asked_by_get_only(admin_client, known) -> None:
+    assert admin_client.post(CONFIRM, {"all": "1"}).status_code == 405
+
+
+def test_a_post_without_a_csrf_token_resets_nothing(admin_user, known) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    assert client.post(RESET, {"all": "1"}).status_code == 403
+    assert client.post(RESET, {"item": "kite"}).status_code == 403
+    assert select(client, "kite").status_code == 403
+    assert viewed.total().items == 4
+
+
+def test_the_question_brings_its_csrf_token(admin_user, known) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(CONFIRM).text)
+    assert token is not None
+    assert client.post(RESET, {"all": "1", "csrfmiddlewaretoken": token[1]}).status_code == 302
+    assert viewed.total().items == 0

@@ -1,0 +1,319 @@
+"""The part of a user's page that tells of sessions, and the action that ends those of several users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import path
+
+from django_redsess.admin.sessions import OnlineSessionAdmin, UserSessionsMixin
+from django_redsess.models import OnlineSession
+from tests.support.admin_pages import LIST, MARKUP, Page, answer, asked, left, staff, told
+from tests.support.behind import make_due
+from tests.support.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+USERS = "/admin/auth/user/"
+
+VIEW, END = "view_onlinesession", "end_onlinesession"
+
+
+class PlainUserAdmin(UserSessionsMixin, admin.ModelAdmin):
+    """Without fieldsets: Django makes them of the form's fields."""
+
+
+class FieldsUserAdmin(UserSessionsMixin, admin.ModelAdmin):
+    fields = ("username", "email")
+    readonly_fields = ("email",)
+
+
+class OwnPlaceUserAdmin(UserSessionsMixin, admin.ModelAdmin):
+    """Says itself where the sessions are."""
+
+    fieldsets = ((None, {"fields": ("username", "online_sessions")}),)
+
+
+SITES = {kind: admin.AdminSite() for kind in (PlainUserAdmin, FieldsUserAdmin, OwnPlaceUserAdmin)}
+for kind, site in SITES.items():
+    site.register(User, kind)
+    site.register(OnlineSession, OnlineSessionAdmin)
+
+# Each test fills them with the pages of one of these admins.
+urlpatterns: list[Any] = []
+
+
+@pytest.fixture(params=SITES, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest, settings: Any) -> Iterator[type[UserSessionsMixin]]:
+    """Each way to use the mixin, on a site of its own."""
+    urlpatterns[:] = [path("admin/", SITES[request.param].urls)]
+    settings.ROOT_URLCONF = "tests.admin.test_users_sessions"
+    yield request.param
+    urlpatterns.clear()
+
+
+@pytest.fixture
+def users(db) -> dict[str, User]:
+    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
+
+
+@pytest.fixture
+def sids(users, new_session) -> list[str]:
+    """The sids of two sessions of alice, then one of bob; carol has none."""
+    return sign_in(new_session, *(str(users[name].pk) for name in ("alice", "alice", "bob")))
+
+
+def page_of(user: User) -> str:
+    return f"{USERS}{user.pk}/change/"
+
+
+def select(client: Client, *users: User, across: bool = False) -> Any:
+    """Choose the action for these users, or for all that the list has."""
+    fields = {"action": "end_sessions", "_selected_action": [user.pk for user in users], "index": "0"}
+    return client.post(USERS, {**fields, "select_across": str(int(across))})
+
+
+def may(client: Client, *permissions: str) -> Client:
+    """Sign in as a member of staff who may change users, and has these permissions too."""
+    return staff(client, "view_user", "change_user", "add_user", "delete_user", *permissions)
+
+
+# The section.
+
+
+def test_a_users_page_counts_the_sessions_and_links_to_them(admin_client, users, sids) -> None:
+    page = Page(admin_client.get(page_of(users["alice"])))
+    assert "2 sessions" in page.links
+    found = Page(admin_client.get(page.links["2 sessions"]))
+    assert found.count == 2
+    assert found.sids == [sids[1], sids[0]]
+    assert "1 session" in Page(admin_client.get(page_of(users["bob"]))).links
+
+
+def test_a_user_who_is_not_signed_in_has_nothing_to_end(admin_client, users, sids) -> None:
+    page = Page(admin_client.get(page_of(users["carol"])))
+    assert "This user is not signed in." in page.text
+    assert not any("/onlinesession/confirm/" in href for href in page.links.values())
+
+
+def test_sessions_whose_time_is_over_are_not_counted(admin_client, redis, users, sids) -> None:
+    make_due(redis, sids[0])
+    assert "1 session" in Page(admin_client.get(page_of(users["alice"]))).links
+
+
+def test_the_button_ends_all_of_the_users_sessions(admin_client, users, sids) -> None:
+    page = Page(admin_client.get(page_of(users["alice"])))
+    [href] = [href for href in page.links.values() if "/onlinesession/confirm/" in href]
+    response = admin_client.get(href)
+    assert asked(response) == 2
+    assert "alice" in Page(response).text
+    assert told(answer(admin_client, response)) == "2 sessions were ended."
+    assert left() == {sids[2], admin_client.session.sid}
+
+
+def test_who_may_not_view_sessions_sees_nothing_of_them(client, users, sids) -> None:
+    may(client)
+    response = client.get(page_of(users["alice"]))
+    assert response.status_code == 200
+    assert "2 sessions" not in Page(response).text
+    assert "onlinesession" not in response.text
+
+
+def test_who_may_only_view_sees_no_button(client, users, sids) -> None:
+    may(client, VIEW)
+    page = Page(client.get(page_of(users["alice"])))
+    assert "2 sessions" in page.links
+    assert not any("/onlinesession/confirm/" in href for href in page.links.values())
+
+
+def test_who_may_end_and_not_view_sees_nothing_of_them(client, users, sids) -> None:
+    may(client, END)
+    assert "onlinesession" not in client.get(page_of(users["alice"])).text
+
+
+def test_who_may_end_sees_the_button(client, users, sids) -> None:
+    may(client, VIEW, END)
+    page = Page(client.get(page_of(users["alice"])))
+    assert any("/onlinesession/confirm/" in href for href in page.links.values())
+
+
+def test_who_may_only_view_users_sees_their_sessions(client, users, sids) -> None:
+    staff(client, "view_user", VIEW)
+    page = Page(client.get(page_of(users["alice"])))
+    assert "2 sessions" in page.links
+
+
+def test_a_page_to_add_a_user_knows_of_no_sessions(admin_client) -> None:
+    response = admin_client.get(USERS + "add/")
+    assert response.status_code == 200
+    assert "online_sessions" not in response.text
+    password = {"password1": "zaunkönig-88", "password2": "zaunkönig-88"}
+    response = admin_client.post(USERS + "add/", {"username": "dave", **password, "usable_password": "true"})
+    assert response.status_code == 302
+    assert User.objects.filter(username="dave").exists()
+
+
+def test_saving_a_user_is_not_troubled(admin_client, users, sids) -> None:
+    url = page_of(users["alice"])
+    dates = {"date_joined_0": "2020-01-01", "date_joined_1": "00:00:00"}
+    response = admin_client.post(url, {"username": "alice", "first_name": "Alice", "is_active": "on", **dates})
+    assert response.status_code == 302
+    assert User.objects.get(username="alice").first_name == "Alice"
+    assert set(sids) < left()
+
+
+# The action.
+
+
+def test_the_action_ends_all_sessions_of_the_users_that_are_selected(admin_client, users, sids) -> None:
+    response = select(admin_client, users["alice"], users["carol"])
+    assert asked(response) == 2
+    assert set(sids) < left()
+    response = answer(admin_client, response, reason="Moved")
+    assert told(response) == "2 sessions were ended."
+    assert left() == {sids[2], admin_client.session.sid}
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, entry.change_message) == (str(users["alice"].pk), "Ended 2 sessions. Reason: Moved")
+
+
+def test_the_action_says_where_there_is_nothing_to_end(admin_client, users, sids) -> None:
+    response = select(admin_client, users["carol"])
+    assert asked(response) == 0
+    assert left() == {*sids, admin_client.session.sid}
+
+
+def test_the_action_takes_all_users_of_several_pages(admin_client, users, sids) -> None:
+    User.objects.bulk_create(User(username=f"more{number:03}") for number in range(150))
+    response = select(admin_client, users["alice"], across=True)
+    # The administrator's own stays.
+    assert asked(response) == 3
+    assert told(answer(admin_client, response)) == "3 sessions were ended."
+    assert left() == {admin_client.session.sid}
+
+
+def test_the_action_takes_those_that_a_search_has_found(admin_client, users, sids) -> None:
+    fields = {"action": "end_sessions", "_selected_action": [users["bob"].pk], "index": "0", "select_across": "1"}
+    response = admin_client.post(USERS + "?q=bob", fields)
+    assert asked(response) == 1
+    answer(admin_client, response)
+    assert left() == {*sids[:2], admin_client.session.sid}
+
+
+def test_a_thousand_users_are_taken(admin_client, users, sids) -> None:
+    User.objects.bulk_create(User(username=f"more{number:03}") for number in range(996))
+    assert User.objects.count() == 1000
+    response = select(admin_client, users["alice"], across=True)
+    assert asked(response) == 3
+    answer(admin_client, response)
+    assert left() == {admin_client.session.sid}
+
+
+def test_more_than_a_thousand_users_are_refused_and_nothing_is_ended(admin_client, users, sids) -> None:
+    User.objects.bulk_create(User(username=f"more{number:03}") for number in range(997))
+    response = select(admin_client, users["alice"], across=True)
+    assert response.status_code == 302
+    assert "at most 1000 users" in told(admin_client.get(response.headers["Location"]))
+    assert left() == {*sids, admin_client.session.sid}
+
+
+@pytest.mark.parametrize("permissions", [(), (VIEW,), (END,)], ids=str)
+def test_who_may_not_end_has_no_action(client, users, sids, permissions) -> None:
+    may(client, *permissions)
+    assert "end_sessions" not in client.get(USERS).text
+    select(client, users["alice"])
+    assert left() == {*sids, client.session.sid}
+
+
+def test_who_may_end_has_the_action(client, users, sids) -> None:
+    may(client, VIEW, END)
+    assert "end_sessions" in client.get(USERS).text
+    answer(client, select(client, users["alice"]))
+    assert left() == {sids[2], client.session.sid}
+
+
+def test_the_action_leaves_a_superusers_sessions(client, users, sids) -> None:
+    User.objects.filter(username="bob").update(is_superuser=True)
+    may(client, VIEW, END)
+    response = select(client, users["alice"], users["bob"])
+    assert asked(response) == 2
+    answer(client, response)
+    assert left() == {sids[2], client.session.sid}
+
+
+# Other ways to write the page of users.
+
+
+def test_any_page_of_a_user_tells_of_the_sessions_once(kind, admin_client, users, sids) -> None:
+    response = admin_client.get(page_of(users["alice"]))
+    assert response.status_code == 200
+    assert Page(response).text.count("2 sessions") == 1
+
+
+def test_any_page_of_a_user_tells_who_may_view_and_not_end_without_a_button(kind, client, users, sids) -> None:
+    may(client, VIEW)
+    response = client.get(page_of(users["alice"]))
+    assert Page(response).text.count("2 sessions") == 1
+    assert "/onlinesession/confirm/" not in response.text
+
+
+# Whoever names the field, as the third does, shows it.
+@pytest.mark.parametrize("kind", [PlainUserAdmin, FieldsUserAdmin], indirect=True)
+def test_a_page_of_a_user_tells_nothing_to_who_may_not_view(kind, client, users, sids) -> None:
+    may(client)
+    response = client.get(page_of(users["alice"]))
+    assert response.status_code == 200
+    assert "2 sessions" not in Page(response).text
+    assert "/onlinesession/" not in response.text
+
+
+def test_any_page_to_add_a_user_works(kind, admin_client) -> None:
+    assert admin_client.get(USERS + "add/").status_code == 200
+
+
+@pytest.mark.parametrize("kind", [PlainUserAdmin, FieldsUserAdmin], indirect=True)
+def test_a_page_to_add_a_user_without_fieldsets_knows_of_no_sessions(kind, admin_client) -> None:
+    assert "field-online_sessions" not in admin_client.get(USERS + "add/").text
+
+
+def test_the_action_works_on_any_page_of_users(kind, admin_client, users, sids) -> None:
+    response = select(admin_client, users["alice"])
+    assert asked(response) == 2
+    answer(admin_client, response)
+    assert left() == {sids[2], admin_client.session.sid}
+
+
+def test_a_user_name_full_of_markup_is_shown_as_text(admin_client, new_session) -> None:
+    user = User.objects.create(username=MARKUP)
+    new_session(str(user.pk))
+    for response in (admin_client.get(page_of(user)), select(admin_client, user)):
+        assert response.status_code == 200
+        assert "<script>alert" not in response.text
+
+
+def test_the_link_leads_to_a_list_that_can_be_left(admin_client, users, sids) -> None:
+    page = Page(admin_client.get(page_of(users["alice"])))
+    found = Page(admin_client.get(page.links["2 sessions"]))
+    assert "alice" in found.links
+    [everybody] = [href for text, href in found.links.items() if "Clear all filters" in text]
+    assert Page(admin_client.get(LIST + everybody)).count == 4
+
+
+def test_where_the_site_has_no_admin_of_sessions_the_users_page_has_none_of_them(
+    admin_client, users, sids, settings
+) -> None:
+    site = admin.AdminSite()
+    site.register(User, PlainUserAdmin)
+    urlpatterns[:] = [path("admin/", site.urls)]
+    settings.ROOT_URLCONF = "tests.admin.test_users_sessions"
+    for url in (USERS, page_of(users["alice"])):
+        response = admin_client.get(url)
+        assert response.status_code == 200
+        assert "onlinesession" not in response.text
+        assert "end_sessions" not in response.text
+    urlpatterns.clear()

@@ -1,0 +1,245 @@
+"""What is found wrong with the caches: their connections, pools, time-outs and retries."""
+
+import socket
+from typing import Any
+
+import pytest
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError
+from redis.retry import Retry
+
+from testproject import servers
+from tests.support.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
+
+
+@pytest.mark.parametrize("alias", ["missing", "local"])
+def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) -> None:
+    settings.CACHES = {**settings.CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    settings.SESSION_CACHE_ALIAS = alias
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert ("which there is not" in error.msg) == (alias == "missing")
+    assert error.hint == "Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: 'sessions'."
+
+
+def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settings) -> None:
+    local = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    settings.CACHES = {"default": local, "pages": local}
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert "CACHES has 'default', 'pages':" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "wrong"),
+    [
+        ("http://:hush@127.0.0.1", {}, "begins with none of redis://, rediss://, unix://"),
+        ("127.0.0.1:6379", {}, "begins with none of redis://, rediss://, unix://"),
+        ([6379], {}, "is missing, or no text"),
+        # A slash in a password has to be escaped: this is a port "hush".
+        ("redis://:hush/1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush,1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush[1@127.0.0.1", {}, "has no host and port that can be read"),
+        ("redis://:hush@127.0.0.1:66379", {}, "has no host and port that can be read"),
+        ("redis://:hush@127.0.0.1?db=hush", {}, "Invalid value for 'db'"),
+        ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}, "can't be used"),
+        ("redis://127.0.0.1/0", {"SOCKET_TIMEOUT": "1"}, "can't be used"),
+        ("redis://127.0.0.1/0", {"CONNECTION_POOL_KWARGS": {"tiemout": 1}}, "can't be used"),
+    ],
+)
+def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_url(
+    set_cache: SetCache, location: object, options: dict[str, Any], wrong: str
+) -> None:
+    set_cache(location, **options)
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert wrong in error.msg
+    assert "hush" not in error.msg + error.hint
+
+
+@pytest.mark.parametrize("in_url", [True, False])
+def test_a_connection_that_decodes_is_refused(set_cache: SetCache, server: servers.Server, in_url: bool) -> None:
+    if in_url:
+        set_cache(f"{server.url}?decode_responses=true")
+    else:
+        set_cache(CONNECTION_POOL_KWARGS={"decode_responses": True})
+    assert found() == ["E007"]
+
+
+def test_a_connection_that_is_told_not_to_decode_is_fine(set_cache: SetCache) -> None:
+    set_cache(CONNECTION_POOL_KWARGS={"decode_responses": False})
+    assert found() == []
+
+
+@pytest.mark.parametrize("of", ["django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"])
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("redis://127.0.0.1:{port}/0", "redis://127.0.0.1:{port}/0"),
+        ("redis://127.0.0.1:{port}/3", "redis://localhost:{port}?db=3"),
+        ("redis://127.0.0.1:{port}", "rediss://127.0.0.1:{port}/0"),
+        ("redis://127.0.0.1:{port}/0", "redis://elsewhere:6379/0,redis://127.0.0.1:{port}/0"),
+        ("redis://127.0.0.1:{port}/0", ["redis://elsewhere:6379/0", "redis://127.0.0.1:{port}/0"]),
+        ("unix:///run/no-such.sock?db=2", "unix:///run/no-such.sock?db=2"),
+    ],
+)
+def test_a_cache_in_the_database_of_the_sessions_is_warned_of(
+    set_cache: SetCache, server: servers.Server, ours: str, theirs: str | list[str], of: str
+) -> None:
+    set_cache(ours.format(port=server.port))
+    here = [url.format(port=server.port) for url in ([theirs] if isinstance(theirs, str) else theirs)]
+    set_cache(here[0] if isinstance(theirs, str) else here, alias="pages", backend=of)
+    [warning] = messages()
+    assert warning.id == "django_redsess.W009"
+    assert "'pages'" in warning.msg
+    assert "FLUSHDB" in warning.hint
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "redis://127.0.0.1:{port}/1",
+        "redis://127.0.0.1:{port}?db=1",
+        "redis://elsewhere:{port}/0",
+        "redis://127.0.0.1:1/0",
+        "unix:///run/no-such.sock?db=0",
+        "redis://127.0.0.1:nonsense/0",
+        "unique-snowflake",
+        ["127.0.0.1:11211", "127.0.0.1:11212"],
+        None,
+    ],
+)
+def test_a_cache_elsewhere_is_fine(set_cache: SetCache, server: servers.Server, theirs: Any) -> None:
+    location = theirs.format(port=server.port) if isinstance(theirs, str) else theirs
+    set_cache(location, alias="pages", backend="django.core.cache.backends.redis.RedisCache")
+    assert found() == []
+
+
+def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_it_from(
+    set_cache: SetCache, server: servers.Server
+) -> None:
+    without_number = f"redis://127.0.0.1:{server.port}"
+    set_cache(without_number, CONNECTION_POOL_KWARGS={"db": 1})
+    set_cache(without_number, alias="pages", db=1)  # django-redis does not read it there: database 0
+    assert found() == []
+    set_cache(without_number, alias="pages", backend="django.core.cache.backends.redis.RedisCache", db=1)
+    assert found() == ["W009"]
+    set_cache(without_number, alias="pages", CONNECTION_POOL_KWARGS={"db": "1"})
+    assert found() == ["W009"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "words"), [({}, "20 seconds"), ({"timeout": None}, "without end"), ({"timeout": 0.6}, "0.6 seconds")]
+)
+def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(
+    set_cache: SetCache, timeout: dict[str, Any], words: str
+) -> None:
+    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
+    [warning] = messages()
+    assert warning.id == "django_redsess.W020"
+    assert f"waits {words} for a connection" in warning.msg
+    assert "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}" in warning.hint
+
+
+def test_a_pool_that_makes_requests_wait_no_longer_than_the_server_may_is_fine(set_cache: SetCache) -> None:
+    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS={"timeout": 0.5})
+    assert found() == []
+
+
+def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache: SetCache) -> None:
+    set_cache(alias="default", **TIMEOUTS)
+    settings.SESSION_CACHE_ALIAS = "default"
+    settings.CACHES = {"default": settings.CACHES["default"]}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W009"
+    assert "SESSION_CACHE_ALIAS = 'sessions'" in warning.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"SOCKET_TIMEOUT": None}, ["socket_timeout"]),
+        ({"SOCKET_CONNECT_TIMEOUT": 0}, ["socket_connect_timeout"]),
+        ({"SOCKET_TIMEOUT": None, "SOCKET_CONNECT_TIMEOUT": None}, ["socket_timeout", "socket_connect_timeout"]),
+        ({"CONNECTION_POOL_KWARGS": {"socket_timeout": None}}, ["socket_timeout"]),
+    ],
+)
+def test_a_connection_without_time_outs_is_warned_of(
+    set_cache: SetCache, options: dict[str, Any], named: list[str]
+) -> None:
+    set_cache(**options)
+    [warning] = messages()
+    assert warning.id == "django_redsess.W010"
+    assert all(f"no {name}" in warning.msg for name in named)
+    assert "'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5" in warning.hint
+
+
+def test_time_outs_may_be_in_the_url(set_cache: SetCache, server: servers.Server) -> None:
+    url = f"{server.url}?socket_timeout=0.5&socket_connect_timeout=0.5"
+    set_cache(url, SOCKET_TIMEOUT=None, SOCKET_CONNECT_TIMEOUT=None)
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    "repeating",
+    [{"retry": Retry(NoBackoff(), 3)}, {"retry_on_timeout": True}, {"retry_on_error": [BusyLoadingError]}],
+)
+def test_retries_of_redis_py_are_warned_of(set_cache: SetCache, repeating: dict[str, Any]) -> None:
+    set_cache(CONNECTION_POOL_KWARGS=repeating)
+    assert found() == ["W011"]
+
+
+@pytest.mark.parametrize("given", [{"retry": NEVER}, {"retry_on_timeout": False}, {"retry_on_error": []}])
+def test_retries_that_are_turned_off_are_fine(set_cache: SetCache, given: dict[str, Any]) -> None:
+    set_cache(CONNECTION_POOL_KWARGS=given)
+    assert found() == []
+
+
+@pytest.fixture
+def set_sentinel(set_cache: SetCache, silent: socket.socket) -> SetCache:
+    """Return a function that puts an entry of CACHES behind a sentinel, which never answers."""
+
+    def change(location: str = "redis://shop/0", **options: Any) -> None:
+        sentinel = {
+            "CLIENT_CLASS": "django_redis.client.SentinelClient",
+            "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+            "SENTINELS": [silent.getsockname()],
+        }
+        set_cache(location, **{**sentinel, **options})
+
+    return change
+
+
+def test_a_site_behind_sentinels_is_warned_of_their_retries_and_connects_to_nothing(
+    set_sentinel: SetCache, silent: socket.socket
+) -> None:
+    set_sentinel(
+        SENTINEL_KWARGS={**{name.lower(): value for name, value in TIMEOUTS.items()}, "retry": Retry(NoBackoff(), 3)}
+    )
+    [warning] = messages()
+    assert warning.id == "django_redsess.W011"
+    assert "'SENTINEL_KWARGS'" in warning.hint
+    assert not was_called(silent)
+
+
+def test_a_site_behind_sentinels_can_be_without_complaint(set_sentinel: SetCache, silent: socket.socket) -> None:
+    set_sentinel(SENTINEL_KWARGS={"socket_connect_timeout": 0.5, "socket_timeout": 0.5, "retry": NEVER})
+    assert found() == []
+    assert was_called(silent)
+
+
+def test_sentinels_are_checked_as_a_server_is(set_sentinel: SetCache, silent: socket.socket) -> None:
+    kwargs = {"socket_connect_timeout": None, "socket_timeout": None, "retry": NEVER}
+    pool = {"decode_responses": True, "retry_on_timeout": True}
+    set_sentinel(SOCKET_TIMEOUT=None, SENTINEL_KWARGS=kwargs, CONNECTION_POOL_KWARGS=pool)
+    assert sorted(found()) == ["E007", "W010", "W010", "W011"]
+    assert not was_called(silent)
+
+
+def test_services_of_one_name_are_told_apart_by_their_sentinels(set_sentinel: SetCache, silent: socket.socket) -> None:
+    kwargs = {"socket_connect_timeout": 0.5, "socket_timeout": 0.5, "retry": NEVER}
+    set_sentinel(SENTINEL_KWARGS=kwargs)
+    set_sentinel(alias="pages", SENTINELS=[("elsewhere", 26379)])
+    assert found() == []
+    set_sentinel(alias="pages", SENTINELS=[list(silent.getsockname())])
+    assert found() == ["W009"]

@@ -1,0 +1,93 @@
+"""Every page of the admin once, as an administrator uses it, under the theme of the settings."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from django.contrib.admin.utils import quote
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+
+from django_redsess import online
+from tests.driven.people import LIST, Browser, check
+from tests.support.markup import hidden, text_of
+
+MOST_VIEWED = "/admin/django_redsess/popularitem/"
+
+
+def main() -> None:
+    User.objects.create_superuser("admin", password="admin")
+    people = {name: User.objects.create_user(name, password=name) for name in ("alice", "bob", "carol")}
+    browsers = {name: Browser() for name in people}
+    for name, browser in browsers.items():
+        assert browser.login(username=name, password=name)
+    admin = Browser()
+    assert admin.login(username="admin", password="admin")
+    [bob] = online.of_user(people["bob"])
+
+    assert names(admin.get(LIST)) == ["admin", "carol", "bob", "alice"]
+    assert names(admin.get(LIST, {"o": "2"})) == ["alice", "bob", "carol", "admin"]
+    assert names(admin.get(LIST, {"q": "ARO"})) == ["carol"]
+    assert names(admin.get(LIST, {"q": bob.sid})) == ["bob"]
+    assert set(names(admin.get(LIST, {"active": "5m"}))) == {"admin", *people}
+    assert names(admin.get(LIST, {"staff": "1"})) == ["admin"]
+    assert names(admin.get(LIST, {"user": people["bob"].pk})) == ["bob"]
+    for link in filters(admin.get(LIST)):
+        assert names(admin.get(LIST + link)), link
+
+    page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
+    for shown in ("Viewed items", "_auth_user_id", "When it ends", "End this session", bob.sid):
+        assert shown in page, shown
+    assert "bob" in text_of(admin.get(LIST + "confirm/", {"user": people["bob"].pk}))
+    assert "1 session" in text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/change/"))
+
+    question = admin.post(LIST, {"action": "end_selected", "_selected_action": [bob.sid]})
+    assert "end 1 session?" in text_of(question)
+    answer = admin.post(LIST + "end/", {**hidden(question), "reason": "Back at noon."}, follow=True)
+    assert "1 session was ended." in text_of(answer)
+    assert names(answer) == ["admin", "carol", "alice"]
+    assert "Back at noon." in text_of(browsers["bob"].get("/"))
+    history = text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
+    assert "Ended 1 session. Reason: Back at noon." in history
+
+    chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
+    question = admin.post(LIST + "?q=alice", chosen)
+    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    question = admin.post(
+        "/admin/auth/user/", {"action": "end_sessions", "_selected_action": [user.pk for user in people.values()]}
+    )
+    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    assert names(admin.get(LIST)) == ["admin"]
+
+    assert "Nothing has been viewed yet." in text_of(admin.get(MOST_VIEWED))
+    browser = Browser()
+    assert browser.login(username="alice", password="alice")
+    for slug, times in (("slow-heron", 3), ("marmalade", 2), ("blue-hour", 1)):
+        for _ in range(times):
+            browser.get(f"/products/{slug}/")
+    page = text_of(admin.get(MOST_VIEWED))
+    for shown in ("Most viewed", "6 views of 3 items", "Slow Heron slow-heron", "Blue Hour", "33.3%", "Reset all"):
+        assert shown in page, shown
+    assert "1 most viewed item" in text_of(admin.get(MOST_VIEWED, {"q": "marmalade"}))
+    question = admin.post(MOST_VIEWED, {"action": "reset_selected", "_selected_action": ["marmalade"]})
+    assert "reset 2 views of 1 item?" in text_of(question)
+    assert "1 item was reset (2 views)." in text_of(admin.post(MOST_VIEWED + "reset/", hidden(question), follow=True))
+    question = admin.get(MOST_VIEWED + "confirm/")
+    assert "reset 4 views of 2 items, all there are?" in text_of(question)
+    assert "All items were reset (4 views)." in text_of(
+        admin.post(MOST_VIEWED + "reset/", hidden(question), follow=True)
+    )
+    check()
+
+
+def names(response: HttpResponse) -> list[str]:
+    """Return the users in a list of sessions, from the top."""
+    page = response.content.decode()
+    return re.findall(r'<a href="/admin/auth/user/\d+/change/">\s*(\w+)\s*</a>', page)
+
+
+def filters(response: HttpResponse) -> set[str]:
+    """Return where the filters of a list lead."""
+    links = re.findall(r'href="(\?[^"]*)"', response.content.decode())
+    return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}

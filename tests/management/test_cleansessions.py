@@ -1,0 +1,501 @@
+"""``cleansessions`` as it is called: its passes, what it says, its options, and how it runs as a service."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.core.management import call_command, execute_from_command_line
+
+from django_redsess import online
+from django_redsess.management import cleaning
+from django_redsess.signals import session_ended
+from django_redsess.transport.keys import keyspace, sid_of
+from testproject import servers
+from tests.support.arguments import wrong
+from tests.support.behind import dump, have_views, make_due, make_seen, stored, text_of
+from tests.support.online import sign_in
+from tests.support.outages import caches, close_connections, frozen
+from tests.support.running import asleep, wait_until
+
+pytestmark = pytest.mark.both_servers
+
+ROOT = Path(__file__).parents[2]
+
+
+def fill_with_due(client: redis_py.Redis, new_session: Callable[..., Any], count: int) -> None:
+    """Have ``count`` sessions of guests that are due: written at once, as creating them takes much longer."""
+    space = keyspace()
+    session = new_session(colour="blue")
+    record = client.hget(space.of_sid(session.sid).login, session.sid)
+    make_due(client, session.sid)
+    sids = [sid_of(f"{number:032}") for number in range(count - 1)]
+    with client.pipeline() as together:
+        for partition in space.partitions:
+            here = [sid for sid in sids if space.of_sid(sid) == partition]
+            together.hset(partition.login, mapping=dict.fromkeys(here, record))
+            together.zadd(partition.expire, dict.fromkeys(here, 1))
+            together.zadd(partition.guests, dict.fromkeys(here, 1))
+        together.execute()
+
+
+def removed_by(said: str) -> int:
+    """Add up what the summary of a process with ``--json`` counts."""
+    summary = json.loads(said.splitlines()[-1])
+    return int(summary["expired"] + summary["evicted"])
+
+
+@pytest.fixture(autouse=True)
+def site_on_own_server(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]:
+    """Where a test has a server of its own, the site's sessions are on that."""
+    if "own_server" not in request.fixturenames:
+        yield
+        return
+    before = settings.CACHES
+    settings.CACHES = caches(request.getfixturevalue("own_server").url)
+    yield
+    close_connections()
+    settings.CACHES = before
+
+
+def test_a_pass_ends_what_is_due_before_it_counts_what_is_too_much(redis, new_session, capsys) -> None:
+    sessions = [new_session("7") for _ in range(10)]
+    for number, session in enumerate(sessions):
+        make_seen(redis, session.sid, 1000 + number)
+    # The last that were seen. Were the longest unseen ended first, as many would stay as the maximum, but others.
+    make_due(redis, *(session.sid for session in sessions[-3:]))
+    call_command("cleansessions", max_sessions=5)
+    left = {sid.decode() for sid in redis.hkeys(keyspace().partitions[0].login)}
+    assert left == {session.sid for session in sessions[2:7]}
+    summary = r"Removed 3 expired sessions and 2 above the maximum of 5\. That took [\d.]+ s: [\d,]+ a second\.\n"
+    assert re.fullmatch(summary, capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_no_batch_is_larger_than_asked(redis, new_session, commands, capsys) -> None:
+    sessions = [new_session("7" if number % 2 else str(number)) for number in range(30)]
+    make_due(redis, *(session.sid for session in sessions[:10]))
+    sizes = [redis.zcount(partition.expire, 0, 1) for partition in keyspace().partitions]
+    commands()
+    call_command("cleansessions", batch_size=3, verbosity=2)
+    batches = [int(size) for size in re.findall(r"^expired: (\d+)$", capsys.readouterr().out, re.MULTILINE)]
+    assert sum(batches) == 10
+    assert max(batches) <= 3
+    # And none is smaller than needed: for each partition, one call for every three and one for what is too much. (One
+    # more finds nothing where the last was on its way already.)
+    needed = sum(max(1, -(-size // 3)) + 1 for size in sizes)
+    assert needed <= commands()["evalsha"] <= needed + len(sizes)
+
+
+@pytest.mark.parametrize(("option", "kind"), [("expired", "expired"), ("excess", "evicted")])
+def test_a_batch_ends_at_a_megabyte_of_records(redis, new_session, commands, capsys, option: str, kind: str) -> None:
+    sessions = [new_session("7", letter=text_of(300_000)) for _ in range(9)]
+    if option == "expired":
+        make_due(redis, *(session.sid for session in sessions))
+    commands()
+    call_command("cleansessions", only=option, max_sessions=1, verbosity=2)
+    # Three of 300 kB are less than a megabyte, and four are more.
+    batches = [3, 3, 3] if option == "expired" else [2, 3, 3]
+    # Two are under way at once, and may be told of in either order.
+    assert sorted(int(size) for size in re.findall(rf"{kind}: (\d+)\n", capsys.readouterr().out)) == batches
+    # One more finds nothing: it was on its way already.
+    assert commands()["evalsha"] in (3, 4)
+
+
+def test_a_record_above_a_megabyte_goes_alone(redis, new_session) -> None:
+    sessions = [new_session("7", letter=text_of(size)) for size in (1_200_000, 1_200_000, 20)]
+    make_due(redis, *(session.sid for session in sessions))
+    call_command("cleansessions", verbosity=0)
+    assert stored(redis) == 0
+
+
+@pytest.mark.usefixtures("partitions")
+def test_max_sessions_goes_before_the_setting(redis, new_session, settings) -> None:
+    for number in range(40):
+        new_session(str(number))
+    # So many that not even a partition that has them all has too many.
+    settings.REDSESS = {"MAX_SESSIONS": 160}
+    call_command("cleansessions", verbosity=0)
+    assert stored(redis) == 40
+    call_command("cleansessions", max_sessions=8, verbosity=0)
+    # Each partition keeps its share.
+    assert 0 < stored(redis) <= 8
+
+
+@pytest.mark.parametrize(("only", "expired", "evicted"), [("expired", 3, 0), ("excess", 0, 5), (None, 3, 2)])
+@pytest.mark.parametrize("dry_run", [True, False], ids=["dry run", "real run"])
+def test_only_the_asked_kind_is_taken_out_or_counted(
+    redis, new_session, capsys, only: str | None, expired: int, evicted: int, dry_run: bool
+) -> None:
+    sessions = [new_session("7") for _ in range(10)]
+    for number, session in enumerate(sessions):
+        make_seen(redis, session.sid, 1000 + number)
+    # The ones seen last: none of them is among those too many.
+    make_due(redis, *(session.sid for session in sessions[-3:]))
+    call_command("cleansessions", only=only, max_sessions=5, dry_run=dry_run, json=True)
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary.get("expired", 0), summary.get("evicted", 0)) == (expired, evicted)
+    assert stored(redis) == (10 if dry_run else 10 - expired - evicted)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_dry_run_counts_what_a_real_one_then_takes_out(redis, new_session, capsys) -> None:
+    sessions = [new_session(str(number % 9)) for number in range(40)]
+    make_due(redis, *(session.sid for session in sessions[::5]))
+    counts = []
+    for dry_run in (True, False):
+        call_command("cleansessions", max_sessions=12, dry_run=dry_run, json=True)
+        summary = json.loads(capsys.readouterr().out)
+        counts.append((summary["expired"], summary["evicted"]))
+    assert counts[0] == counts[1]
+    assert counts[0][0] == 8
+    assert counts[0][1] > 0
+
+
+@pytest.mark.parametrize(("maximum", "guests"), [(240, None), (120, None), (120, 40), (30, None)])
+def test_a_dry_run_counts_guests_and_users_as_a_real_one_takes_them_out(
+    redis, new_session, partitions, settings, capsys, maximum: int, guests: int | None
+) -> None:
+    sessions = [new_session(str(number % 9) if number % 3 == 0 else "") for number in range(190)]
+    make_due(redis, *(session.sid for session in sessions[::10]))
+    settings.REDSESS = {**settings.REDSESS, "MAX_GUESTS": guests}
+    counts = []
+    for dry_run in (True, False):
+        call_command("cleansessions", max_sessions=maximum, dry_run=dry_run, json=True)
+        summary = json.loads(capsys.readouterr().out)
+        counts.append((summary["expired"], summary["evicted"]))
+    assert counts[0] == counts[1]
+    assert counts[0][0] == 19
+    signed_in = online.count()
+    of_guests = online.count(guests=True) - signed_in
+    if partitions == 1:
+        # 57 of each three are left that are not due, and 114 of guests.
+        expected = {(240, None): (57, 114), (120, None): (57, 100), (120, 40): (57, 40), (30, None): (30, 30)}
+        assert (signed_in, of_guests) == expected[maximum, guests]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_dry_run_changes_nothing(redis, new_session, capsys) -> None:
+    sessions = [new_session("7", colour="blue") for _ in range(6)]
+    make_due(redis, *(session.sid for session in sessions[:2]))
+    before = dump(redis)
+    call_command("cleansessions", max_sessions=1, dry_run=True)
+    assert dump(redis) == before
+    assert capsys.readouterr().out.startswith("There are 2 expired sessions and ")
+
+
+@pytest.mark.parametrize("verbosity", [0, 1, 2])
+def test_json_is_all_that_is_on_stdout(redis, new_session, capsys, verbosity: int) -> None:
+    make_due(redis, *(new_session("7").sid for _ in range(3)))
+    due = stored(redis)
+    call_command("cleansessions", json=True, verbosity=verbosity)
+    [line] = capsys.readouterr().out.splitlines()
+    summary = json.loads(line)
+    assert (summary.pop("expired"), summary.pop("evicted"), summary.pop("stopped")) == (due, 0, False)
+    assert summary.pop("seconds") >= 0
+    assert summary.pop("per_second") > 0
+    assert summary == {}
+
+
+def test_json_of_a_pass_without_work_is_complete(capsys) -> None:
+    call_command("cleansessions", json=True)
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["expired"], summary["evicted"], summary["per_second"], summary["stopped"]) == (0, 0, 0, False)
+
+
+@pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
+def test_verbosity_0_is_silent_whatever_there_is_to_do(redis, new_session, capsys, command: str) -> None:
+    make_due(redis, *(new_session("7").sid for _ in range(3)))
+    have_views(redis, {"lamp": 1})
+    call_command(command, verbosity=0)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbosity_2_tells_each_batch(redis, new_session, capsys) -> None:
+    sessions = [new_session("7") for _ in range(7)]
+    make_due(redis, *(session.sid for session in sessions[:5]))
+    call_command("cleansessions", batch_size=2, max_sessions=1, verbosity=2)
+    *expired, evicted, _ = capsys.readouterr().out.splitlines()
+    # The last two are under way at once, and may be told of in either order.
+    assert (sorted(expired), evicted) == (["expired: 1", "expired: 2", "expired: 2"], "evicted: 1")
+
+
+def test_a_long_pass_tells_in_lines_how_far_it_is(redis, new_session, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(cleaning, "LINE_SECONDS", 0)
+    sessions = [new_session("7") for _ in range(3)]
+    make_due(redis, *(session.sid for session in sessions))
+    call_command("cleansessions", batch_size=2)
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "expired so far: 2, evicted so far: 0"
+    assert told[-1].startswith("Removed 3 expired sessions")
+
+
+@wrong
+def test_a_wrong_argument_is_one_line_on_the_command_line(arguments: list[str], error: str, settings, capsys) -> None:
+    # Django's own checks come first, and want one.
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}, **settings.CACHES}
+    with pytest.raises(SystemExit) as exited:
+        execute_from_command_line(["manage.py", *arguments])
+    assert exited.value.code == 1
+    told, said = capsys.readouterr()
+    assert told == ""
+    assert re.fullmatch(f"CommandError: .*{re.escape(error)}.*\n", said)
+
+
+@pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
+def test_a_wrong_argument_ends_the_process_with_1(start, command: str) -> None:
+    process = start(command, "--batch-size", "0")
+    assert process.ended() == (1, "CommandError: --batch-size must be from 1 to 1000, not 0.\n")
+    assert process.stdout == ""
+
+
+def test_forever_ends_a_session_when_it_is_due(redis, new_session, start) -> None:
+    start("cleansessions", "--forever")
+    wait_until(lambda: asleep(redis))
+    session = new_session("7", _session_expiry=1.5)
+    login, due_at = keyspace().of_sid(session.sid).login, time.monotonic() + 1.5
+    # Looked at behind the engine's back: its own reading would end what is due.
+    wait_until(lambda: not redis.hexists(login, session.sid))
+    assert -0.2 < time.monotonic() - due_at < 2
+
+
+def test_forever_is_woken_by_an_earlier_deadline_and_by_no_later_one(redis, new_session, start, commands) -> None:
+    new_session("7", _session_expiry=3600)
+    start("cleansessions", "--forever")
+    wait_until(lambda: asleep(redis))
+    slept_since = time.monotonic()
+    commands()
+    session = new_session("7", _session_expiry=1)
+    for _ in range(5):
+        new_session("7")
+    login = keyspace().of_sid(session.sid).login
+    wait_until(lambda: not redis.hexists(login, session.sid))
+    # Unless woken, it sleeps for five seconds.
+    assert time.monotonic() - slept_since < 4
+    assert commands()["lpush"] == 1
+    assert stored(redis) == 6
+
+
+def test_forever_trims_to_the_maximum_too(redis, new_session, start) -> None:
+    sids = sign_in(new_session, *"77777")
+    start("cleansessions", "--forever", "--max-sessions", "2")
+    wait_until(lambda: stored(redis) == 2)
+    assert [session.sid for session in online.sessions(order="login_at")] == sids[-2:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_cleaner_that_sleeps(redis, new_session, start, number: signal.Signals) -> None:
+    make_due(redis, new_session("7").sid)
+    command = start("cleansessions", "--forever")
+    wait_until(lambda: asleep(redis))
+    assert command.stop(number) == (0, "")
+    assert command.stdout.startswith("Removed 1 expired sessions and 0 above the maximum of 10,000,000.")
+    assert asleep(redis) == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--forever",)], ids=["one pass", "forever"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_pass_after_the_batch(
+    redis, new_session, start, number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    fill_with_due(redis, new_session, 20_000)
+    command = start("cleansessions", "--batch-size", "1", "--json", *options)
+    wait_until(lambda: stored(redis) < 20_000)
+    assert command.stop(number) == (0, "")
+    assert json.loads(command.stdout)["stopped"] is True
+    assert stored(redis) > 0
+    assert removed_by(command.stdout) + stored(redis) == 20_000
+
+
+def test_two_cleaners_share_the_work(redis, new_session, start) -> None:
+    new_session("7")
+    cleaners = [start("cleansessions", "--forever", "--batch-size", "1", "--json") for _ in range(2)]
+    # One is not to be done before the other has started.
+    wait_until(lambda: asleep(redis) == 2)
+    fill_with_due(redis, new_session, 3000)
+    redis.lpush(keyspace().partitions[0].wake, "for one", "for the other")
+    wait_until(lambda: stored(redis) == 1)
+    assert [cleaner.stop() for cleaner in cleaners] == [(0, "")] * 2
+    removed = [removed_by(cleaner.stdout) for cleaner in cleaners]
+    assert sum(removed) == 3000
+    assert min(removed) > 0
+
+
+@pytest.mark.slow
+def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp_path: Path) -> None:
+    # Each deadline is a moment at which the cleaner asks the server.
+    for number in range(60):
+        new_session("7", _session_expiry=1 + number / 4)
+    heart = tmp_path / "heart"
+    start("cleansessions", "--forever", "--heartbeat", str(heart), url=own_server.url)
+    wait_until(heart.exists)
+    for _ in range(2):
+        before = heart.stat().st_mtime_ns
+        wait_until(lambda before=before: heart.stat().st_mtime_ns > before)
+    with frozen(own_server):
+        # The last answer may have been on its way.
+        time.sleep(0.5)
+        before = heart.stat().st_mtime_ns
+        time.sleep(1.5)
+        assert heart.stat().st_mtime_ns == before
+    wait_until(lambda: heart.stat().st_mtime_ns > before)
+
+
+def test_a_heartbeat_waits_for_the_first_answer(start, tmp_path: Path) -> None:
+    heart = tmp_path / "heart"
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    command = start("cleansessions", "--forever", "--heartbeat", str(heart), url=url)
+    wait_until(lambda: command.stderr)
+    command.stop()
+    assert not heart.exists()
+
+
+@pytest.mark.slow
+def test_forever_waits_for_a_server_that_is_started_again(own_server, new_session, start) -> None:
+    command = start("cleansessions", "--forever", url=own_server.url, PAUSE_SECONDS_MAX=0.3)
+    wait_until(lambda: asleep(own_server.client))
+    own_server.stop()
+    wait_until(lambda: command.stderr)
+    # Time for several more tries, of which nothing is to be said.
+    time.sleep(1)
+    own_server.start()
+    wait_until(lambda: "reached again" in command.stderr)
+    wait_until(lambda: asleep(own_server.client))
+    session = new_session("7", _session_expiry=0.3)
+    wait_until(lambda: not own_server.client.hexists(keyspace().of_sid(session.sid).login, session.sid))
+    status, said = command.stop()
+    assert status == 0
+    begun, over = said.splitlines()
+    assert begun.startswith("Sessions can't be reached: ")
+    assert re.fullmatch(r"Sessions are reached again, after [\d.]+ seconds\.", over)
+    assert command.stdout.startswith("Removed 1 expired sessions")
+
+
+def test_one_pass_gives_up_a_server_that_stays_away(start) -> None:
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    command = start("cleansessions", url=url, PATIENCE_SECONDS=0.3, PAUSE_SECONDS_MIN=0.05)
+    status, said = command.ended()
+    assert (status, command.stdout) == (1, "")
+    begun, given_up = said.splitlines()
+    assert begun.startswith("Sessions can't be reached: ")
+    assert given_up == (
+        "CommandError: The server that holds the sessions can't be reached. Nothing is lost: run it again."
+    )
+
+
+def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_session, start) -> None:
+    own_server.stop()
+    command = start("cleansessions", url=own_server.url)
+    wait_until(lambda: command.stderr)
+    own_server.start()
+    status, said = command.ended()
+    assert (status, len(said.splitlines())) == (0, 2)
+    assert command.stdout.startswith("Removed 0 expired sessions")
+
+
+@pytest.mark.slow
+def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_session, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(cleaning, "PATIENCE_SECONDS", 4)
+    sessions = [new_session("7") for _ in range(4)]
+    make_due(own_server.client, *(session.sid for session in sessions))
+    starting: list[threading.Timer] = []
+
+    def take_long(**ended: Any) -> None:
+        # The pass is older than that patience when the server goes.
+        if not starting:
+            time.sleep(4.5)
+            own_server.stop()
+            starting.append(threading.Timer(0.5, own_server.start))
+            starting[0].start()
+
+    session_ended.connect(take_long)
+    try:
+        call_command("cleansessions", batch_size=1, json=True)
+    finally:
+        session_ended.disconnect(take_long)
+        starting[0].join()
+    # The others were lost with the server, which keeps nothing.
+    assert json.loads(capsys.readouterr().out)["expired"] == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--forever",)], ids=["one pass", "forever"])
+def test_a_signal_ends_the_wait_for_a_server(start, options: tuple[str, ...]) -> None:
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    # A pause that is much longer than the test waits.
+    command = start("cleansessions", "--json", *options, url=url, PAUSE_SECONDS_MIN=300, PAUSE_SECONDS_MAX=300)
+    wait_until(lambda: command.stderr)
+    status, said = command.stop()
+    assert (status, len(said.splitlines())) == (0, 1)
+    assert json.loads(command.stdout)["stopped"] is True
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
+    """A terminal: what to write into, and a function that closes it and returns what it shows."""
+    ear, mouth = pty.openpty()
+    termios.tcsetwinsize(mouth, (24, 100))
+    heard = []
+
+    def listen() -> None:
+        # Once nobody holds the other end any more, reading is an error.
+        with suppress(OSError):
+            while part := os.read(ear, 65536):
+                heard.append(part)
+
+    def hear() -> str:
+        os.close(mouth)
+        listener.join()
+        return b"".join(heard).decode()
+
+    # All the time: a process that can't write its bar any more would wait.
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        yield mouth, hear
+    finally:
+        with suppress(OSError):
+            os.close(mouth)
+        listener.join()
+        os.close(ear)
+
+
+def test_a_terminal_shows_a_bar(redis, new_session, start) -> None:
+    fill_with_due(redis, new_session, 3000)
+    with terminal() as (mouth, hear):
+        command = start("cleansessions", "--batch-size", "1", stderr=mouth)
+        assert command.ended()[0] == 0
+        shown = hear()
+    counts = [int(count) for count in re.findall(r"\d+%\|[^|]*\| (\d+)/3000 ", shown)]
+    assert counts == sorted(counts)
+    assert any(0 < count < 3000 for count in counts)
+    [summary] = command.stdout.splitlines()
+    assert summary.startswith("Removed 3,000 expired sessions")
+
+
+def test_there_is_no_bar_at_verbosity_0(redis, new_session, start) -> None:
+    fill_with_due(redis, new_session, 500)
+    with terminal() as (mouth, hear):
+        command = start("cleansessions", "--batch-size", "1", "--verbosity", "0", stderr=mouth)
+        assert command.ended()[0] == 0
+        assert (hear(), command.stdout) == ("", "")
+    assert stored(redis) == 0
+
+
+def test_there_is_no_bar_without_a_terminal(redis, new_session, start) -> None:
+    fill_with_due(redis, new_session, 500)
+    command = start("cleansessions", "--batch-size", "1")
+    assert command.ended() == (0, "")
+    [summary] = command.stdout.splitlines()
+    assert summary.startswith("Removed 500 expired sessions")

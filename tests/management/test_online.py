@@ -1,0 +1,356 @@
+"""``online``: whom it lists, in which order, what it shows of them, and what never reaches a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command, execute_from_command_line
+
+from django_redsess import online, viewed
+from django_redsess.cleaning import cleaner
+from django_redsess.session.record import Client as Visitor
+from testproject import servers
+from tests.support.behind import make_due, make_seen, note, now_of
+from tests.support.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).parents[2]
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+
+RED = "\x1b[31mred\x1b[0m\x07\x9b1m\u202e"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: str, out: StringIO | None = None, **options: Any) -> list[str]:
+    """Return the lines that the command prints."""
+    out = out or StringIO()
+    call_command("online", *arguments, stdout=out, **options)
+    return out.getvalue().splitlines()
+
+
+def rows(*arguments: str, **options: Any) -> list[dict[str, Any]]:
+    """Return the sessions that the command lists."""
+    return [json.loads(line) for line in run(*arguments, "--json", **options)]
+
+
+def names(*arguments: str) -> list[str | None]:
+    return [row["username"] for row in rows(*arguments)]
+
+
+def visit(session: Any, *, address: str = "192.0.2.7", user_agent: str = FIREFOX, item: str = "") -> None:
+    """Have ``session`` saved by a visitor from there with that browser, who looked at ``item``."""
+    session.opened_by(lambda: Visitor(address, user_agent))
+    session["visited"] = True
+    session.save()
+    if item:
+        viewed.record(session, item)
+
+
+@pytest.fixture
+def users() -> dict[str, User]:
+    made = {
+        "alice": User.objects.create_user("alice", "wonder@example.com", first_name="Alice", last_name="Liddell"),
+        "bob": User.objects.create_user("bob", "builder@example.net"),
+        "carol": User.objects.create_user("carol", is_staff=True),
+    }
+    return made
+
+
+@pytest.fixture
+def sids(users, new_session) -> dict[str, str]:
+    """A session of each user, alice's the oldest."""
+    return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
+
+
+def test_a_table_tells_who_it_is_and_from_where(users, new_session) -> None:
+    session = new_session(str(users["alice"].pk))
+    visit(session, item="lamp")
+    titles, row, summary = run()
+    assert re.split("  +", titles) == [
+        *("USER", "SIGNED IN", "LAST SEEN", "EXPIRES", "ADDRESS", "BROWSER", "SIZE", "NEWEST ITEM", "SID"),
+    ]
+    user, login_at, seen, expires_at, address, browser, size, item, sid = re.split("  +", row)
+    assert (user, address, browser, item, sid) == ("alice", "192.0.2.7", "Firefox 145 on Linux", "lamp", session.sid)
+    assert seen == "just now"
+    assert datetime.now(UTC).strftime("%Y-%m-%d") <= login_at < expires_at
+    assert re.fullmatch(r"\d+ bytes", size)
+    assert summary == "1 session is online."
+
+
+def test_nobody_is_an_answer(new_session) -> None:
+    new_session(colour="blue")
+    assert run() == ["Nobody is signed in."]
+    assert run("--active", "1d") == ["No such session is online."]
+
+
+def test_not_even_a_guest_is_an_answer() -> None:
+    assert run("--everyone") == ["Nobody is online."]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_the_newest_sign_in_comes_first_unless_told_otherwise(redis, sids) -> None:
+    for seen, name in enumerate(("carol", "alice", "bob"), start=1_700_000_000_000):
+        make_seen(redis, sids[name], seen)
+    assert names() == names("--order=-login_at") == ["carol", "bob", "alice"]
+    assert names("--order", "login_at") == ["alice", "bob", "carol"]
+    assert names("--order", "seen_at") == ["carol", "alice", "bob"]
+    assert names("--order=-seen_at") == ["bob", "alice", "carol"]
+
+
+def test_an_order_with_a_minus_needs_no_equals_sign(sids, settings, capsys) -> None:
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}, **settings.CACHES}
+    execute_from_command_line(["manage.py", "online", "--order", "-seen_at", "--json"])
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_how_long_ago_somebody_was_seen_is_told_in_words(redis, sids) -> None:
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    for name, seconds in (("alice", 150), ("bob", 2 * 3600 + 100), ("carol", 3 * 86400 + 100)):
+        make_seen(redis, sids[name], now - seconds * 1000)
+    table = "\n".join(run())
+    assert [re.search(rf"^{name} .*?((?:\d+ \w+ ago))", table, re.M)[1] for name in sids] == [
+        *("2 min ago", "2 h ago", "3 d ago"),
+    ]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_only_the_named_users_are_listed(sids) -> None:
+    assert names("--user", "alice", "--user", "carol") == ["carol", "alice"]
+    assert run("--user", "bob")[-1] == "1 session is online."
+
+
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [("ALIC", ["alice"]), ("example.net", ["bob"]), ("liddell", ["alice"]), ("o", ["carol", "bob", "alice"])],
+)
+def test_a_part_of_a_name_or_an_address_finds_users(sids, term: str, found: list[str]) -> None:
+    assert names("--search", term) == found
+
+
+def test_what_fits_no_user_lists_nothing(sids) -> None:
+    assert run("--search", "nowhere") == ["No such session is online."]
+    assert rows("--search", "nowhere") == []
+
+
+def test_only_staff_is_listed(sids) -> None:
+    assert names("--staff") == ["carol"]
+
+
+def test_several_conditions_all_hold(redis, sids) -> None:
+    make_seen(redis, sids["carol"], 1_700_000_000_000)
+    assert names("--search", "o", "--user", "bob", "--user", "carol") == ["carol", "bob"]
+    assert names("--search", "o", "--user", "bob", "--user", "carol", "--active", "1h") == ["bob"]
+    assert names("--search", "o", "--user", "bob", "--staff") == []
+
+
+@pytest.mark.usefixtures("partitions")
+def test_everyone_is_listed_with_guests(redis, sids, new_session) -> None:
+    [guest] = sign_in(new_session, "")
+    assert [(row["sid"], row["user_id"], row["username"]) for row in rows("--everyone", "--limit", "1")] == [
+        (guest, "", None)
+    ]
+    assert run("--everyone")[1].startswith("guest ")
+    assert run("--everyone")[-1] == "4 sessions are online."
+    assert run()[-1] == "3 sessions are online."
+
+
+def test_everyone_ends_with_who_was_evicted(redis, new_session) -> None:
+    minute = now_of(redis).replace(second=0, microsecond=0)
+    note(redis, minute - timedelta(minutes=1))
+    for number in range(8):
+        new_session(str(number))
+    for _ in range(5):
+        new_session(colour="blue")
+    evicted = sum(cleaner.evicted(maximum=4, guests=1))
+    cleaner.sample()
+    signed_in = 8 - online.count()
+    assert 0 < signed_in < evicted
+    last = f"Evicted in the last 24 hours: {evicted - signed_in} of guests, {signed_in} of users."
+    assert run("--everyone")[-1] == last
+    assert last not in run()
+
+
+def test_a_user_who_was_deleted_is_named_as_such(users, sids) -> None:
+    number = users["bob"].pk
+    users["bob"].delete()
+    assert any(line.startswith(f"deleted user {number} ") for line in run())
+    assert [(row["username"], row["user_id"]) for row in rows() if row["sid"] == sids["bob"]] == [(None, str(number))]
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(("time", "found"), [("5m", ["carol"]), ("1.5h", ["carol", "bob"]), ("90s", ["carol"])])
+def test_only_who_was_seen_lately_is_listed(redis, sids, time: str, found: list[str]) -> None:
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    make_seen(redis, sids["bob"], now - 3600_000)
+    make_seen(redis, sids["alice"], now - 2 * 3600_000)
+    assert names("--active", time) == found
+    assert run("--active", time)[-1].startswith(f"{len(found)} ")
+
+
+@pytest.mark.usefixtures("partitions")
+def test_pages_follow_on_each_other(sids) -> None:
+    assert run("--limit", "2")[-1] == "3 sessions are online. 2 of 3: --offset 2 shows the next."
+    assert run("--limit", "2", "--offset", "2")[-1] == "3 sessions are online. 3 to 3 of 3."
+    assert run("--offset", "3") == ["3 sessions are online. There are none after the first 3."]
+    assert names("--limit", "2") + names("--limit", "2", "--offset", "2") == ["carol", "bob", "alice"]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_more_sessions_than_are_read_at_once_are_listed_once_each(new_session) -> None:
+    made = {new_session(str(number)).sid for number in range(1001)}
+    listed = [row["sid"] for row in rows("--limit", "5000")]
+    assert len(listed) == 1001
+    assert set(listed) == made
+    assert run()[-1] == "1,001 sessions are online. 50 of 1,001: --offset 50 shows the next."
+
+
+def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> None:
+    User.objects.bulk_create([User(username=f"user {number:04}") for number in range(1001)])
+    first, last = User.objects.order_by("pk").first(), User.objects.order_by("pk").last()
+    sign_in(new_session, str(first.pk), str(last.pk))
+    said = StringIO()
+    assert [row["username"] for row in rows("--search", "user", stderr=said)] == [first.username]
+    assert said.getvalue() == "More than 1,000 users match: only sessions of the first 1,000 are listed.\n"
+
+
+def test_one_session_is_found_by_its_sid(sids, new_session) -> None:
+    assert names("--sid", sids["bob"]) == ["bob"]
+    assert run("--sid", sids["bob"])[-1] == "1 session is online."
+    assert run("--sid", new_session(colour="blue").sid)[1].startswith("guest ")
+
+
+def test_a_session_that_is_over_is_not_found(redis, sids) -> None:
+    make_due(redis, sids["bob"])
+    assert run("--sid", sids["bob"]) == run("--sid", "x" * 20) == ["No such session is online."]
+
+
+def test_json_has_every_detail(users, new_session) -> None:
+    session = new_session(str(users["alice"].pk))
+    visit(session, item="lamp")
+    [row] = rows()
+    login_at, seen_at, expires_at = (
+        datetime.fromisoformat(row.pop(f"{name}_at")) for name in ("login", "seen", "expires")
+    )
+    assert login_at.utcoffset() == seen_at.utcoffset() == expires_at.utcoffset() == datetime.now(UTC).utcoffset()
+    assert login_at <= seen_at < expires_at
+    assert row.pop("size") > 50
+    assert row == {
+        "sid": session.sid,
+        "user_id": str(users["alice"].pk),
+        "username": "alice",
+        "address": "192.0.2.7",
+        "user_agent": FIREFOX,
+        "browser": "Firefox 145 on Linux",
+        "newest_item": "lamp",
+    }
+
+
+def test_json_of_nobody_is_nothing() -> None:
+    assert run("--json") == []
+
+
+def test_a_guest_of_json_has_not_signed_in(new_session) -> None:
+    new_session(colour="blue")
+    [row] = rows("--everyone")
+    assert (row["user_id"], row["username"], row["login_at"]) == ("", None, None)
+
+
+def test_no_session_key_is_shown(users, new_session) -> None:
+    session = new_session(str(users["alice"].pk))
+    visit(session, item="lamp")
+    assert session.session_key not in "".join(run() + run("--json") + run("--sid", session.sid))
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("option", ["--everyone", "--json"])
+def test_what_visitors_wrote_does_not_act_on_a_terminal(new_session, monkeypatch, terminal: bool, option: str) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    user = User.objects.create(username=RED)
+    visit(new_session(str(user.pk)), user_agent=RED, item=RED)
+    shown = run(option, out=Terminal() if terminal else None, no_color=True)
+    assert all(line.isprintable() for line in shown)
+    assert r"\x1b[31mred" in "".join(shown) or r"\u001b[31mred" in "".join(shown)
+
+
+def test_everything_is_shown_where_there_is_no_terminal(users, new_session, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    visit(new_session(str(users["alice"].pk)), user_agent="Unknown " * 30, item="lamp" * 16)
+    row = run()[1]
+    assert ("Unknown " * 30).strip() in row
+    assert "lamp" * 16 in row
+
+
+@pytest.mark.parametrize("columns", range(60, 261, 20))
+def test_no_line_is_wider_than_the_terminal(new_session, monkeypatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    # Each of these letters takes two columns.
+    user = User.objects.create(username="名" * 60)
+    session = new_session(str(user.pk))
+    visit(session, address="2001:db8:1234:5678:9abc:def0:1234:5678", user_agent="Unknown " * 30, item="lamp" * 16)
+    titles, row, *_ = run(out=Terminal())
+    assert row.startswith("名")
+    assert row.endswith(session.sid)
+    for line in (titles, row):
+        assert len(line) + line.count("名") <= columns
+
+
+def test_a_narrow_terminal_says_what_it_does_not_show(users, new_session, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    session = new_session(str(users["alice"].pk))
+    visit(session, item="lamp")
+    titles, row, dropped, _ = run(out=Terminal())
+    assert titles.split() == ["USER", "SIGNED", "IN", "LAST", "SEEN", "ADDRESS", "SID"]
+    assert "192.0.2.7" in row
+    assert dropped == "Too wide for this terminal: expires, browser, size, newest item."
+
+
+def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
+    sign_in(new_session, str(User.objects.create(username="Jörg").pk))
+    out = TextIOWrapper(BytesIO(), encoding="ascii")
+    call_command("online", stdout=out)
+    assert rb"J\xf6rg" in out.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_it_speaks_english_on_any_site(users, new_session, settings) -> None:
+    settings.LANGUAGE_CODE = "de"
+    visit(new_session(str(users["alice"].pk)))
+    assert "Firefox 145 on Linux" in run()[1]
+    assert "bytes" in run()[1]
+
+
+def test_an_outage_is_one_line_and_no_traceback(start) -> None:
+    command = start("online", "--json", url=f"redis://127.0.0.1:{servers.free_port()}/0")
+    status, said = command.ended()
+    assert (status, command.stdout) == (1, "")
+    # Before it, the engine logs what it met.
+    logged, error = said.splitlines()
+    assert logged.startswith("Sessions can't be reached: ")
+    assert error == "CommandError: The server that holds the sessions can't be reached."
+
+
+def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path: Path) -> None:
+    for _ in range(5):
+        new_session(colour="blue")
+    ear, mouth = os.pipe()
+    os.close(ear)
+    environ = {**os.environ, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(tmp_path)}
+    command = [sys.executable, "testproject/manage.py", "online", "--everyone", "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, stdout=mouth, stderr=subprocess.PIPE, timeout=30)
+    os.close(mouth)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,698 @@
+"""
+Pages of any list in any order, and ending what is listed: against lists that the tests make of all sessions there are.
+
+Sessions are stored behind the engine's back here, so that several have the same millisecond as their time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, get_args
+
+import hypothesis
+import pytest
+import redis as redis_py
+from hypothesis import strategies as st
+
+from benchmarks.fill import fill
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.models import OnlineSession
+from django_redsess.online import queries
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.queries import Which
+from django_redsess.session import reading
+from django_redsess.session.record import Record, pack
+from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
+from django_redsess.transport.steps import drive
+from tests.support.behind import make_due, make_seen, stored, text_of
+from tests.support.online import notice_of
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+ORDERS: tuple[online.Order, ...] = get_args(online.Order)
+MINUTE = 60_000
+WEEK = 7 * 24 * 3600
+
+
+class Known(NamedTuple):
+    """A session that a test has stored, or found; times are milliseconds, ``written`` that of its record."""
+
+    sid: str
+    user_id: str
+    login: int
+    seen: int
+    written: int = 0
+
+
+def now_of(client: redis_py.Redis) -> int:
+    seconds, microseconds = client.time()
+    return int(seconds * 1000 + microseconds // 1000)
+
+
+def sid_for(user_id: str, number: int) -> str:
+    """Return a sid for the session of this number, in the partition that is the user's home."""
+    key = new_key(bucket_of_user(user_id) if user_id else None)
+    return sid_of(key[:2] + f"{number:030}")
+
+
+def put(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
+    """Store these sessions, with a week to live."""
+    reading.time().run()  # Agrees on the number of partitions.
+    sessions = list(sessions)
+    now = now_of(client)
+    with client.pipeline(transaction=False) as together:
+        for each in sessions:
+            partition = keyspace().of_sid(each.sid)
+            deadline = -(-((each.written or now) + WEEK * 1000) // 1000)
+            record = Record(each.user_id, each.login if each.user_id else 0, deadline, WEEK, b"", b"{}")
+            together.hset(partition.login, each.sid, pack(each.sid, record))
+            together.zadd(partition.expire, {each.sid: now + WEEK * 1000})
+        together.execute()
+    set_times(client, sessions)
+
+
+def set_times(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
+    """Say in all keys that these sessions signed in, and were seen, when they did."""
+    with client.pipeline(transaction=False) as together:
+        for each in sessions:
+            partition = keyspace().of_sid(each.sid)
+            together.zadd(partition.recent if each.user_id else partition.guests, {each.sid: each.seen})
+            if each.user_id:
+                together.zadd(partition.online_user, {each.sid: each.login})
+                together.zadd(partition.online_user_of(each.user_id), {each.sid: each.login})
+        together.execute()
+
+
+def all_known(client: redis_py.Redis) -> list[Known]:
+    """Read every session there is."""
+    found = []
+    for partition in keyspace().partitions:
+        logins = dict(client.zrange(partition.online_user, 0, -1, withscores=True))
+        seen = {
+            sid: score
+            for name in (partition.recent, partition.guests)
+            for sid, score in client.zrange(name, 0, -1, withscores=True)
+        }
+        for sid, record in client.hgetall(partition.login).items():
+            user_id = record[29 : 29 + record[28]].decode()
+            found.append(Known(sid.decode(), user_id, int(logins.get(sid, 0)), int(seen[sid])))
+    return found
+
+
+def sids_there(client: redis_py.Redis) -> set[str]:
+    return {each.sid for each in all_known(client)}
+
+
+def expected(
+    sessions: Iterable[Known],
+    now: int,
+    *,
+    order: online.Order | None = None,
+    user_ids: Collection[str] | None = None,
+    guests: bool = False,
+    active_seconds: float | None = None,
+) -> list[str]:
+    """List the sids of those sessions that are asked for, in order: the sid breaks ties."""
+    kept = [
+        each
+        for each in sessions
+        if (each.user_id in user_ids if user_ids is not None else each.user_id or guests)
+        and (active_seconds is None or each.seen >= now - active_seconds * 1000)
+    ]
+    by_seen = (guests and user_ids is None) or active_seconds is not None or (order or "").endswith("seen_at")
+    kept.sort(key=lambda each: (each.seen if by_seen else each.login, each.sid))
+    return [each.sid for each in (kept if order in ("login_at", "seen_at") else kept[::-1])]
+
+
+def pages(size: int, **asked: Any) -> Iterator[list[str]]:
+    """Ask for one page after the other, up to the first empty one."""
+    offset = 0
+    while page := online.sessions(offset=offset, limit=size, **asked):
+        yield [session.sid for session in page]
+        offset += size
+
+
+def assert_pages(wanted: Sequence[str], size: int, **asked: Any) -> None:
+    """See that every page has exactly what it should, and that there is none after the last."""
+    read = list(pages(size, **asked))
+    assert read == [list(wanted[start : start + size]) for start in range(0, len(wanted), size)], asked
+
+
+@contextmanager
+def watched(client: redis_py.Redis) -> Iterator[list[list[str]]]:
+    """Collect what the server is told meanwhile, by scripts too: lists of words."""
+    commands: list[list[str]] = []
+    with client.monitor() as monitor:
+        yield commands
+        client.echo("that was all")
+        for each in monitor.listen():
+            if each["command"].startswith("ECHO"):
+                break
+            commands.append(each["command"].split())
+
+
+# Pages
+
+
+def orders_for(asked: dict[str, Any]) -> list[online.Order | None]:
+    """Return the orders in which this can be listed."""
+    by_seen = asked.get("active_seconds") is not None or (asked.get("guests") and asked.get("user_ids") is None)
+    return [None, "seen_at", "-seen_at"] if by_seen else [None, *ORDERS]
+
+
+people = st.sampled_from(["", "1", "2", "3", "4"])
+sessions_there = st.lists(st.tuples(people, st.integers(0, 3), st.integers(0, 3)), max_size=14)
+filters = st.fixed_dictionaries(
+    {},
+    optional={
+        "user_ids": st.lists(st.sampled_from(["1", "2", "3", "4", "nobody"]), max_size=4),
+        "guests": st.booleans(),
+        "active_seconds": st.sampled_from([0, 1, 60, 120.5, 180, 100_000]),
+    },
+)
+slices = st.tuples(st.integers(0, 15), st.integers(0, 16))
+
+
+@hypothesis.given(
+    there=sessions_there, questions=st.lists(st.tuples(filters, slices), min_size=1, max_size=5), data=st.data()
+)
+def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
+    redis, monkeypatch, there, questions, data: st.DataObject
+) -> None:
+    redis.flushall()
+    # Half a minute away from what any filter asks for.
+    now = now_of(redis)
+    known = [
+        Known(sid_for(user, number), user, now - login, now - seen * MINUTE - 30_000)
+        for number, (user, login, seen) in enumerate(there)
+    ]
+    put(redis, known)
+    for asked, (offset, limit) in questions:
+        order = data.draw(st.sampled_from(orders_for(asked)))
+        monkeypatch.setattr(queries, "SHALLOW", data.draw(st.sampled_from([0, 2, 10_000])))
+        wanted = expected(known, now, order=order, **asked)
+        found = online.sessions(offset=offset, limit=limit, order=order, **asked)
+        assert [session.sid for session in found] == wanted[offset : offset + limit]
+        assert online.count(**asked) == len(wanted)
+
+
+@pytest.fixture(autouse=True)
+def exact_search(monkeypatch) -> None:
+    """Let a page be searched for to the end, though these stores are small."""
+    monkeypatch.setattr(queries, "NEAR_ENOUGH", 3)
+
+
+@pytest.fixture
+def large_store(redis) -> list[Known]:
+    """A store of 3 000 sessions of 200 users, and 300 guests, many of them with the same time."""
+    now = now_of(redis)
+    fill(redis, 3000, viewed=0, users=200)
+    chance = random.Random(7)
+    known = [
+        # Five hundred in one millisecond, few in each of the others; about as many were seen in each minute.
+        each._replace(
+            login=now - 50_000 if number < 500 else now - 100_000 + chance.randrange(600),
+            seen=now - chance.randrange(10) * MINUTE - 30_000 - chance.choice([0, 0, 1, 2, 500]),
+        )
+        for number, each in enumerate(all_known(redis))
+    ]
+    put(redis, known)
+    guests = [Known(sid_for("", number), "", 0, now - number % 10 * MINUTE - 30_000) for number in range(300)]
+    put(redis, guests)
+    return known + guests
+
+
+MANY = [
+    {},
+    {"guests": True},
+    {"active_seconds": 300},
+    {"active_seconds": 180, "guests": True},
+    {"user_ids": [str(number) for number in range(1, 90)]},
+    {"user_ids": [str(number) for number in range(1, 90)], "active_seconds": 240},
+    {"user_ids": ["17"], "active_seconds": 600},
+]
+
+
+@pytest.mark.slow
+def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, partitions, large_store) -> None:
+    now = now_of(redis)
+    # With one partition nothing is searched for.
+    for shallow, questions in ((5, MANY), (10_000, MANY[:2] if partitions > 1 else [])):
+        monkeypatch.setattr(queries, "SHALLOW", shallow)
+        for asked in questions:
+            for order in orders_for(asked)[1:]:
+                wanted = expected(large_store, now, order=order, **asked)
+                assert wanted
+                assert_pages(wanted, 850, order=order, **asked)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, monkeypatch, order) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 0)
+    now = now_of(redis)
+    known = [
+        Known(sid_for(str(number), number), str(number), now - 90_000 - number // 9, now - 30_000 - number // 11)
+        for number in range(40)
+    ]
+    put(redis, known)
+    wanted = expected(known, now, order=order)
+    assert_pages(wanted, 1, order=order)
+    assert_pages(wanted, 7, order=order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redis, monkeypatch, order) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 5)
+    fill(redis, 120, viewed=0, users=20)
+    wanted = expected(all_known(redis), now_of(redis), order=order)
+
+    def page(offset: int, limit: int) -> list[str]:
+        return [session.sid for session in online.sessions(offset=offset, limit=limit, order=order)]
+
+    assert page(0, 10) == wanted[:10]
+    assert page(0, 1000) == wanted
+    assert page(115, 10) == wanted[115:]
+    assert page(119, 10) == wanted[119:]
+    assert [page(offset, 10) for offset in (120, 121, 1000, 10**12)] == [[]] * 4
+
+
+@pytest.mark.parametrize("order", [*ORDERS, None])
+def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 5)
+    assert online.sessions(order=order) == []
+    assert online.sessions(order=order, offset=100) == []
+    assert online.sessions(guests=True, active_seconds=60, offset=100) == []
+    assert online.count(guests=True) == 0
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 5)
+    now, space = now_of(redis), keyspace()
+    users = [str(number) for number in range(60) if space.of_user(str(number)) != space.partitions[-1]] or ["1"]
+    known = [
+        Known(sid_for(users[number % len(users)], number), users[number % len(users)], now - number, now - number // 3)
+        for number in range(100)
+    ]
+    put(redis, known)
+    assert_pages(expected(known, now, order=order), 13, order=order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, order) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 5)
+    now = now_of(redis)
+    known = [Known(sid_for(str(number), number), str(number), now - number, now - number) for number in range(80)]
+    put(redis, known)
+    # At both ends, so that it counts in each order.
+    due = [*known[:10], *known[-10:]]
+    make_due(redis, *(each.sid for each in due))
+    wanted = expected([each for each in known if each not in due], now, order=order)
+    assert [session.sid for session in online.sessions(offset=20, limit=10, order=order)] == wanted[20:30]
+    assert stored(redis) == 60
+
+
+# What it takes
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_page_that_is_searched_for_takes_few_commands_and_reads_no_more_than_it_shows(
+    redis, monkeypatch, partitions, order
+) -> None:
+    monkeypatch.setattr(queries, "SHALLOW", 5)
+    fill(redis, 3000, viewed=0, users=50)
+    online.sessions()
+    for offset in (0, 1500, 2970):
+        with watched(redis) as commands:
+            assert len(online.sessions(offset=offset, limit=25, order=order)) == 25
+        words = Counter(command[0].upper() for command in commands)
+        assert words["EVALSHA"] < (2 if partitions == 1 else 4 * 60)
+        assert words["HGET"] == 25
+        # From a rank to a rank. Those that look for the due ones go by score.
+        ranges = [command for command in commands if command[0].upper() == "ZRANGE" and "BYSCORE" not in command]
+        assert ranges
+        # Of a session on the page, the newest item is read: from -1 to -1.
+        assert max(int(last) - int(first) + 1 for _, _, first, last, *_ in ranges) <= 25
+
+
+def test_a_page_up_to_rank_2_000_takes_at_most_two_round_trips_a_partition(redis, commands, partitions) -> None:
+    fill(redis, 10_500, viewed=0, users=8)
+    online.sessions()
+    commands()
+    assert len(online.sessions(offset=1_975, limit=25)) == 25
+    shallow = commands()["evalsha"]
+    assert shallow <= (1 if partitions == 1 else 2 * partitions)
+    for offset in (1_976, 5_000, 9_976):
+        assert len(online.sessions(offset=offset, limit=25)) == 25
+        deep = commands()["evalsha"]
+        # Counted, searched for in a few steps where times are spread evenly, read, and looked up.
+        assert deep == 1 if partitions == 1 else shallow < deep <= 10 * partitions
+
+
+@pytest.mark.parametrize("order", ["seen_at", "-seen_at"])
+def test_guests_and_users_seen_at_the_same_time_are_listed_once_each(redis, commands, partitions, order: str) -> None:
+    now = now_of(redis)
+    users = [str(number % 5) if number % 3 else "" for number in range(3000)]
+    # Seen as touches note it, rounded; and those of guests not as evenly.
+    times = [now - 10_000 * (number % 7 if number % 3 else number % 2) for number in range(3000)]
+    put(redis, [Known(sid_for(user, n), user, now, at) for n, (user, at) in enumerate(zip(users, times, strict=True))])
+    wanted = expected(all_known(redis), now, guests=True, order=order)
+    online.sessions()
+    for offset in (0, 1, 499, 500, 1234, 2000, 2990, 3000):
+        commands()
+        found = online.sessions(offset=offset, limit=25, guests=True, order=order)
+        assert [session.sid for session in found] == wanted[offset : offset + 25], offset
+        assert partitions > 1 or commands()["evalsha"] == 1
+    active = expected(all_known(redis), now, guests=True, order=order, active_seconds=35)
+    found = online.sessions(offset=700, limit=2000, guests=True, order=order, active_seconds=35)
+    assert [session.sid for session in found] == active[700:]
+
+
+def test_a_page_of_large_sessions_is_complete_and_in_order(redis, new_session, commands) -> None:
+    for number in range(12):
+        new_session(f"{number}", data=text_of(400_000))
+    wanted = expected(all_known(redis), now_of(redis))
+    commands()
+    found = online.sessions(limit=10)
+    assert commands()["evalsha"] >= 4
+    assert [session.sid for session in found] == wanted[:10]
+    assert min(session.size for session in found) > 400_000
+    assert {session.sid for session in online.find(wanted)} == set(wanted)
+
+
+def test_one_script_reads_little_more_than_a_megabyte_of_records(redis, new_session) -> None:
+    for _ in range(10):
+        new_session("7", data=text_of(400_000))
+    with watched(redis) as commands:
+        assert len(online.sessions(limit=10)) == 10
+    read = [0]
+    for command in commands:
+        if command[0].upper() == "EVALSHA":
+            read.append(0)
+        read[-1] += command[0].upper() == "HGET"
+    assert max(read) == 3
+
+
+# Users with very many sessions
+
+
+@pytest.fixture
+def two_users(redis) -> list[Known]:
+    """Two users who have 2 600 sessions each, and sign in in turn."""
+    fill(redis, 5200, viewed=0, users=2)
+    return all_known(redis)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+def test_as_many_sessions_of_several_users_are_listed_as_are_counted(redis, two_users) -> None:
+    listed = OnlineSession.online.of_users(["1", "2"])
+    for order in ("login_at", "-seen_at"):
+        found = [session.sid for session in listed.order_by(order)]
+        wanted = expected(two_users, now_of(redis), user_ids=["1", "2"], order=order)
+        there = set(found)
+        assert found == [sid for sid in wanted if sid in there]
+        assert len(found) == listed.order_by(order).count()
+        assert 4500 < len(found) <= 5200
+        assert list(listed.order_by(order)[5200:5300]) == []
+
+
+def test_the_latest_sign_ins_of_several_users_are_in_their_place(redis, two_users) -> None:
+    wanted = expected(two_users, now_of(redis), user_ids=["1", "2"])
+    assert OnlineSession.online.of_users(["1", "2"]).count() > 4500
+    for offset in (0, 2000, 4000, 4490):
+        found = online.sessions(offset=offset, limit=10, user_ids=["1", "2"])
+        assert [session.sid for session in found] == wanted[offset : offset + 10], offset
+
+
+def test_a_user_with_very_many_sessions_does_not_hide_the_others(redis) -> None:
+    fill(redis, 5100, viewed=0, users=1)
+    now = now_of(redis)
+    # Another one who is at home in the same partition.
+    other = next(str(uid) for uid in range(2, 99) if keyspace().of_user(str(uid)) == keyspace().of_user("1"))
+    newest = Known(sid_for(other, 1), other, now, now)
+    put(redis, [newest])
+    assert online.sessions(user_ids=["1", other], limit=1)[0].sid == newest.sid
+
+
+@pytest.mark.slow
+def test_the_sign_ins_of_one_user_are_listed_to_the_last_and_of_the_order_seen_the_latest(redis) -> None:
+    fill(redis, 5200, viewed=0, users=1)
+    wanted = expected(all_known(redis), now_of(redis), user_ids=["1"])
+    assert_pages(wanted, 1300, user_ids=["1"])
+    assert_pages(wanted[::-1], 1300, user_ids=["1"], order="login_at")
+    assert OnlineSession.online.of_users(["1"]).count() == online.count(user_ids=["1"]) == 5200
+    reachable = OnlineSession.online.of_users(["1"]).order_by("-seen_at").count()
+    assert 4500 < reachable <= 5000
+    assert_pages(wanted[:reachable], 1300, user_ids=["1"], order="-seen_at")
+    assert online.count(user_ids=["1"], active_seconds=3600) == reachable
+
+
+# Ending what is listed
+
+
+def end(work: BulkEnding, between: Callable[[], object] = lambda: None) -> set[str]:
+    """Do all steps, and ``between`` after each; return the sids that have ended."""
+    ended = []
+    for _ in range(100):
+        if work.done:
+            assert len(ended) == len(set(ended))
+            return set(ended)
+        ended += [each.sid for each in drive(work.step())]
+        between()
+    raise AssertionError("it never ends")
+
+
+def to_end(
+    known: Iterable[Known],
+    which: Which,
+    *,
+    latest: int | None = None,
+    keep: Collection[str] = (),
+    keep_users: Collection[str] = (),
+) -> set[str]:
+    """Return the sids of those that should be ended."""
+
+    def began_later(each: Known) -> bool:
+        if latest is None:
+            return False
+        return each.login > latest if each.user_id else min(each.seen, each.written) > latest
+
+    since = None if which.active_seconds is None or latest is None else latest - which.active_seconds * 1000
+    return {
+        each.sid
+        for each in known
+        if (each.user_id in which.user_ids if which.user_ids is not None else each.user_id or which.guests)
+        and each.sid not in keep
+        and (not each.user_id or each.user_id not in keep_users)
+        and (since is None or each.seen >= since)
+        and not began_later(each)
+    }
+
+
+@hypothesis.given(
+    there=st.lists(st.tuples(people, *[st.integers(-2, 3)] * 3), max_size=12),
+    asked=filters,
+    latest=st.booleans(),
+    kept=st.sets(st.integers(0, 11), max_size=3),
+    keep_users=st.sets(st.sampled_from(["1", "2", "nobody"]), max_size=2),
+)
+def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: bool, kept, keep_users) -> None:
+    redis.flushall()
+    at = now_of(redis) - 10 * MINUTE
+    which = Which(**{**asked, **({"user_ids": tuple(asked["user_ids"])} if "user_ids" in asked else {})})
+    hypothesis.assume(latest or which.active_seconds is None)
+    known = [
+        Known(sid_for(user, number), user, at - login, at - seen * 30_000, at - written * 2_000)
+        for number, (user, login, seen, written) in enumerate(there)
+    ]
+    put(redis, known)
+    sids = {known[number].sid for number in kept if number < len(known)}
+    rules: dict[str, Any] = {"latest": at if latest else None, "keep": sids, "keep_users": keep_users}
+    wanted = to_end(known, which, **rules)
+    assert end(BulkEnding(which, **rules)) == wanted
+    assert sids_there(redis) == {each.sid for each in known} - wanted
+
+
+def test_nothing_to_end_is_done_after_a_step() -> None:
+    for which in (Which(), Which(guests=True), Which(("1", "2")), Which(())):
+        work = BulkEnding(which)
+        assert end(work) == set()
+        assert drive(work.step()) == []
+
+
+@pytest.mark.parametrize("which", [Which(), Which(guests=True)])
+def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_session, which: Which) -> None:
+    fill(redis, 600, viewed=0, users=8)
+    before = sids_there(redis)
+    _, latest = online.census(which)
+    late = []
+
+    def sign_in() -> None:
+        # Its time is that of the last reply, carried on: to the millisecond it is not exact.
+        while now_of(redis) <= latest + 50:
+            pass
+        late.append(new_session("7").sid)
+
+    assert end(BulkEnding(which, latest=latest), sign_in) == before
+    assert sids_there(redis) == set(late)
+
+
+def test_guests_are_ended_in_doubt_and_those_who_came_later_stay(redis) -> None:
+    latest = now_of(redis) - MINUTE
+    before, after = latest - 1000, latest + 3000
+    old, read, written, new, member, dated = (
+        Known(sid_for("", 1), "", 0, before, before),
+        Known(sid_for("", 2), "", 0, after, before),
+        Known(sid_for("", 3), "", 0, latest, latest),
+        Known(sid_for("", 4), "", 0, after, after),
+        Known(sid_for("1", 5), "1", before, after, after),
+        # A deadline that was set as a date does not tell when it was written.
+        Known(sid_for("", 6), "", 0, before, after),
+    )
+    put(redis, [old, read, written, new, member, dated])
+    ended = end(BulkEnding(Which(guests=True), latest=latest))
+    assert ended == {old.sid, read.sid, written.sid, member.sid, dated.sid}
+
+
+@pytest.mark.parametrize("user_ids", [None, ("1", "2")])
+def test_those_that_were_seen_since_are_ended_and_the_others_stay(redis, user_ids) -> None:
+    latest = now_of(redis) - MINUTE
+    known = [
+        Known(sid_for(user, number), user, latest - 600_000, latest - seconds * 1000)
+        for number, (user, seconds) in enumerate([("1", 61), ("1", 60), ("2", 59), ("1", 0), ("2", -5), ("2", 600)])
+    ]
+    put(redis, known)
+    ended = end(BulkEnding(Which(user_ids, active_seconds=60), latest=latest))
+    assert ended == {each.sid for each in known[1:5]}
+
+
+WHICH = [Which(), Which(guests=True), Which(("1", "2", "3")), Which(guests=True, active_seconds=3600)]
+
+
+def protected_among(redis: redis_py.Redis, count: int, every: int) -> list[Known]:
+    """Store so many sessions of the users 1, 2 and 3; each so many-th is that of user 2, who is to be kept."""
+    now = now_of(redis)
+    users = ["2" if number % every == 0 else "13"[number % 2] for number in range(count)]
+    known = [
+        Known(sid_for(user, number), user, now - 100_000 + number, now - 100_000 + number, now - 100_000)
+        for number, user in enumerate(users)
+    ]
+    put(redis, known)
+    return known
+
+
+@pytest.mark.parametrize("every", [1, 2, 20])
+@pytest.mark.parametrize("which", WHICH)
+def test_protected_ones_among_600_others_stay_and_no_other_does(redis, which: Which, every: int) -> None:
+    known = protected_among(redis, 620, every)
+    protected = {each.sid for each in known if each.user_id == "2"}
+    others = {each.sid for each in known} - protected
+    for rules in ({"keep_users": ["2"]}, {"keep": protected}):
+        work = BulkEnding(which, latest=now_of(redis), **rules)
+        assert end(work) == others
+        assert sids_there(redis) == protected
+        others = set()
+
+
+@pytest.mark.parametrize("which", WHICH)
+def test_those_that_are_seen_during_the_work_are_ended_or_stay_as_the_others(redis, which: Which) -> None:
+    known = protected_among(redis, 620, 3)
+    protected = {each.sid for each in known if each.user_id == "2"}
+    chance = random.Random(7)
+    work = BulkEnding(which, latest=now_of(redis), keep_users=["2"])
+
+    def see() -> None:
+        for sid in chance.sample(sorted(sids_there(redis)), 50 if len(sids_there(redis)) >= 50 else 0):
+            make_seen(redis, sid, now_of(redis))
+
+    moves = iter([see, see, see])
+    assert end(work, lambda: next(moves, lambda: None)()) == {each.sid for each in known} - protected
+    assert sids_there(redis) == protected
+
+
+def user_of_the_first() -> str:
+    """Name a user who is at home in the first partition: the first step is taken there."""
+    space = keyspace()
+    return next(str(number) for number in range(100) if space.of_user(str(number)) == space.partitions[0])
+
+
+@pytest.mark.parametrize("active_seconds", [None, 3600])
+def test_the_only_one_to_end_is_not_missed_when_a_protected_one_is_seen(redis, active_seconds) -> None:
+    user, now = user_of_the_first(), now_of(redis)
+    # The first step takes 250, and the guest comes right after these.
+    times = [now - 9000 + number if number < 250 else now - 5000 for number in range(260)]
+    known = [Known(sid_for(user, number), user, now - 9000, time) for number, time in enumerate(times)]
+    guest = Known(sid_for(user, 999), "", 0, now - 6000, now - 6000)
+    put(redis, [*known, guest])
+    seen = iter([known[0].sid])
+    work = BulkEnding(Which(guests=True, active_seconds=active_seconds), latest=now, keep_users=[user])
+    end(work, lambda: [make_seen(redis, sid, now_of(redis)) for sid in seen])
+    assert online.get(guest.sid) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [({}, False), ({}, True), ({"guests": True}, False), ({"guests": True, "active_seconds": 3600}, False)],
+    ids=["all", "of a user", "guests too", "active"],
+)
+def test_a_protected_one_that_goes_during_the_work_lets_no_other_escape(redis, asked, own: bool) -> None:
+    user, now = user_of_the_first(), now_of(redis)
+    known = [Known(sid_for(user, number), user, now - 9000 + number, now - 9000 + number) for number in range(520)]
+    put(redis, known)
+    # One that is to be ended comes right after the first 250.
+    protected = [each.sid for each in known[1::2]]
+    going = iter(protected[:1])
+    work = BulkEnding(Which((user,) if own else None, **asked), latest=now, keep=protected)
+    end(work, lambda: [online.end(sid) for sid in going])
+    assert sids_there(redis) == set(protected[1:])
+
+
+@pytest.mark.parametrize("which", WHICH)
+def test_a_session_that_gets_another_key_during_the_work_is_ended_too(redis, new_session, which: Which) -> None:
+    session = new_session("3")
+    fill(redis, 600, viewed=0, users=3)
+    work = BulkEnding(which, latest=now_of(redis))
+
+    def rotate() -> None:
+        mine = SessionStore(session.session_key)
+        if mine.get("_auth_user_id"):
+            mine.cycle_key()
+            mine.save()
+            session._session_key = mine.session_key
+
+    end(work, rotate)
+    assert stored(redis) == 0
+
+
+def test_what_is_due_meanwhile_is_no_obstacle(redis) -> None:
+    known = protected_among(redis, 620, 3)
+    protected = {each.sid for each in known if each.user_id == "2"}
+    due = iter([each.sid for each in known[300:310]])
+
+    def clean() -> None:
+        make_due(redis, *[sid for sid in (next(due, None),) if sid])
+        sum(cleaner.expired())
+
+    end(BulkEnding(Which(), keep_users=["2"]), clean)
+    assert sids_there(redis) <= protected
+
+
+def test_large_sessions_that_stay_are_no_obstacle(redis, new_session) -> None:
+    kept, others = set(), set()
+    for number in range(12):
+        user = "2" if number % 2 else "3"
+        (kept if user == "2" else others).add(new_session(user, data=text_of(400_000)).sid)
+    work = BulkEnding(Which(), keep_users=["2"])
+    assert end(work) == others
+
+
+def test_the_text_reaches_those_who_were_ended(new_session) -> None:
+    session = new_session("7")
+    end(BulkEnding(Which(), message="We move house."))
+    assert notice_of(session).message == "We move house."

@@ -1,0 +1,281 @@
+"""The most viewed items as a QuerySet: what the admin asks of it, and that all else is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.paginator import Paginator
+from django.db import NotSupportedError
+from django.db.models import F, Q, QuerySet
+
+from django_redsess import viewed
+from django_redsess.models import PopularItem
+from django_redsess.querysets import items as querysets
+from django_redsess.querysets.items import RankingQuerySet
+from tests.support.behind import have_views
+from tests.support.items import STRANGE
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+
+items = PopularItem.viewed
+
+VIEWS = {"kite": 50, "lamp": 30, "rope": 30, "sail": 30, "tail": 5, "line": 5}
+
+
+@pytest.fixture
+def known(redis) -> dict[str, int]:
+    have_views(redis, VIEWS)
+    return VIEWS
+
+
+def listed(queryset) -> list[str]:
+    return [row.item for row in queryset]
+
+
+def test_the_most_viewed_come_first_with_their_views(known) -> None:
+    rows = list(items.all())
+    assert {row.item: row.views for row in rows} == known
+    assert [row.views for row in rows] == sorted(known.values(), reverse=True)
+    assert listed(items.all()) == [entry.item for entry in viewed.popular(limit=10)]
+
+
+def test_items_with_as_many_views_share_a_rank(known) -> None:
+    assert [row.rank for row in items.all()] == [1, 2, 2, 2, 5, 5]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_ranks_are_the_same_however_the_list_is_cut(known, size: int) -> None:
+    pages = [list(items.all()[start : start + size]) for start in range(0, 6, size)]
+    assert [row.rank for page in pages for row in page] == [1, 2, 2, 2, 5, 5]
+
+
+def test_an_item_that_is_looked_for_has_its_own_rank(known) -> None:
+    rows = items.filter(item__in=["line", "lamp", "kite"])
+    assert {row.item: row.rank for row in rows} == {"kite": 1, "lamp": 2, "line": 5}
+    assert listed(rows) == ["kite", "lamp", "line"]
+    assert items.get(item="sail").rank == 2
+
+
+def test_the_share_is_of_all_views(known) -> None:
+    assert {row.item: row.share for row in items.all()} == {item: count / 150 for item, count in known.items()}
+    assert items.get(item="kite").share == 50 / 150
+    assert [row.share for row in items.all()[4:]] == [5 / 150] * 2
+
+
+def test_the_share_of_what_was_viewed_since_the_total_was_counted_is_not_above_one(redis) -> None:
+    have_views(redis, {"kite": 2})
+    rows = items.all().counting_once()
+    assert rows.total.views == 2
+    have_views(redis, {"kite": 5})
+    assert [row.share for row in rows] == [1]
+
+
+def test_slices_and_counts(known) -> None:
+    everything = listed(items.all())
+    assert items.count() == len(items.all()) == 6
+    assert listed(items.all()[1:]) == everything[1:]
+    assert listed(items.all()[2:4]) == everything[2:4]
+    assert items.all()[0].item == items.first().item == "kite"
+    assert items.all()[4:10].count() == 2
+    assert items.all()[9:10].count() == 0
+    assert listed(items.all()[9:10]) == []
+    assert listed(items.all()[: 10**15]) == everything
+    assert items.exists()
+    with pytest.raises(IndexError):
+        items.all()[6]
+
+
+def test_a_paginator_has_every_item_on_one_page(known) -> None:
+    pages = Paginator(items.all(), 4)
+    assert (pages.count, pages.num_pages) == (6, 2)
+    assert [item for page in pages for item in listed(page.object_list)] == listed(items.all())
+
+
+def test_filters_by_item(known) -> None:
+    assert listed(items.filter(pk="lamp")) == listed(items.filter(item__exact="lamp")) == ["lamp"]
+    assert listed(items.filter(pk__in=["tail", "kite", "other"])) == ["kite", "tail"]
+    assert listed(items.filter(pk__in=["tail", "kite"]).filter(item="tail")) == ["tail"]
+    assert listed(items.filter(item="tail").filter(item="kite")) == []
+    assert listed(items.filter(Q(Q(("item", "tail"))))) == ["tail"]
+    assert items.filter(item__in=[]).count() == 0
+    assert listed(items.filter(item__in=["kite", "lamp", "tail"])[1:]) == ["lamp", "tail"]
+    assert listed(items.filter()) == listed(items.all())
+
+
+def test_what_cannot_be_an_item_is_not_there(known) -> None:
+    for item in ("", "x" * 65, "x" * 10_000, "\ud800", "é" * 33):
+        assert not items.filter(item=item).exists()
+        assert listed(items.filter(pk__in=[item, "kite"])) == ["kite"]
+
+
+@pytest.mark.parametrize("item", STRANGE)
+def test_any_item_is_listed_and_found(redis, item: str) -> None:
+    have_views(redis, {item: 3, "other": 2})
+    assert listed(items.all()) == [item, "other"]
+    assert items.get(item=item).views == 3
+    assert items.get(pk=items.get(item=item).pk).item == item
+    assert listed(items.in_bulk([items.first().pk]).values()) == [item]
+
+
+def test_the_items_that_a_queryset_may_have_are_told(known) -> None:
+    assert items.all().items is None
+    assert items.filter(pk__in=["kite", "\t%00"]).items == ("kite", "\0")
+    assert items.none().items == ()
+
+
+def test_nothing_is_none(known) -> None:
+    for rows in (items.none(), items.filter(item="kite").none()):
+        assert listed(rows) == []
+        assert not rows.exists()
+
+
+def test_an_empty_store_has_no_rows() -> None:
+    assert listed(items.all()) == []
+    assert items.count() == 0
+    assert items.first() is None
+    assert tuple(items.all().total) == (0, 0)
+
+
+def test_gets_one_or_says_why_not(known) -> None:
+    assert items.get(pk="kite").views == 50
+    with pytest.raises(PopularItem.DoesNotExist):
+        items.get(pk="other")
+    with pytest.raises(PopularItem.MultipleObjectsReturned):
+        items.get()
+
+
+def test_objects_of_all_rows_are_looked_up_in_one_call(known) -> None:
+    calls = []
+
+    def resolve(wanted: list[str]) -> dict[str, str]:
+        calls.append(list(wanted))
+        return {"kite": "Red kite"}
+
+    rows = items.all().resolving(resolve)[:3]
+    assert [row.object for row in rows] == ["Red kite", None, None]
+    assert calls == [listed(items.all()[:3])]
+    assert items.all().resolving(resolve).filter(item="kite").get().object == "Red kite"
+    assert items.get(item="kite").object is None
+
+
+def test_nothing_is_looked_up_for_no_rows() -> None:
+    def resolve(wanted: list[str]) -> dict[str, str]:
+        raise AssertionError(wanted)
+
+    assert listed(items.all().resolving(resolve)) == []
+
+
+def test_a_total_that_is_kept_is_asked_for_once(known, commands, partitions) -> None:
+    rows = items.all().counting_once()
+    assert tuple(rows.total) == (6, 150)
+    commands()
+    assert (rows.count(), rows[4:].count(), rows.order_by("-pk").count()) == (6, 2, 6)
+    assert "evalsha" not in commands()
+    list(rows[:2])
+    assert commands()["evalsha"] == partitions
+
+
+def test_what_was_read_is_not_read_again(known, commands) -> None:
+    rows = items.all()
+    assert len(rows) == 6
+    commands()
+    assert (rows.count(), len(rows), bool(rows), rows[0].item) == (6, 6, True, "kite")
+    assert "evalsha" not in commands()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 7])
+def test_however_much_is_read_at_once_the_same_is_listed(known, monkeypatch, size: int) -> None:
+    whole = listed(items.all())
+    monkeypatch.setattr(querysets, "READ_AT_ONCE", size)
+    assert listed(items.all()) == whole
+    assert listed(items.all()[1:5]) == whole[1:5]
+    assert [row.rank for row in items.all()] == [1, 2, 2, 2, 5, 5]
+
+
+# What is not possible
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda rows: rows.filter(views=1),
+        lambda rows: rows.filter(item__contains="a"),
+        lambda rows: rows.filter(Q(item="a") | Q(item="b")),
+        lambda rows: rows.filter(~Q(item="a")),
+        lambda rows: rows.filter(F("item")),
+        lambda rows: rows.order_by("views"),
+        lambda rows: rows.order_by("?"),
+        lambda rows: rows.order_by("rank"),
+        lambda rows: rows.reverse(),
+        lambda rows: rows.last(),
+        lambda rows: rows.values("item"),
+        lambda rows: rows.aggregate(),
+        lambda rows: rows.update(views=0),
+        lambda rows: rows.delete(),
+        lambda rows: rows | rows,
+    ],
+)
+def test_what_is_not_possible_says_so_and_asks_no_table(known, ask) -> None:
+    with pytest.raises(NotSupportedError, match="Most viewed items"):
+        ask(items.all())
+
+
+def test_the_only_order_may_be_named(known) -> None:
+    assert listed(items.order_by("-views", "-pk")) == listed(items.order_by("pk")) == listed(items.all())
+
+
+def test_a_slice_is_neither_filtered_nor_ordered(known) -> None:
+    part = items.all()[:2]
+    for change in (lambda: part.filter(item="kite"), lambda: part.order_by("-views")):
+        with pytest.raises(TypeError):
+            change()
+
+
+WORK = {
+    # What the admin uses, what comes for nothing, and its twins to be awaited.
+    *("all", "none", "filter", "order_by", "count", "exists", "get", "first", "iterator", "resolving", "counting_once"),
+    *("contains", "in_bulk", "using", "as_manager", "fetch_mode"),
+}
+
+REFUSED = sorted(
+    name
+    for name in dir(RankingQuerySet)
+    if not name.startswith(("_", "a")) or name in {"aggregate", "alias", "annotate"}
+    if name not in WORK and inspect.isfunction(getattr(RankingQuerySet, name))
+)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_every_other_method_is_refused(known, name: str) -> None:
+    parameters = list(inspect.signature(getattr(QuerySet, name)).parameters.values())[1:]
+    arguments = ["x" for each in parameters if each.default is each.empty and each.kind == each.POSITIONAL_OR_KEYWORD]
+    with pytest.raises(NotSupportedError, match="reverse" if name == "last" else name):
+        getattr(items.all(), name)(*arguments)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_can_be_awaited(known) -> None:
+    async def ask() -> tuple[Any, ...]:
+        rows = [row.item async for row in items.all()]
+        one_by_one = [row.item async for row in items.all().aiterator()]
+        return rows, one_by_one, await items.acount(), (await items.aget(item="kite")).views
+
+    assert asyncio.run(ask()) == (listed(items.all()), listed(items.all()), 6, 50)
+
+
+def test_the_database_sees_no_rows(known, django_assert_num_queries) -> None:
+    with django_assert_num_queries(0):
+        assert list(PopularItem._default_manager.all()) == []
+        assert list(PopularItem._base_manager.all()) == []
+        assert items.count() == len(items.all())
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_dumpdata_does_not_see_the_model(known, everything, capsys) -> None:
+    call_command("dumpdata", all=everything)
+    assert "django_redsess.popularitem" not in {row["model"] for row in json.loads(capsys.readouterr().out)}

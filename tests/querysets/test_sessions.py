@@ -1,0 +1,414 @@
+"""Sessions as a QuerySet: what the admin asks of it, and that all else is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.paginator import Paginator
+from django.db import NotSupportedError
+from django.db.models import F, Q, QuerySet
+
+from benchmarks.fill import fill
+from django_redsess import online as public
+from django_redsess.models import OnlineSession
+from django_redsess.querysets import sessions
+from django_redsess.querysets.sessions import SessionQuerySet
+from django_redsess.transport.keys import keyspace
+from tests.support.behind import make_due, make_seen
+from tests.support.online import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+
+online = OnlineSession.online
+
+
+@pytest.fixture
+def sids(new_session) -> list[str]:
+    """Sessions of the users 1, 2, 1, oldest sign-in first."""
+    return sign_in(new_session, "1", "2", "1")
+
+
+def listed(queryset) -> list[str]:
+    return [session.sid for session in queryset]
+
+
+def minutes_ago(redis, minutes: int) -> int:
+    return int(redis.time()[0]) * 1000 - minutes * 60_000
+
+
+def test_newest_sign_in_comes_first(sids) -> None:
+    assert listed(online.all()) == sids[::-1]
+    assert listed(online.order_by("login_at", "-pk")) == sids
+    assert listed(online.order_by("-pk")) == sids[::-1]
+    assert listed(online.all().reverse()) == sids
+
+
+def test_sessions_can_be_ordered_by_when_they_were_seen(redis, sids) -> None:
+    make_seen(redis, sids[2], minutes_ago(redis, 5))
+    assert listed(online.order_by("seen_at")) == [sids[2], sids[0], sids[1]]
+    assert listed(online.order_by("-seen_at", "login_at")) == [sids[1], sids[0], sids[2]]
+    assert listed(online.order_by("-seen_at").filter(user_id="1")) == [sids[0], sids[2]]
+    assert listed(online.order_by("seen_at").filter(sid__in=sids)) == [sids[2], sids[0], sids[1]]
+
+
+@pytest.mark.parametrize("order", ["login_at", "-login_at", "seen_at", "-seen_at"])
+@pytest.mark.parametrize("narrow", ["all", "of users", "guests too", "active", "by sid"])
+def test_reversed_is_the_other_way_round(redis, sids, new_session, order: str, narrow: str) -> None:
+    guest = new_session(colour="blue").sid
+    make_seen(redis, sids[1], minutes_ago(redis, 5))
+    rows = {
+        "all": online.all(),
+        "of users": online.all().of_users(["1", "2"]),
+        "guests too": online.all().with_guests(),
+        "active": online.all().active(600),
+        "by sid": online.with_guests().filter(sid__in=[*sids, guest]),
+    }[narrow].order_by(order)
+    assert listed(rows.reverse()) == listed(rows)[::-1]
+    assert listed(rows.reverse().reverse()) == listed(rows)
+    assert rows.last().sid == listed(rows)[-1]
+    assert rows.ordered
+
+
+def test_slices_and_counts(sids) -> None:
+    assert online.count() == len(online.all()) == 3
+    assert listed(online.all()[1:]) == sids[1::-1]
+    assert listed(online.all()[1:2]) == [sids[1]]
+    assert online.all()[0].sid == sids[2]
+    assert online.all()[2:10].count() == 1
+    assert online.all()[5:10].count() == 0
+    assert online.all()[1:][1:].count() == 1
+    assert listed(online.all()[1:][1:]) == [sids[0]]
+    assert listed(online.all()[::2]) == [sids[2], sids[0]]
+    assert online.first().sid == sids[2]
+    assert online.last().sid == sids[0]
+    assert online.exists()
+    with pytest.raises(IndexError):
+        online.all()[3]
+
+
+def test_a_paginator_has_every_session_on_one_page(sids) -> None:
+    pages = Paginator(online.all(), 2)
+    assert (pages.count, pages.num_pages) == (3, 2)
+    assert [listed(page.object_list) for page in pages] == [[sids[2], sids[1]], [sids[0]]]
+
+
+def test_filters_by_session_and_by_user(sids) -> None:
+    assert listed(online.filter(pk__in=sids[:2])) == [sids[1], sids[0]]
+    assert listed(online.filter(Q(Q(("user_id", "1"))))) == [sids[2], sids[0]]
+    assert listed(online.filter(user_id=1, sid=sids[0])) == [sids[0]]
+    assert listed(online.filter(user_id="1").filter(user_id="2")) == []
+    assert listed(online.filter(sid=sids[0]).filter(sid=sids[1])) == []
+    assert listed(online.filter(sid__in=sids[:2], pk=sids[1])) == [sids[1]]
+    assert listed(online.filter()) == sids[::-1]
+    assert online.filter(user_id="1").count() == 2
+    assert online.filter(sid__in=[*sids, "x" * 20, "no sid"]).count() == 3
+
+
+def test_of_several_chosen_users_those_count_that_are_in_all_choices(new_session) -> None:
+    sids = sign_in(new_session, "1", "2", "3")
+    assert listed(online.of_users(["1", "2"])) == [sids[1], sids[0]]
+    assert listed(online.of_users(["1", "2"]).of_users(["2", "3"])) == [sids[1]]
+    assert listed(online.of_users(["1", "2"]).filter(user_id=2)) == [sids[1]]
+    assert listed(online.of_users(["1"]).of_users(["2"])) == []
+    assert online.of_users([]).count() == 0
+    assert listed(online.of_users(["1", "2"]).filter(sid__in=sids)) == [sids[1], sids[0]]
+
+
+def test_more_than_a_thousand_users_are_a_clear_error() -> None:
+    rows = online.of_users([str(number) for number in range(1001)])
+    for ask in (rows.count, lambda: list(rows)):
+        with pytest.raises(ValueError, match="At most 1000 users"):
+            ask()
+
+
+def test_guests_are_there_where_they_are_asked_for(redis, sids, new_session) -> None:
+    guest = new_session(colour="blue").sid
+    make_seen(redis, sids[0], minutes_ago(redis, 5))
+    assert set(listed(online.all())) == set(sids)
+    rows = online.with_guests()
+    assert listed(rows)[-1] == sids[0]
+    assert set(listed(rows)) == {*sids, guest}
+    assert rows.count() == 4
+    [row] = [row for row in rows if row.sid == guest]
+    assert (row.user, row.user_id, row.login_at, str(row)) == (None, "", None, "guest")
+
+
+def test_a_guest_is_found_by_sid_only_where_guests_are_asked_for(sids, new_session) -> None:
+    guest = new_session(colour="blue").sid
+    assert listed(online.filter(sid=guest)) == []
+    assert not online.filter(sid=guest).exists()
+    assert listed(online.with_guests().filter(sid=guest)) == [guest]
+    assert online.with_guests().get(sid=guest).login_at is None
+    assert listed(online.with_guests().of_users(["1"]).filter(sid__in=[guest, sids[0]])) == [sids[0]]
+
+
+def test_those_not_seen_lately_are_left_out(redis, sids, new_session) -> None:
+    guest = new_session(colour="blue").sid
+    make_seen(redis, sids[1], minutes_ago(redis, 3))
+    make_seen(redis, sids[2], minutes_ago(redis, 1))
+    assert listed(online.active(120)) == [sids[0], sids[2]]
+    assert listed(online.active(120).order_by("login_at")) == [sids[2], sids[0]]
+    assert listed(online.active(600).order_by("seen_at")) == [sids[1], sids[2], sids[0]]
+    assert set(listed(online.active(120).with_guests())) == {sids[0], sids[2], guest}
+    assert online.active(120).count() == 2
+    assert online.active(120).of_users(["2"]).count() == 0
+
+
+def test_those_not_seen_lately_are_not_found_by_sid_either(redis, sids) -> None:
+    make_seen(redis, sids[1], minutes_ago(redis, 3))
+    assert listed(online.active(120).filter(sid__in=sids[:2])) == [sids[0]]
+    assert not online.active(120).filter(sid=sids[1]).exists()
+
+
+def test_a_session_is_marked_as_that_of_who_asks(sids) -> None:
+    rows = online.marking(sids[1])
+    assert [row.sid for row in rows.filter(user_id__exact="2") if row.is_own] == [sids[1]]
+    assert [row.is_own for row in rows.order_by("login_at")] == [False, True, False]
+    assert [row.is_own for row in rows[:2]] == [False, True]
+    assert rows.get(sid=sids[1]).is_own
+    assert not any(row.is_own for row in online.all())
+    assert not any(row.is_own for row in online.marking(None))
+
+
+def test_gets_one_or_says_why_not(sids) -> None:
+    assert online.get(pk=sids[0]).user_id == "1"
+    with pytest.raises(OnlineSession.DoesNotExist):
+        online.get(pk="x" * 20)
+    with pytest.raises(OnlineSession.DoesNotExist):
+        online.get(pk="no sid")
+    with pytest.raises(OnlineSession.MultipleObjectsReturned):
+        online.get(user_id="1")
+
+
+def test_a_row_tells_what_the_session_does(new_session) -> None:
+    user = User.objects.create(username="alice")
+    session = new_session(str(user.pk), colour="blue")
+    row = online.get(sid=session.sid)
+    assert row.session == public.get(session.sid)
+    assert (row.pk, row.user, row.login_at, row.seen_at) == (session.sid, user, row.session.login_at, row.login_at)
+    assert row.expires_at - row.seen_at == timedelta(days=14)
+    assert not row._state.adding
+
+
+def test_users_come_in_one_query_and_a_deleted_one_is_none(new_session, django_assert_num_queries) -> None:
+    users = [User.objects.create(username=name) for name in ("alice", "bob", "carol")]
+    for user in users:
+        new_session(str(user.pk))
+    new_session("not a primary key")
+    new_session(colour="blue")
+    users[1].delete()
+    deleted = f"deleted user {int(users[0].pk) + 1}"
+    with django_assert_num_queries(1):
+        names = [str(session) for session in online.with_guests()]
+    assert sorted(names) == ["alice", "carol", deleted, "deleted user not a primary key", "guest"]
+    with django_assert_num_queries(1):
+        assert len(online.order_by("login_at")[:2]) == 2
+
+
+def test_counting_asks_no_database(sids, django_assert_num_queries) -> None:
+    with django_assert_num_queries(0):
+        assert online.count() == online.all()[:5].count() == 3
+        assert online.filter(user_id="1").exists()
+
+
+def test_what_was_read_is_not_read_again(sids, commands) -> None:
+    rows = online.all()
+    assert len(rows) == 3
+    commands()
+    assert (rows.count(), len(rows), bool(rows), rows[0].sid) == (3, 3, True, sids[2])
+    assert "evalsha" not in commands()
+
+
+def test_a_count_that_is_kept_is_asked_for_once(sids, commands, new_session) -> None:
+    rows = online.all().counting_once()
+    assert rows.count() == 3
+    commands()
+    assert (rows.order_by("login_at").count(), rows[1:].count(), rows.marking(sids[0]).count()) == (3, 2, 3)
+    assert "evalsha" not in commands()
+    # One of other sessions is another.
+    assert rows.of_users(["1"]).count() == 2
+    new_session("1")
+    assert online.count() == 4
+
+
+def test_nothing_is_none(sids) -> None:
+    for rows in (online.none(), online.all().none(), online.filter(sid__in=sids).none(), online.none().with_guests()):
+        assert listed(rows) == []
+        assert rows.count() == 0
+        assert not rows.exists()
+
+
+def test_more_than_one_read_is_listed_whole(redis) -> None:
+    fill(redis, 2005, viewed=0, users=7)
+    rows = listed(online.all())
+    assert len(set(rows)) == len(rows) == 2005
+    times = [
+        redis.zscore(keyspace().of_sid(sid).online_user, sid) for sid in (rows[0], rows[999], rows[1000], rows[-1])
+    ]
+    assert times == sorted(times, reverse=True)
+    assert listed(online.all()[990:1010]) == rows[990:1010]
+    assert listed(online.all()[:1500]) == rows[:1500]
+    assert listed(online.filter(sid__in=rows)) == rows
+    assert listed(online.iterator(chunk_size=10)) == rows
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_however_much_is_read_at_once_the_same_is_listed(redis, monkeypatch, size: int) -> None:
+    fill(redis, 50, viewed=0, users=7)
+    asked = [online.order_by("login_at"), online.with_guests(), online.of_users(["1", "2", "3"])]
+    whole = [listed(rows) for rows in asked]
+    monkeypatch.setattr(sessions, "READ_AT_ONCE", size)
+    assert [listed(rows.all()) for rows in asked] == whole
+    assert [listed(rows[5:20]) for rows in asked] == [sids[5:20] for sids in whole]
+    assert min(map(len, whole)) > 20
+
+
+def test_what_is_due_is_neither_listed_nor_counted(redis, sids) -> None:
+    make_due(redis, sids[1])
+    assert listed(online.filter(sid__in=sids)) == [sids[2], sids[0]]
+    assert online.count() == 2
+    assert listed(online.all()) == [sids[2], sids[0]]
+
+
+# What is not possible
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda rows: rows.filter(address="192.0.2.1"),
+        lambda rows: rows.filter(user_id__in=["1"]),
+        lambda rows: rows.filter(sid__startswith="a"),
+        lambda rows: rows.filter(Q(sid="a") | Q(sid="b")),
+        lambda rows: rows.filter(Q(sid="a") ^ Q(sid="b")),
+        lambda rows: rows.filter(~Q(sid="a")),
+        lambda rows: rows.filter(Q(user_id="1") & ~Q(sid="a")),
+        lambda rows: rows.filter(F("sid")),
+        lambda rows: rows.get(address="192.0.2.1"),
+        lambda rows: rows.order_by("address"),
+        lambda rows: rows.order_by("?"),
+        lambda rows: rows.order_by(F("login_at").desc()),
+        lambda rows: rows.values("sid"),
+        lambda rows: rows.aggregate(),
+        lambda rows: rows.update(address=""),
+        lambda rows: rows.delete(),
+        lambda rows: rows.create(sid="a"),
+    ],
+)
+def test_what_is_not_possible_says_so_and_asks_no_table(sids, ask) -> None:
+    with pytest.raises(NotSupportedError, match="Online sessions"):
+        ask(online.all())
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [lambda one, other: one | other, lambda one, other: one & other, lambda one, other: one ^ other],
+    ids=["or", "and", "xor"],
+)
+def test_querysets_are_combined_rightly_or_not_at_all(sids, combine) -> None:
+    rows = [set(listed(online.filter(user_id=user))) for user in "12"]
+    try:
+        found = listed(combine(online.filter(user_id="1"), online.filter(user_id="2")))
+    except NotSupportedError:
+        return
+    assert set(found) == combine(*rows)
+
+
+def test_a_slice_is_neither_filtered_nor_turned_round(sids) -> None:
+    part = online.all()[:2]
+    for change in (lambda: part.filter(user_id="2"), part.reverse, lambda: part.order_by("login_at"), part.last):
+        with pytest.raises((TypeError, NotSupportedError)):
+            change()
+
+
+def arguments_for(method: Any) -> list[Any]:
+    """Make up arguments for what a method must have."""
+    parameters = list(inspect.signature(method).parameters.values())
+    return ["sid" for each in parameters if each.default is each.empty and each.kind == each.POSITIONAL_OR_KEYWORD]
+
+
+WORK = {
+    # What the admin uses, what comes for nothing, and its twins to be awaited.
+    *("all", "none", "filter", "order_by", "reverse", "count", "exists", "get", "first", "last", "iterator"),
+    *("of_users", "with_guests", "active", "marking", "counting_once"),
+    *("acount", "aexists", "aget", "afirst", "alast", "contains", "acontains", "in_bulk", "ain_bulk"),
+    *("using", "resolve_expression", "as_manager", "fetch_mode"),
+}
+
+REFUSED = sorted(
+    name
+    for name in dir(SessionQuerySet)
+    if not name.startswith(("_", "a")) or name in {"aggregate", "alias", "annotate"}
+    if name not in WORK and inspect.isfunction(getattr(SessionQuerySet, name))
+)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_every_other_method_is_refused(sids, name: str) -> None:
+    arguments = arguments_for(getattr(QuerySet, name))[1:]
+    with pytest.raises(NotSupportedError, match=name):
+        getattr(online.all(), name)(*arguments)
+
+
+@pytest.mark.parametrize("name", ["aggregate", "create", "delete", "earliest", "update", "bulk_create"])
+def test_twins_to_be_awaited_are_refused_as_well(sids, name: str) -> None:
+    twin = getattr(online.all(), f"a{name}")
+    arguments = arguments_for(getattr(QuerySet, f"a{name}"))[1:]
+    with pytest.raises(NotSupportedError, match="Online sessions"):
+        asyncio.run(twin(*arguments))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_can_be_awaited(sids) -> None:
+    async def ask() -> tuple[Any, ...]:
+        rows = [row.sid async for row in online.all()]
+        return rows, await online.acount(), (await online.aget(sid=sids[0])).sid
+
+    assert asyncio.run(ask()) == (sids[::-1], 3, sids[0])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_can_be_awaited_one_by_one(sids) -> None:
+    async def ask() -> list[str]:
+        return [row.sid async for row in online.all().aiterator()]
+
+    assert asyncio.run(ask()) == sids[::-1]
+
+
+def test_sessions_are_no_part_of_a_query_to_the_database(sids) -> None:
+    with pytest.raises(NotSupportedError):
+        list(User.objects.filter(username__in=online.filter(user_id="1")))
+
+
+def test_what_comes_with_a_queryset_works_as_everywhere(sids) -> None:
+    row = online.get(sid=sids[0])
+    assert online.contains(row)
+    assert not online.filter(user_id="2").contains(row)
+    assert {sid: found.sid for sid, found in online.in_bulk(sids[:2]).items()} == {sid: sid for sid in sids[:2]}
+
+
+def test_the_database_sees_no_rows(sids, django_assert_num_queries) -> None:
+    with django_assert_num_queries(0):
+        assert list(OnlineSession._default_manager.all()) == []
+        assert list(OnlineSession._base_manager.all()) == []
+        assert OnlineSession._default_manager.count() == 0
+
+
+def test_a_user_can_be_deleted_beside_the_sessions(new_session) -> None:
+    user = User.objects.create(username="alice")
+    sid = new_session(str(user.pk)).sid
+    user.delete()
+    assert listed(online.all()) == [sid]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_dumpdata_does_not_see_the_model(sids, everything, capsys) -> None:
+    call_command("dumpdata", all=everything)
+    assert {"django_redsess.onlinesession"} & {row["model"] for row in json.loads(capsys.readouterr().out)} == set()

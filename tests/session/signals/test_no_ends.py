@@ -1,0 +1,110 @@
+"""What is no end, and tells nobody."""
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner
+from django_redsess.transport.keys import keyspace
+from tests.support.ends import WAYS_TO_DELETE, ends, user_elsewhere
+
+
+def counted(redis) -> dict[bytes, bytes]:
+    """What the store has counted of ends, by reason."""
+    totals = [redis.hgetall(partition.totals) for partition in keyspace().partitions]
+    return {reason: count for each in totals for reason, count in each.items() if reason != b"created"}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_rotation_is_no_end(redis, told, new_session) -> None:
+    session = new_session("7", colour="blue")
+    session.cycle_key()
+    session.save()
+    session = new_session(colour="blue")
+    session.cycle_key()
+    session.save()
+    assert told == []
+    assert counted(redis) == {}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_sign_in_is_no_end(redis, told, new_session) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    session.cycle_key()
+    session[SESSION_KEY] = user_elsewhere(session.stored_sid)
+    session.signed_in()
+    session.save()
+    assert online.count() == 1
+    assert told == []
+    assert counted(redis) == {}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_an_asynchronous_sign_in_is_no_end(told, new_session) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    user_id = user_elsewhere(session.sid)
+
+    async def sign_in() -> None:
+        await session.acycle_key()
+        await session.aset(SESSION_KEY, user_id)
+        await session.asave()
+
+    async_to_sync(sign_in)()
+    assert online.count() == 1
+    assert told == []
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_sign_in_that_must_try_again_is_no_end(redis, told, new_session) -> None:
+    # Where the home of the user is elsewhere, the first try has made a session there, and takes it back.
+    session = SessionStore(new_session(colour="blue").session_key)
+    session.cycle_key()
+    session[SESSION_KEY] = user_elsewhere(session.stored_sid)
+    other = SessionStore(session._rotates_from)
+    other["size"] = 1
+    other.save()
+    session.save()
+    assert (session["colour"], session["size"]) == ("blue", 1)
+    assert told == []
+    assert counted(redis) == {}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_sign_in_that_comes_too_late_is_no_second_end(told, new_session) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    session.cycle_key()
+    session[SESSION_KEY] = user_elsewhere(session.stored_sid)
+    sid = session.stored_sid
+    online.end(sid)
+    with pytest.raises(UpdateError):
+        session.save()
+    assert ends(told) == [(sid, "", "kicked")]
+
+
+@pytest.mark.usefixtures("partitions")
+def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
+    session = new_session("7")
+    sid, key = session.sid, session.session_key
+    session.delete()
+    told.clear()
+    online.end(sid)
+    for delete in WAYS_TO_DELETE.values():
+        delete(key)
+    list(cleaner.expired())
+    SessionStore().flush()
+    SessionStore("no such session " + "x" * 20).delete()
+    assert told == []
+
+
+@pytest.mark.usefixtures("partitions")
+def test_use_and_change_tell_nothing(told, new_session) -> None:
+    session = new_session("7", colour="blue")
+    session["colour"] = "red"
+    session.save()
+    assert SessionStore(session.session_key)["colour"] == "red"
+    del session[SESSION_KEY]
+    session.save()
+    assert told == []

@@ -1,0 +1,10 @@
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+
+from django_redsess.admin.sessions import UserSessionsMixin
+from tests.site.user_models.models import User
+
+
+@admin.register(User)
+class Users(UserSessionsMixin, UserAdmin):
+    pass

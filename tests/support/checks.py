@@ -1,0 +1,33 @@
+"""What the system checks find on a site, and how its cache is changed."""
+
+import socket
+from collections.abc import Callable
+
+from django.core.checks import CheckMessage, run_checks
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+TIMEOUTS = {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5}
+NEVER = Retry(NoBackoff(), 0)
+
+SetCache = Callable[..., None]
+
+
+def messages() -> list[CheckMessage]:
+    return [message for message in run_checks() if message.id.startswith("django_redsess")]
+
+
+def found() -> list[str]:
+    return [message.id.removeprefix("django_redsess.") for message in messages()]
+
+
+def url_of(listening: socket.socket) -> str:
+    return f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+def was_called(listening: socket.socket) -> bool:
+    try:
+        listening.accept()[0].close()
+    except TimeoutError:
+        return False
+    return True

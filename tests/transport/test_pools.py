@@ -1,0 +1,441 @@
+"""The pool that sessions share with the cache, and what it must mind: it looks at a connection only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.core.cache import caches as django_caches
+from redis.credentials import CredentialProvider
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import client, pools
+from django_redsess.transport.client import packed
+from testproject.servers import Server
+from tests.support.outages import caches
+from tests.support.running import wait_until
+from tests.support.sentinels import behind_sentinel
+
+PING = packed("PING")
+WAIT = packed("BLPOP", "{redsess}:nothing", 5)
+
+Use = Callable[..., Any]
+
+
+@pytest.fixture
+def use(server: Server, settings: Any) -> Iterator[Use]:
+    """Return a function that gives the site a pool of its own, as its arguments say, and returns that."""
+    made = []
+
+    def use(*, blocking: bool = False, **options: Any) -> Any:
+        # django-redis finds a pool by its address, and by nothing else.
+        url = f"{server.url}?client_name=lean-{random.getrandbits(60)}"
+        settings.CACHES = caches(url, timeout=5)
+        settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = options
+        if blocking:
+            settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = "redis.BlockingConnectionPool"
+        made.append(client.pool())
+        return made[-1]
+
+    yield use
+    for each in made:
+        each.disconnect()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "blocking"])
+def use_either(request: pytest.FixtureRequest, use: Use) -> Use:
+    """Do as ``use`` does, with pools of both kinds."""
+    return lambda **options: use(blocking=request.param, **options)
+
+
+def own_id(connection: Any) -> int:
+    connection.send_command("CLIENT", "ID")
+    return int(connection.read_response())
+
+
+def close_all(redis: redis_py.Redis) -> None:
+    """Let the server close all connections but the test's, as one does that is restarted."""
+    redis.client_kill_filter(_type="normal", skipme=True)
+
+
+def idle(pool: Any, count: int) -> list[Any]:
+    """See that ``pool`` has so many connections that nobody uses."""
+    taken = [pool.take() for _ in range(count)]
+    for connection in reversed(taken):
+        pool.give(connection)
+    return taken
+
+
+def test_the_connection_given_back_last_is_taken_first(use_either: Use) -> None:
+    pool = use_either()
+    first, second = idle(pool, 2)
+    assert pool.take() is first
+    assert pool.take() is second
+    pool.give(first)
+    pool.give(second)
+    assert pool.take() is second
+
+
+def test_no_more_connections_than_the_maximum(use: Use) -> None:
+    pool = use(max_connections=2)
+    taken = [pool.take(), pool.take()]
+    with pytest.raises(RedisConnectionError):
+        pool.take()
+    # The cache's count, too.
+    with pytest.raises(RedisConnectionError):
+        pool.get_connection()
+    pool.give(taken.pop())
+    pool.give(pool.take())
+    pool.release(pool.get_connection())
+
+
+def test_a_blocking_pool_lets_wait_until_a_connection_is_given_back(use: Use) -> None:
+    pool = use(blocking=True, max_connections=1, timeout=20)
+    taken = pool.take()
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(pool.take()))
+    waiting.start()
+    waiting.join(0.1)
+    assert got == []
+    pool.give(taken)
+    waiting.join(20)
+    assert got == [taken]
+
+
+def test_a_blocking_pool_lets_wait_as_long_as_it_says(use: Use) -> None:
+    pool = use(blocking=True, max_connections=1, timeout=0.05)
+    taken = pool.take()
+    with pytest.raises(SessionStoreUnavailable):
+        client.fetch("ping", PING, 1)
+    pool.give(taken)
+    assert client.fetch("ping", PING, 1) == [b"PONG"]
+
+
+class Interruption(BaseException):
+    """As a signal's handler raises one."""
+
+
+@pytest.fixture
+def interrupted_after() -> Iterator[Callable[[float], None]]:
+    """Return a function that says in how many seconds the test is interrupted; 0 takes that back."""
+
+    def interrupt(*args: Any) -> None:
+        raise Interruption
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# Some happen while a connection is collected, and are told then.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interruptions_take_no_place(use_either: Use, interrupted_after: Callable[[float], None]) -> None:
+    pool = use_either(max_connections=20)
+    interruptions = 0
+    for turn in range(1000):
+        if turn % 25 == 0:
+            # What was lost between two steps takes its place until it is collected: a large process may take long.
+            gc.collect()
+        # Connecting takes locks of others that a signal may leave locked: not here, but below.
+        assert client.fetch("ping", PING, 1) == [b"PONG"]
+        try:
+            try:
+                interrupted_after(random.uniform(1e-5, 1e-4))
+                value = str(turn)
+                assert client.fetch("echo", packed("ECHO", value) + PING, 2) == [value.encode(), b"PONG"]
+            finally:
+                interrupted_after(0)
+        except Interruption:
+            interruptions += 1
+    assert interruptions > 100
+    gc.collect()
+    assert len({id(connection) for connection in idle(pool, 20)}) == 20
+
+
+def test_an_interrupted_greeting_takes_no_place(use_either: Use) -> None:
+    pool = use_either(max_connections=1)
+    greet, interrupting = pool.connection_kwargs["redis_connect_func"], True
+
+    def greet_or_not(connection: Any) -> None:
+        if interrupting:
+            raise Interruption
+        greet(connection)
+
+    pool.connection_kwargs["redis_connect_func"] = greet_or_not
+    for interrupting in (True, True, False):
+        if interrupting:
+            with pytest.raises(Interruption):
+                client.fetch("ping", PING, 1)
+        else:
+            assert client.fetch("ping", PING, 1) == [b"PONG"]
+
+
+def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use) -> None:
+    pool = use_either(max_connections=2)
+    for _ in range(5):
+        # Neither kept by anybody nor given back.
+        pool.take()
+        gc.collect()
+    taken = [pool.take(), pool.take()]
+    assert len({own_id(connection) for connection in taken}) == 2
+    for connection in taken:
+        pool.give(connection)
+
+
+FORKED = """
+import os, sys
+from django.conf import settings
+from tests.support.outages import caches
+made = caches(sys.argv[1], timeout=5)
+made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
+settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)
+from django_redsess.transport import client
+from tests.transport.test_pools import own_id
+pool = client.pool()
+used, idle = pool.take(), pool.take()
+parents = {own_id(used), own_id(idle)}
+pool.give(idle)
+child = os.fork()
+if not child:
+    # A process that was forked in the middle of a request gives back what its parent took.
+    if "early" in sys.argv:
+        pool.give(used)
+    taken = [pool.take(), pool.take()]
+    own = {own_id(connection) for connection in taken}
+    if "early" not in sys.argv:
+        pool.give(used)
+    assert not own & parents, (own, parents)
+    for connection in taken:
+        pool.give(connection)
+    again = [pool.take(), pool.take(), pool.take()]
+    assert not {own_id(connection) for connection in again} & parents
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+pool.give(used)
+assert {own_id(pool.take()), own_id(used)} <= parents | {own_id(used)}
+assert own_id(used) in parents
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_a_fork_uses_nothing_of_its_parent(server: Server, kind: str, when: str) -> None:
+    command = [sys.executable, "-c", FORKED, server.url, f"redis.{kind}", when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_was_unused_for_long_is_looked_at_first(
+    use_either: Use, redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "FRESH_SECONDS", -1)
+    pool = use_either()
+    idle(pool, 3)
+    close_all(redis)
+    # This is not repeated.
+    assert [client.ask("PING") for _ in range(3)] == [b"PONG"] * 3
+
+
+def test_a_restart_that_closed_all_connections_is_met_once(use_either: Use, redis: redis_py.Redis) -> None:
+    pool = use_either()
+    for _ in range(3):
+        idle(pool, 10)
+        close_all(redis)
+        assert client.fetch("ping", PING, 1) == [b"PONG"]
+
+
+def test_a_restart_that_closed_all_connections_of_a_loop_is_met_once(use: Use, redis: redis_py.Redis) -> None:
+    use(max_connections=5)
+
+    async def meet() -> None:
+        for _ in range(3):
+            assert await asyncio.gather(*(client.afetch("ping", PING, 1) for _ in range(20))) == [[b"PONG"]] * 20
+            # The loop does not get to notice it.
+            close_all(redis)
+            assert await client.afetch("ping", PING, 1) == [b"PONG"]
+
+    asyncio.run(meet())
+
+
+def test_a_connection_that_timed_out_empties_the_pool(use_either: Use) -> None:
+    pool = use_either(socket_timeout=0.1)
+    connections = idle(pool, 3)
+    with pytest.raises(SessionStoreUnavailable):
+        client.fetch("wait", WAIT, 1)
+    assert [connection._sock for connection in connections] == [None] * 3
+    assert client.fetch("ping", PING, 1) == [b"PONG"]
+
+
+def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, redis: redis_py.Redis) -> None:
+    use_either()
+    before = redis.info("stats")["total_connections_received"]
+    for _ in range(30):
+        thread = threading.Thread(target=client.fetch, args=("ping", PING, 1))
+        thread.start()
+        thread.join()
+    assert redis.info("stats")["total_connections_received"] == before + 1
+
+
+def test_what_the_cache_left_behind_is_nobodys_answer(use_either: Use) -> None:
+    pool = use_either()
+    assert client.ask("PING") == b"PONG"
+    connection = pool.get_connection()
+    connection.send_command("ECHO", "somebody else's")
+    wait_until(connection.can_read)
+    pool.release(connection)
+    assert client.ask("PING") == b"PONG"
+
+
+def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_py.Redis) -> None:
+    use_either()
+    before = redis.info("stats")["total_connections_received"]
+    for number in range(5):
+        django_caches["sessions"].set("number", number)
+        assert client.ask("PING") == b"PONG"
+        assert django_caches["sessions"].get("number") == number
+        django_caches["sessions"].delete("number")
+    assert redis.info("stats")["total_connections_received"] == before + 1
+
+
+class Rotated(CredentialProvider):
+    """A password that changes."""
+
+    password = "first"
+
+    def get_credentials(self) -> tuple[str, str]:
+        return "shop", self.password
+
+
+class Token:
+    """A password that is told to a pool, as redis-py's providers of tokens tell theirs."""
+
+    def try_get(self, name: str) -> str:
+        return "shop"
+
+    def get_value(self) -> str:
+        return "second"
+
+
+@pytest.fixture
+def shop(redis: redis_py.Redis) -> Iterator[None]:
+    """A user of the server with two passwords."""
+    redis.acl_setuser("shop", enabled=True, passwords=["+first", "+second"], keys=["*"], commands=["+@all"])
+    yield
+    redis.acl_deluser("shop")
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_new_connection_has_the_credentials_of_today(use_either: Use, redis: redis_py.Redis) -> None:
+    provider = Rotated()
+    pool = use_either(credential_provider=provider)
+    idle(pool, 2)
+    provider.password = "second"
+    redis.acl_setuser("shop", enabled=True, passwords=["-first"])
+    close_all(redis)
+    assert client.fetch("who", packed("ACL", "WHOAMI"), 1) == [b"shop"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_new_credentials_reach_idle_connections_and_those_in_use(use: Use) -> None:
+    pool = use()
+    used, unused = pool.take(), pool.take()
+    pool.give(unused)
+    pool.re_auth_callback(Token())
+    pool.give(used)
+    for connection in (pool.take(), pool.take()):
+        connection.send_command("ACL", "WHOAMI")
+        assert connection.read_response() == b"shop"
+
+
+def test_a_connection_that_is_to_move_is_closed_when_it_is_given_back(use_either: Use) -> None:
+    pool = use_either()
+    connection = pool.take()
+    if not hasattr(connection, "mark_for_reconnect"):
+        pytest.skip("this redis-py knows no maintenance")
+    connection.mark_for_reconnect()
+    pool.give(connection)
+    assert connection._sock is None
+
+
+class Pool(redis_py.ConnectionPool):
+    """One that gets connections in a way of its own."""
+
+    got = 0
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        self.got += 1
+        return super().get_connection(*args, **kwargs)
+
+
+def test_a_pool_with_a_way_of_its_own_keeps_it(use: Use, settings: Any) -> None:
+    use()
+    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_pools.Pool"}
+    location = settings.CACHES["sessions"]["LOCATION"] + "-own"
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location, "OPTIONS": options}}
+    assert client.ask("PING") == b"PONG"
+    assert client.pool().got == 1
+    client.pool().disconnect()
+
+
+@pytest.fixture
+def moved(server: Server, own_server: Server, settings: Any, tmp_path: Any) -> Iterator[Callable[[], None]]:
+    """Have the site behind a sentinel, and return a function that lets that name another master."""
+    with behind_sentinel(own_server, tmp_path, timeout=2) as settings.CACHES:
+        options = settings.CACHES["sessions"]["OPTIONS"]
+        (host, port), name = options["SENTINELS"][0], client.pool().service_name
+
+        def move() -> None:
+            with redis_py.Redis(host=host, port=port) as sentinel:
+                sentinel.execute_command("SENTINEL", "REMOVE", name)
+                sentinel.execute_command("SENTINEL", "MONITOR", name, "127.0.0.1", server.port, 1)
+
+        yield move
+        client.pool().disconnect()
+
+
+def where() -> int:
+    info = client.fetch("info", packed("INFO", "server"), 1)[0].decode()
+    return int(info.partition("tcp_port:")[2].split()[0])
+
+
+def test_a_closed_connection_asks_the_sentinels_again(
+    moved: Callable[[], None], server: Server, own_server: Server
+) -> None:
+    assert where() == own_server.port
+    moved()
+    client.pool().lose_idle()
+    assert where() == server.port
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
+def test_a_demoted_master_is_left(moved: Callable[[], None], server: Server, own_server: Server, later: bool) -> None:
+    idle(client.pool(), 3)
+    moved()
+    own_server.client.replicaof("127.0.0.1", server.port)
+    touch = packed("ZADD", "{redsess}:recent", "XX", 1, "sid")
+    replies = client.fetch("touch", PING + touch, 2) if later else client.fetch("touch", touch + PING, 2)
+    assert replies in ([b"PONG", 0], [0, b"PONG"])
+    assert [where() for _ in range(3)] == [server.port] * 3
+
+
+def test_a_demoted_master_is_left_in_a_loop(moved: Callable[[], None], server: Server, own_server: Server) -> None:
+    touch = packed("ZADD", "{redsess}:recent", "XX", 1, "sid")
+
+    async def meet() -> None:
+        await asyncio.gather(*(client.afetch("ping", PING, 1) for _ in range(5)))
+        moved()
+        own_server.client.replicaof("127.0.0.1", server.port)
+        assert await client.afetch("touch", PING + touch, 2) == [b"PONG", 0]
+
+    asyncio.run(meet())

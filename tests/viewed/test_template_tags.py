@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_redsess import viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from testproject.servers import free_port
+from tests.support.behind import have_views
+from tests.support.tags import ITEMS, MOST, OBJECTS, RECENT, render
+
+CALLS: list[list[str]] = []
+
+
+def find(items: list[str]) -> dict[str, str]:
+    """Find the objects of all items, except that those which begin with "gone" are no more."""
+    CALLS.append(items)
+    return {item: f"the {item}" for item in items if not item.startswith("gone")}
+
+
+@pytest.fixture
+def resolving(settings: Any) -> list[list[str]]:
+    """Have objects looked up; return the list of what is asked for."""
+    settings.REDSESS = {"VIEWED_RESOLVE": f"{__name__}.find"}
+    CALLS.clear()
+    return CALLS
+
+
+@pytest.fixture
+def session(new_session: Callable[..., SessionStore], settings: Any) -> SessionStore:
+    """A session that viewed four items."""
+    settings.REDSESS = {}
+    session = new_session()
+    for item in ("lamp", "vase", "bowl", "cup"):
+        viewed.record(session, item)
+    return session
+
+
+def break_off(settings: Any) -> None:
+    gone = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_this_visitor_viewed_comes_newest_first(session: SessionStore) -> None:
+    assert render(RECENT + ITEMS, session) == "cup bowl vase "
+
+
+def test_what_the_page_shows_can_be_left_out(session: SessionStore) -> None:
+    template = "{% load viewed_items %}{% recently_viewed 3 leave_out=shown as items %}"
+    assert render(template + ITEMS, session, shown="bowl") == "cup vase lamp "
+    viewed.record(session, 5)
+    assert render(template + ITEMS, session, shown=5) == "cup bowl vase "
+    assert render(template + ITEMS, session, shown=None) == "5 cup bowl "
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_viewed_most_comes_with_its_views(redis: Any, settings: Any) -> None:
+    settings.REDSESS = {}
+    have_views(redis, {"lamp": 3, "vase": 5, "bowl": 4})
+    template = MOST + "{% for entry in items %}{{ entry.item }}:{{ entry.views }} {% endfor %}"
+    assert render(template) == "vase:5 bowl:4 "
+
+
+def test_recent_items_come_with_their_time(session: SessionStore) -> None:
+    times = render(RECENT + "{% for entry in items %}{{ entry.at|date:'U' }} {% endfor %}", session).split()
+    assert [int(time) for time in times] == [int(entry.at.timestamp()) for entry in viewed.recent(session, limit=3)]
+
+
+def test_objects_are_looked_up_all_at_once(session: SessionStore, resolving: list[list[str]]) -> None:
+    assert render(RECENT + OBJECTS, session) == "the cup the bowl the vase "
+    assert len(resolving) == 1
+
+
+def test_an_item_that_is_gone_is_left_out_and_another_takes_its_place(
+    session: SessionStore, resolving: list[list[str]], redis: Any
+) -> None:
+    viewed.record(session, "gone")
+    assert render(RECENT + OBJECTS, session) == "the cup the bowl the vase "
+    have_views(redis, {"gone": 100, "gone too": 200, "lamp": 10, "vase": 5})
+    assert render(MOST + OBJECTS) == "the lamp the vase "
+    assert len(resolving) == 2
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+@pytest.mark.parametrize("tag", ["recently_viewed", "most_viewed"])
+def test_none_are_asked_for_and_none_come(session: SessionStore, tag: str, limit: str) -> None:
+    assert render(f"{{% load viewed_items %}}{{% {tag} {limit} as items %}}{{{{ items|length }}}}", session) == "0"
+
+
+@pytest.mark.parametrize("tag", [RECENT, MOST])
+def test_a_tag_is_one_round_trip(session: SessionStore, commands: Any, tag: str) -> None:
+    render(tag + ITEMS, session)
+    commands()
+    render(tag + ITEMS + ITEMS, session)
+    assert commands()["evalsha"] == 1
+
+
+def test_items_are_escaped(session: SessionStore) -> None:
+    viewed.record(session, "<script>")
+    assert "&lt;script&gt;" in render(RECENT + ITEMS, session)
+
+
+def test_in_an_outage_nobody_is_told_that_they_viewed_nothing(session: SessionStore, settings: Any) -> None:
+    break_off(settings)
+    with pytest.raises(SessionStoreUnavailable):
+        render(RECENT + ITEMS, session)
+
+
+def test_in_an_outage_pages_come_without_what_is_viewed_most(settings: Any, redis: Any) -> None:
+    have_views(redis, {"lamp": 3})
+    break_off(settings)
+    assert render(MOST + ITEMS) == ""
+
+
+@pytest.mark.parametrize("template", [RECENT, MOST])
+def test_where_nothing_was_viewed_there_is_nothing(settings: Any, resolving: list[list[str]], template: str) -> None:
+    assert render(template + ITEMS + "{{ items|length }}", SessionStore()) == "0"
+    assert resolving == []
