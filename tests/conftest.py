@@ -18,7 +18,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
 from django_redsess.backend import SessionStore
-from django_redsess.transport import client, scripts
+from django_redsess.transport import exchange, repeating, scripts
 from testproject import servers
 from tests.site.meanwhile import meanwhile as in_the_middle
 from tests.support.agreement import disagreements
@@ -226,11 +226,11 @@ def round_trips(monkeypatch: pytest.MonkeyPatch, known_scripts: None) -> Callabl
     """Return a function that counts how often something was sent and waited for since the last call."""
     sent = 0
 
-    def counting(exchange: Any) -> Any:
+    def counting(send: Any) -> Any:
         def counted(*args: Any) -> Any:
             nonlocal sent
             sent += 1
-            return exchange(*args)
+            return send(*args)
 
         return counted
 
@@ -239,8 +239,8 @@ def round_trips(monkeypatch: pytest.MonkeyPatch, known_scripts: None) -> Callabl
         since, sent = sent, 0
         return since
 
-    for name in ("_exchange", "_aexchange"):
-        monkeypatch.setattr(client, name, counting(getattr(client, name)))
+    for name in ("send", "asend"):
+        monkeypatch.setattr(exchange, name, counting(getattr(exchange, name)))
     return count
 
 
@@ -249,18 +249,18 @@ def sent(monkeypatch: pytest.MonkeyPatch, known_scripts: None) -> list[str]:
     """Name what has been sent since the test's start, in its order: scripts, and what is read by plain commands."""
     names: list[str] = []
 
-    def run(partition: Any, script: scripts.Script, *args: Any, **more: Any) -> Any:
+    def run(script: scripts.Script, *args: Any, **more: Any) -> Any:
         names.append(script.name)
-        return ways[0](partition, script, *args, **more)
+        return ways[0](script, *args, **more)
 
     def fetch(name: str, packed: bytes, *args: Any, **more: Any) -> Any:
         # The short way of a save may be such a command, too.
         names.append(scripts.CHANGE.name if scripts.CHANGE.digest.encode() in packed else name)
         return ways[1](name, packed, *args, **more)
 
-    ways = client.run, client.fetch
-    monkeypatch.setattr(client, "run", run)
-    monkeypatch.setattr(client, "fetch", fetch)
+    ways = repeating.run, repeating.fetch
+    monkeypatch.setattr(repeating, "run", run)
+    monkeypatch.setattr(repeating, "fetch", fetch)
     return names
 
 

@@ -73,7 +73,8 @@ class Answering:
         """Send the signal for each that is kept, now."""
         self._over = True
         ended, self._ended = self._ended, []
-        send(ended)
+        for each in ended:
+            session_ended.send_robust(Ended, **each._asdict())
 
     def _send_at_the_end(self) -> None:
         # Receivers may take their time: the visitor has the answer by then. Django closes the request with the answer
@@ -96,26 +97,8 @@ def request_answered() -> HttpRequest | None:
     return None if answering is None else answering.request
 
 
-def tell(ended: Collection[Ended]) -> None:
-    """Send the signal for each of ``ended``, or hold it back."""
-    if not _is_held(ended):
-        send(ended)
-
-
-async def atell(ended: Collection[Ended]) -> None:
-    """Do as :func:`tell` does, awaiting receivers."""
-    if not _is_held(ended):
-        for each in ended:
-            await session_ended.asend_robust(Ended, **each._asdict())
-
-
-def send(ended: Collection[Ended]) -> None:
-    """Send the signal for each of ``ended`` now."""
-    for each in ended:
-        session_ended.send_robust(Ended, **each._asdict())
-
-
-def _is_held(ended: Collection[Ended]) -> bool:
+def is_held(ended: Collection[Ended]) -> bool:
+    """Tell whether no signal is sent now: it is kept for after the answer, or nobody listens."""
     # Where nobody listens, there is no need to read what the reply says.
     if not ended or not session_ended.receivers:
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from binascii import b2a_base64, crc_hqx
+from binascii import b2a_base64
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -13,6 +13,7 @@ from string import ascii_lowercase, digits
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.exceptions import ImproperlyConfigured
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from django_redsess.conf import conf
 
@@ -242,14 +243,14 @@ def _partitions(prefix: str, count: int) -> list[Partition]:
 @lru_cache(maxsize=8)
 def _tags(prefix: str, count: int) -> list[str]:
     # In a cluster each node serves a range of hash slots. One tag is taken from each of as many equal ranges, so that
-    # the partitions spread evenly over any number of nodes. The slot is CRC-16 of the tag, modulo 16 384.
+    # the partitions spread evenly over any number of nodes.
     if count == 1:
         return [prefix]
     tags: dict[int, str] = {}
     number = 0
     while len(tags) < count:
         tag = f"{prefix}:{number}"
-        tags.setdefault((crc_hqx(tag.encode(), 0) & 16383) * count >> 14, tag)
+        tags.setdefault(key_slot(tag.encode()) * count // REDIS_CLUSTER_HASH_SLOTS, tag)
         number += 1
     return [tags[part] for part in range(count)]
 

@@ -561,9 +561,9 @@ def test_twins_have_names_and_texts_of_their_own(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "returned"),
-    [("sessions", "list[Session]"), ("get", "Session | None"), ("count", "int"), ("end", "list[Ended]")],
+    [("sessions", list[online.Session]), ("get", online.Session | None), ("count", int), ("end", list[Ended])],
 )
-def test_signatures_tell_what_is_returned(name: str, returned: str) -> None:
+def test_signatures_tell_what_is_returned(name: str, returned: object) -> None:
     assert inspect.signature(getattr(online, name)).return_annotation == returned
     assert inspect.signature(getattr(online, f"a{name}")).return_annotation == returned
 
