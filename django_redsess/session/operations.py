@@ -128,7 +128,7 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
     return Plain(space, scripts.CHANGE.task, packed, 1, changed)
 
 
-def introduce_change() -> Call[Any]:
+def introduce_change() -> Call[None]:
     """Tell the server the script of :func:`change`, with nothing to do."""
     partition = keyspace().partitions[0]
     return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)

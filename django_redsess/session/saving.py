@@ -187,7 +187,6 @@ class SessionSaving(SessionLoading):
         item = "" if moves else self.views_item
         saving = operations.Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
         loaded = self._revision if base and not self._replaces else b""
-        outcome: Outcome
         if must_create:
             outcome = yield from self._adding(sid, saving, expiry)
         elif self._rotates_from is not None:

@@ -19,7 +19,7 @@ from django_redsess.transport.keys import Keyspace, keyspace
 from django_redsess.transport.repeating import Sends
 
 FORMAT = b"3"
-"""The first byte of each record, and what a store notes as its format."""
+"""The first byte of each record. A store keeps it as its format."""
 
 
 _agreed: set[tuple[Any, Keyspace]] = set()
@@ -86,9 +86,9 @@ def _fault(prefix: str, here: list[str], there: list[str], knows_key: str) -> st
 
 def fingerprints(prefix: str) -> list[str]:
     """
-    Return what tells the ``SECRET_KEY`` of one site from that of another, then those of ``SECRET_KEY_FALLBACKS``.
+    Return a fingerprint of ``SECRET_KEY``, and then one of each of ``SECRET_KEY_FALLBACKS``.
 
-    They are 16 characters each, and stored: nothing can be made of them, and each prefix gives others.
+    A fingerprint has 16 characters, and is stored. Nobody can compute the key from it. Each prefix gives another.
     """
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     return [derived_key(key, b"redsess.store", prefix)[:8].hex() for key in keys]
@@ -99,7 +99,7 @@ def derived_key(secret_key: str | bytes, purpose: bytes, prefix: str) -> bytes:
     """
     Return a key of 32 bytes for this ``purpose`` (up to 16 bytes).
 
-    Each prefix has its own, so that no record of one site is good for another with the same ``SECRET_KEY``.
+    Each prefix has its own. So a record of one site is not valid at another with the same ``SECRET_KEY``.
     """
     secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
     of_purpose = blake2b(secret, digest_size=32, person=purpose).digest()

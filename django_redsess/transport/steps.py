@@ -78,13 +78,12 @@ def drive(steps: Steps[T]) -> T:
         while True:
             reply = None
             try:
-                match wanted:
-                    case Send(packed, replies):
-                        reply = exchange.send(pool(), packed, replies)
-                    case Pause(seconds):
-                        time.sleep(seconds)
-                    case Tell(ended):
-                        session_ended.send_robust(Ended, **ended._asdict())
+                if isinstance(wanted, Send):
+                    reply = exchange.send(pool(), wanted.packed, wanted.replies)
+                elif isinstance(wanted, Pause):
+                    time.sleep(wanted.seconds)
+                else:
+                    session_ended.send_robust(Ended, **wanted.ended._asdict())
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -101,13 +100,12 @@ async def adrive(steps: Steps[T]) -> T:
         while True:
             reply = None
             try:
-                match wanted:
-                    case Send(packed, replies):
-                        reply = await exchange.asend(await loop_pool(), packed, replies)
-                    case Pause(seconds):
-                        await asyncio.sleep(seconds)
-                    case Tell(ended):
-                        await session_ended.asend_robust(Ended, **ended._asdict())
+                if isinstance(wanted, Send):
+                    reply = await exchange.asend(await loop_pool(), wanted.packed, wanted.replies)
+                elif isinstance(wanted, Pause):
+                    await asyncio.sleep(wanted.seconds)
+                else:
+                    await session_ended.asend_robust(Ended, **wanted.ended._asdict())
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -143,7 +141,7 @@ class Call(Step[T]):
     def __iter__(self) -> Steps[T]:
         if not agreement.agrees(space := keyspace()):
             yield from agreement.agree(space)
-        before = b"" if self.before is None else self.before(_now())
+        before = b"" if self.before is None else self.before(clock().now() or 0)
         reply, replies = yield from repeating.run(
             self.script, self.keys, self.args, self.once, before=before, asks=self.asks
         )
@@ -180,13 +178,8 @@ class Plain(Step[T]):
     def __iter__(self) -> Steps[T]:
         if not agreement.agrees(self.space):
             yield from agreement.agree(self.space)
-        packed = self.packed if isinstance(self.packed, bytes) else self.packed(_now())
+        packed = self.packed if isinstance(self.packed, bytes) else self.packed(clock().now() or 0)
         return self.read((yield from repeating.fetch(self.name, packed, self.replies, self.needed)))
-
-
-def _now() -> int:
-    # The agreement has brought the first time.
-    return clock().now() or 0
 
 
 def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:

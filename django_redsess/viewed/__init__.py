@@ -102,8 +102,7 @@ def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[
     sid = _sid(session)
     if sid is None:
         return 0
-    forgotten = yield from items.forget(sid, text)
-    return forgotten
+    return (yield from items.forget(sid, text))
 
 
 forget, aforget = both(_forget)
@@ -128,8 +127,7 @@ popular, apopular = both(_popular)
 
 def _views(item: str | int) -> Steps[int]:
     """Return how often ``item`` was viewed. Raises ValueError when it can't be an id."""
-    count = yield from popularity.views_of(item_id(item))
-    return count
+    return (yield from popularity.views_of(item_id(item)))
 
 
 views, aviews = both(_views)
