@@ -26,9 +26,8 @@ _agreed: set[tuple[Any, Keyspace]] = set()
 _agreed_last: tuple[Any, Any] = None, None
 
 
-def agrees(space: Keyspace) -> bool:
-    """Tell whether this process has asked the store already."""
-    connections = pool()
+def agrees(space: Keyspace, connections: Any) -> bool:
+    """Tell whether this process has asked the store already, which it reaches by ``connections``."""
     # Most often it is the same store as the last time. Then there is no need to look for it.
     if connections is _agreed_last[0] and space is _agreed_last[1]:
         return True

@@ -23,7 +23,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 from django_redsess.signals import Ended, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
 from django_redsess.transport.announcing import Endings
-from django_redsess.transport.connections import clock, loop_pool, pool
+from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.exchange import Send
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from django_redsess.transport.packing import Part
@@ -139,9 +139,10 @@ class Call(Step[T]):
     asks: int = 0
 
     def __iter__(self) -> Steps[T]:
-        if not agreement.agrees(space := keyspace()):
+        space, connections = keyspace(), pool()
+        if not agreement.agrees(space, connections):
             yield from agreement.agree(space)
-        before = b"" if self.before is None else self.before(clock().now() or 0)
+        before = b"" if self.before is None else self.before(connections.clock.now())
         reply, replies = yield from repeating.run(
             self.script, self.keys, self.args, self.once, before=before, asks=self.asks
         )
@@ -149,7 +150,7 @@ class Call(Step[T]):
         if not self.script.ends:
             return self.read(reply, *beside)
         reply, at, *groups = reply
-        clock().learn(divmod(int(at) * 1000, 1_000_000))
+        connections.clock.learn(divmod(int(at) * 1000, 1_000_000))
         ended = Endings(at, groups)
         result = self.read(reply, ended, *beside)
         if not announcing.is_held(ended):
@@ -176,9 +177,10 @@ class Plain(Step[T]):
     needed: int = 1
 
     def __iter__(self) -> Steps[T]:
-        if not agreement.agrees(self.space):
+        connections = pool()
+        if not agreement.agrees(self.space, connections):
             yield from agreement.agree(self.space)
-        packed = self.packed if isinstance(self.packed, bytes) else self.packed(clock().now() or 0)
+        packed = self.packed if isinstance(self.packed, bytes) else self.packed(connections.clock.now())
         return self.read((yield from repeating.fetch(self.name, packed, self.replies, self.needed)))
 
 
