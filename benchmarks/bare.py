@@ -24,9 +24,9 @@ from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
 from django_redsess.session import operations, reading
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.client import clock
+from django_redsess.transport.exchange import Send
 from django_redsess.transport.keys import new_key, sid_of
-from django_redsess.transport.steps import Call, Plain
+from django_redsess.transport.steps import Steps
 from django_redsess.viewed import items as viewed_items
 
 try:
@@ -121,7 +121,7 @@ class BareScripts(Bare, Ours):
         for key in self.some(count):
             session = self._loaded(key)
             session["basket"] = self.basket()
-            requests += [self._load(key), self._save(session)]
+            requests += [self._load(key), _first(session.saving(), "save")]
         return self.asking(requests)
 
     def prepare_create(self, count: int) -> Run:
@@ -129,7 +129,7 @@ class BareScripts(Bare, Ours):
         for user in self.users(count, NEW_USERS):
             session = self.opened()
             session.update(data_of(user))
-            requests.append(self._save(session))
+            requests.append(_first(session.saving(), "add"))
             self.made.append(session.session_key)
         return self.asking(requests)
 
@@ -143,21 +143,21 @@ class BareScripts(Bare, Ours):
             session.cycle_key()
             session.update({name: user[name] for name in AUTH_KEYS})
             self.note_sign_in(session)
-            requests += [self._load(key), self._save(session)]
+            requests += [self._load(key), _first(session.saving(), "rotate")]
             self.made.append(session.session_key)
         return self.asking(requests)
 
     def prepare_end(self, count: int) -> Run:
         self.gone = self.stored([data_of(user) for user in self.users(count, NEW_USERS)])
         steps = [operations.end([sid_of(key)], Reason.KICKED, follow=True) for key in self.gone]
-        return self.asking([self._request(next(each)) for each in steps])
+        return self.asking([_first(each, "end") for each in steps])
 
     def prepare_view(self, count: int) -> Run:
         keys = self.some(count)
         items = self.rng.choices(ITEMS, k=count)
         return self.asking(
             [
-                self._request(viewed_items.view(sid_of(key), item, reading.Touch.ACTIVE))
+                _first(iter(viewed_items.view(sid_of(key), item, reading.Touch.ACTIVE)), "view")
                 for key, item in zip(keys, items, strict=True)
             ]
         )
@@ -170,21 +170,14 @@ class BareScripts(Bare, Ours):
         return session
 
     def _load(self, key: str) -> Request:
-        return self._request(reading.read(sid_of(key), reading.Touch.ACTIVE))
+        return _first(iter(reading.read(sid_of(key), reading.Touch.ACTIVE)), "read")
 
-    def _save(self, session: Any) -> Request:
-        return self._request(next(session.saving()))
 
-    def _request(self, step: Any) -> Request:
-        now = clock().now() or 0
-        if isinstance(step, Plain):
-            packed = step.packed if isinstance(step.packed, bytes) else step.packed(now)
-            return Request(packed, step.replies, CONTENT[step.name])
-        assert isinstance(step, Call)
-        name = step.script.name
-        parts = ("EVALSHA", step.script.digest, len(step.keys), *step.keys, *step.args, *step.once)
-        before = step.before(now) if step.before else b""
-        return Request(before + _packed(*parts), step.asks + 1, CONTENT[name])
+def _first(steps: Steps[Any], name: str) -> Request:
+    """Return what these steps send first, which is so called."""
+    send = next(steps)
+    assert isinstance(send, Send)
+    return Request(send.packed, send.replies, CONTENT[name])
 
 
 CONTENT: dict[str, Callable[[list[Any]], object]] = {

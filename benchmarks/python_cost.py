@@ -42,7 +42,7 @@ from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
 from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from django_redsess.transport import client
+from django_redsess.transport import exchange
 
 OPERATIONS = {"load": "load", "change": "load and save"}
 """Operations, and their names in results."""
@@ -180,7 +180,7 @@ def _functions(operation: str, count: int) -> tuple[float, float]:
     for _ in range(2):
         _run = _requests(operation, count) if operation in REQUESTS else _side.prepare(operation, count)
         Socket.replies, _answers = [], []
-        with _exchanging(_kept(client._exchange)):
+        with _sending(_kept(exchange.send)):
             _run()
         _side.tidy()
     called: Counter[str] = Counter()
@@ -227,7 +227,7 @@ def _requests(view: str, count: int) -> Run:
 def _microseconds(count: int) -> tuple[float, float]:
     """Repeat the operation with kept replies. Return the time of our own code, and the time with redis-py."""
     answers = iter(_answers)
-    with _exchanging(lambda connections, packed, replies: list(next(answers))):
+    with _sending(lambda connections, packed, replies: list(next(answers))):
         own = _timed(count) if _answers else 0.0
     with _replayed():
         return own, _timed(count)
@@ -240,21 +240,21 @@ def _timed(count: int) -> float:
     return (time.process_time() - start) / count * 1e6
 
 
-def _kept(exchange: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def _kept(send: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     def keep(connections: Any, packed: bytes, replies: int) -> list[Any]:
-        _answers.append(exchange(connections, packed, replies))
+        _answers.append(send(connections, packed, replies))
         return list(_answers[-1])
 
     return keep
 
 
 @contextmanager
-def _exchanging(exchange: Callable[..., list[Any]]) -> Iterator[None]:
-    usual, client._exchange = client._exchange, exchange
+def _sending(send: Callable[..., list[Any]]) -> Iterator[None]:
+    usual, exchange.send = exchange.send, send
     try:
         yield
     finally:
-        client._exchange = usual
+        exchange.send = usual
 
 
 @contextmanager

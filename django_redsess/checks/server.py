@@ -19,7 +19,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
-from django_redsess.transport import client, scripts
+from django_redsess.transport import connections, exchange, scripts
 from django_redsess.transport.keys import keyspace
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
@@ -50,7 +50,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
         return [error("E004", f"{named}, {wrong}.", hint)]
     try:
-        pool = client.pool()
+        pool = connections.pool()
         # This connects to nothing, but fails on an option that there is not.
         pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text is left out: it may show a part of the URL, with the password.
@@ -97,12 +97,12 @@ def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 def _refused() -> list[checks.CheckMessage]:
-    database = client.pool().connection_kwargs.get("db")
+    database = connections.pool().connection_kwargs.get("db")
     commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
     # Those of one partition stand for all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
-        refused, keys = client.ask("EVAL", scripts.MAY.text, 0, len(commands), *commands, *names)
+        refused, keys = exchange.ask("EVAL", scripts.MAY.text, 0, len(commands), *commands, *names)
     except NoPermissionError as reason:  # It names the command, and the user.
         message = f"The server of the sessions refuses: {reason}"
     except ResponseError as reason:
@@ -126,7 +126,7 @@ def _refused() -> list[checks.CheckMessage]:
 
 
 def _evicting() -> list[checks.CheckMessage]:
-    found = re.search(r"maxmemory_policy:(allkeys-\S+)", force_str(client.ask("INFO", "memory")))
+    found = re.search(r"maxmemory_policy:(allkeys-\S+)", force_str(exchange.ask("INFO", "memory")))
     if not found:
         return []
     policy = found[1]
@@ -214,7 +214,7 @@ def _pools() -> dict[str, Any]:
     if not is_in_use():
         return {}
     try:
-        pool = client.pool()
+        pool = connections.pool()
         if isinstance(pool, SentinelConnectionPool):
             return {SERVER: pool, SENTINELS: pool.sentinel_manager.sentinels[0].connection_pool}
         return {SERVER: pool}

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from django_redsess.transport.client import pool
+from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import UNREACHABLE
 

@@ -75,6 +75,10 @@ class Entry(NamedTuple):
     sid: str
 
 
+Page = tuple[list[Entry], int, list[Row]]
+"""Entries, for how many of the first the rows came along, and those rows."""
+
+
 def count(which: Which, *, listed: bool = False) -> list[Call[Counted]]:
     """
     Count sessions of each partition, after ending up to 200 due ones of each.
@@ -108,7 +112,9 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
     own_order = which.user_ids is None or (len(which.user_ids) == 1 and not (by_seen or which.active_seconds))
     order = "" if own_order else "seen" if by_seen else "login"
 
-    def read(partition: Partition, names: Sequence[str], first: int, last: int, how: str) -> Call[Any]:
+    def read(
+        partition: Partition, names: Sequence[str], first: int, last: int, how: str
+    ) -> Call[tuple[list[Entry], int, list[Row]]]:
         args = (order, milliseconds(which.active_seconds), first, last, "REV" if latest_first else "", how)
         return Call(partition, scripts.PAGE, (*session_keys(partition), *names), args, _page)
 
@@ -214,7 +220,7 @@ def _counted(reply: list[Any], _: Endings) -> Counted:
     return Counted(*map(int, reply))
 
 
-def _page(reply: list[Any], _: Endings) -> tuple[list[Entry], int, list[Row]]:
+def _page(reply: list[Any], _: Endings) -> Page:
     members, count, rows = reply
     entries = [Entry(float(score), _sid(member)) for member, score in zip(members[::2], members[1::2], strict=True)]
     if strange := sum(not entry.sid for entry in entries):

@@ -17,7 +17,7 @@ from django_redsess.conf import conf
 from django_redsess.session.reading import Loaded, rotated_to, templates
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Ended, Reason
-from django_redsess.transport import client, scripts
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.announcing import Endings
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
@@ -128,7 +128,7 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
     return Plain(space, scripts.CHANGE.task, packed, 1, changed)
 
 
-def introduce_change() -> Call[Any]:
+def introduce_change() -> Call[None]:
     """Tell the server the script of :func:`change`, with nothing to do."""
     partition = keyspace().partitions[0]
     return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)
@@ -259,8 +259,8 @@ def counted_elsewhere(sid: str, item: str) -> bool:
 @lru_cache(maxsize=1024)
 def _counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
     # What tells whether there is something to clean, beside what makes a session.
-    recent, guests = client.packed("ZCARD", partition.recent), client.packed("ZCARD", partition.guests)
-    return lambda now: client.packed("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
+    recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
+    return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
 
 
 def _stored(counts: Sequence[Any]) -> Stored | None:

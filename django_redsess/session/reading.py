@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.session.record import REVISION_SIZE, has_user
-from django_redsess.transport import client, scripts
+from django_redsess.transport import connections, packing, scripts
 from django_redsess.transport.keys import Keyspace, is_sid, keyspace
 from django_redsess.transport.steps import Plain
 
@@ -52,7 +52,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 
     def loaded(replies: list[Any]) -> Loaded:
         record, score, time = replies[:3]
-        now = client.clock().learn(time)
+        now = connections.clock().learn(time)
         # Somebody else may have written anything.
         due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
         if record is None or due > now:
@@ -72,7 +72,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 def note_of(sid: str) -> Plain[str]:
     """Read why the session ``sid`` is gone: ``""`` where nobody knows."""
     space = keyspace()
-    packed = client.packed("GET", space.of_sid(sid).ended_of(sid))
+    packed = packing.command("GET", space.of_sid(sid).ended_of(sid))
 
     def read(replies: list[Any]) -> str:
         # Somebody may have put anything there.
@@ -83,7 +83,7 @@ def note_of(sid: str) -> Plain[str]:
 
 def time() -> Plain[int]:
     """Read the server's time, in milliseconds."""
-    return Plain(keyspace(), "time", client.packed("TIME"), 1, lambda replies: client.clock().learn(replies[0]))
+    return Plain(keyspace(), "time", packing.command("TIME"), 1, lambda replies: connections.clock().learn(replies[0]))
 
 
 @lru_cache(maxsize=8)
@@ -93,7 +93,7 @@ def templates(prefix: str, count: int) -> list[tuple[bytes, bytes, bytes]]:
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
     def packed(count: int, *command: str) -> bytes:
-        return b"*%d%b" % (count, client.packed(*command)[2:].replace(b"%", b"%%"))
+        return b"*%d%b" % (count, packing.command(*command)[2:].replace(b"%", b"%%"))
 
     def touch(name: str) -> bytes:
         return packed(6, "ZADD", name, "XX", "GT") + time + sid

@@ -24,7 +24,7 @@ from django_redsess.session.operations import Outcome
 from django_redsess.session.payload import check_depth
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import REVISION_SIZE, Record, client_packed, log_unusable, pack, revision_of, unpack
-from django_redsess.transport import client, scripts
+from django_redsess.transport import connections, scripts
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.outage import is_met_by, under_way
 from django_redsess.transport.steps import Pause, Plain, Steps
@@ -119,7 +119,7 @@ class SessionSaving(SessionLoading):
             or (under_way and is_met_by(scripts.SAVE.name))
         ):
             return None
-        at = client.clock().now() or 0
+        at = connections.clock().now() or 0
         if not at or self._due - at < AHEAD_MIN:
             return None
         times = deadlines.of_save(self._expiry(at), base, self._due, at, passive=self.passive)
@@ -171,7 +171,7 @@ class SessionSaving(SessionLoading):
         if user_id and (renews or must_create or self._rotates_from or user_id != user_before):
             self._move_home(user_id, must_create=must_create, renews=renews)
         sid = self.sid or ""
-        at = at or client.clock().now() or (yield from reading.time())
+        at = at or connections.clock().now() or (yield from reading.time())
         expiry = self._expiry(at)
         same_user = base is not None and user_id == user_before and not self._signs_in
         login_ms = base.login_ms if base is not None and same_user else at if user_id else 0
@@ -187,7 +187,6 @@ class SessionSaving(SessionLoading):
         item = "" if moves else self.views_item
         saving = operations.Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
         loaded = self._revision if base and not self._replaces else b""
-        outcome: Outcome
         if must_create:
             outcome = yield from self._adding(sid, saving, expiry)
         elif self._rotates_from is not None:

@@ -1,0 +1,6 @@
+"""
+One round trip to the server that holds the sessions: names of keys, sending, repeating, and what is an outage.
+
+Everything that threads and event loops do alike is written once, as steps, and taken by one of two drivers. This room
+may import ``conf``, ``signals`` and ``exceptions``, and nothing of the rooms above it.
+"""

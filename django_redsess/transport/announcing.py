@@ -1,9 +1,8 @@
 """
-When the signal that a session has ended is sent.
+When the signal ``session_ended`` is sent.
 
-It is sent once for each session, by the process whose command ended it: at once, or after the answer where a request
-through our middleware is under way. What a process has not sent when it is killed, or when the reply to its command was
-lost, nobody sends.
+The process whose command ended a session sends it, once: immediately, or after the response if a request through our
+middleware is under way. It is never sent if that process is killed before, or if the reply to its command was lost.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from django_redsess.transport.keys import is_sid
 
 
 class Endings(Collection[Ended]):
-    """Sessions that ended with one command, as its reply has them: read only if somebody wants to know."""
+    """The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates."""
 
     def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
         self._at = at_milliseconds
@@ -33,7 +32,7 @@ class Endings(Collection[Ended]):
         at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
-            # See with_ended in remove.lua. Somebody else's record may name anything as its user, and be of no session.
+            # See with_ended in remove.lua. A foreign record may have any text as its user, and a name that is no sid.
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
                 sid = packed[start : start + 20].decode(errors="replace")
@@ -46,7 +45,7 @@ class Endings(Collection[Ended]):
 
 
 class Answering:
-    """The answering of ``request``, as a context: what ends meanwhile is told of when the answer has been sent."""
+    """Context in which ``request`` is answered. Signals of sessions that end meanwhile are sent after the response."""
 
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
@@ -64,20 +63,21 @@ class Answering:
             self._send_at_the_end()
 
     def hold(self, ended: Collection[Ended]) -> bool:
-        """Keep ``ended`` for later. False when later is over: a task may outlive the request that began it."""
+        """Keep ``ended`` for later. False if the response was already sent: a task may outlive its request."""
         if not self._over:
             self._ended.extend(ended)
         return not self._over
 
     def send(self) -> None:
-        """Send the signal for each that is kept, now."""
+        """Send the signals that were kept."""
         self._over = True
         ended, self._ended = self._ended, []
-        send(ended)
+        for each in ended:
+            session_ended.send_robust(Ended, **each._asdict())
 
     def _send_at_the_end(self) -> None:
-        # Receivers may take their time: the visitor has the answer by then. Django closes the request with the answer
-        # that is sent in the end, whatever other middleware made of ours.
+        # Receivers may be slow: the visitor has the response by then. Django closes the request together with the
+        # response that is sent, even if other middleware replaced ours.
         close = self.request.close
 
         def closing() -> None:
@@ -91,31 +91,13 @@ _answering: ContextVar[Answering | None] = ContextVar("django_redsess_answering"
 
 
 def request_answered() -> HttpRequest | None:
-    """Return the request that is answered where this is asked; None outside of requests, and without our middleware."""
+    """Return the request that is being answered; None outside of requests, and without our middleware."""
     answering = _answering.get()
     return None if answering is None else answering.request
 
 
-def tell(ended: Collection[Ended]) -> None:
-    """Send the signal for each of ``ended``, or hold it back."""
-    if not _is_held(ended):
-        send(ended)
-
-
-async def atell(ended: Collection[Ended]) -> None:
-    """Do as :func:`tell` does, awaiting receivers."""
-    if not _is_held(ended):
-        for each in ended:
-            await session_ended.asend_robust(Ended, **each._asdict())
-
-
-def send(ended: Collection[Ended]) -> None:
-    """Send the signal for each of ``ended`` now."""
-    for each in ended:
-        session_ended.send_robust(Ended, **each._asdict())
-
-
-def _is_held(ended: Collection[Ended]) -> bool:
+def is_held(ended: Collection[Ended]) -> bool:
+    """Tell whether no signal is sent now: it is kept for after the response, or nobody listens."""
     # Where nobody listens, there is no need to read what the reply says.
     if not ended or not session_ended.receivers:
         return True

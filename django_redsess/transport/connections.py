@@ -1,8 +1,8 @@
 """
-Connections to the server that holds the sessions, and what is known of its clock.
+Connections to the server that holds the sessions, and the clock of that server.
 
-They are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and time-outs.
-Where the caller awaits, they come from a client for asyncio that is made after the same description.
+The connections are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and
+time-outs. Each event loop has an asyncio client with the same options.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from django_redsess.transport.pools import LoopPool, SentinelLoopPool, Shared, s
 
 class Clock:
     """
-    The clock of a server, as its last reply to ``TIME`` told it, carried on by this process's monotonic clock.
+    The clock of a server: its last reply to ``TIME``, carried on by the monotonic clock of this process.
 
-    This process's wall clock has no part in it. Any thread may use it: what it knows is one number.
+    The wall clock of this process is never used. Any thread may use an instance, since its state is one number.
     """
 
     def __init__(self) -> None:
         self._ahead: float | None = None
 
     def learn(self, time_reply: Sequence[bytes | int]) -> int:
-        """Take the reply to ``TIME`` that has just come, and return it in milliseconds."""
+        """Take a reply to ``TIME`` that has just come, and return it in milliseconds."""
         seconds, microseconds = time_reply
         milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
         self._ahead = milliseconds - monotonic() * 1000
         return int(milliseconds)
 
     def now(self) -> int | None:
-        """Return the server's time in milliseconds, None where it was never told."""
+        """Return the server's time in milliseconds; None before the first reply."""
         ahead = self._ahead
         return None if ahead is None else int(ahead + monotonic() * 1000)
 
 
-# What redis-py sends first on a new connection has replies, too, and nothing but its own errors closes one then.
+# What redis-py sends first on a new connection has replies, too. redis-py closes the connection only after its own
+# errors, and not after an interruption.
 
 
 def _greet(connection: Any) -> None:
@@ -70,7 +71,7 @@ _POOL_LOCK = threading.Lock()
 
 
 def pool() -> Any:
-    """Return the connections that sessions use: django-redis has one pool for each address in a process."""
+    """Return the pool that sessions use. django-redis has one for each address in a process."""
     global _pool
     if _pool is None:
         found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
@@ -84,7 +85,7 @@ def pool() -> Any:
 
 
 def clock() -> Clock:
-    """Return the clock of the server that holds the sessions; the connections of event loops share it."""
+    """Return the clock of the server that holds the sessions. Event loops share it."""
     found: Clock = (_pool or pool()).clock
     return found
 
@@ -99,15 +100,15 @@ setting_changed.connect(_forget_pool)
 
 
 async def loop_pool() -> Any:
-    """Return the connections of the running event loop."""
+    """Return the pool of the running event loop."""
     return (await _asyncio_client()).connection_pool
 
 
 _OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, tuple[redis.asyncio.Redis, Any]]] = WeakKeyDictionary()
 _OF_LOOP_LOCK = threading.Lock()
 
-# What describes a connection in both halves of redis-py. The rest (parser, retries, what the pools tell each other)
-# is each half's own.
+# The options that mean the same in both halves of redis-py. The others (parser, retries, what the pools tell each
+# other) are each half's own.
 _COMMON_OPTIONS = frozenset(
     (
         *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "protocol"),
@@ -125,7 +126,7 @@ async def _asyncio_client() -> redis.asyncio.Redis:
     clients = _OF_LOOP.get(loop)
     if clients is None:
         with _OF_LOOP_LOCK:
-            # One that ended without notice: its connections refer to it, so nothing else would let it go.
+            # A loop may end without notice. It would stay here for ever, since its connections refer to it.
             for closed in [other for other in _OF_LOOP if other.is_closed()]:
                 del _OF_LOOP[closed]
             clients = _OF_LOOP.setdefault(loop, {})
@@ -138,7 +139,7 @@ async def _asyncio_client() -> redis.asyncio.Redis:
 
 
 async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
-    # An event loop that ends closes the asynchronous generators that are under way in it: the only notice there is.
+    # An event loop that ends closes the asynchronous generators that are under way in it. There is no other notice.
     try:
         yield
     finally:
@@ -152,13 +153,13 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
 def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
     options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
     options["redis_connect_func"] = _agreet
-    # A loop may have any number of requests under way, where a process has so many threads: who finds no connection
-    # free waits for one, as long as the pool says, or as for an answer.
+    # A loop may have any number of requests under way, and not only as many as a process has threads. So a task waits
+    # for a free connection, as long as the pool says, or else as long as for a reply.
     waiting = {
         "max_connections": pool.max_connections,
         "timeout": getattr(pool, "timeout", options.get("socket_timeout")),
     }
-    if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The address is what the sentinels say.
+    if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The sentinels tell the address.
         sentinels = [_asyncio_twin(sentinel.connection_pool) for sentinel in pool.sentinel_manager.sentinels]
         ssl = issubclass(pool.connection_class, redis.sentinel.SentinelManagedSSLConnection)
         manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from binascii import b2a_base64, crc_hqx
+from binascii import b2a_base64
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -13,6 +13,7 @@ from string import ascii_lowercase, digits
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.exceptions import ImproperlyConfigured
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from django_redsess.conf import conf
 
@@ -23,9 +24,10 @@ PREFIX_WORDS = (
 
 def is_prefix(value: object) -> bool:
     """
-    Tell whether ``value`` can be a ``PREFIX``, as :data:`PREFIX_WORDS` says it to a person.
+    Tell whether ``value`` can be a ``PREFIX``. :data:`PREFIX_WORDS` says the same to a person.
 
-    ``shop:0`` is what the first partition is named where the prefix is ``shop``: two sites would share its keys.
+    With the prefix ``shop``, the first partition is named ``shop:0``. A site with that as its prefix would share its
+    keys.
     """
     return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
 
@@ -34,12 +36,12 @@ BUCKETS = 1024
 """How many parts sessions are divided into. A partition has a run of them, so there are at most as many partitions."""
 
 KEY_LENGTH = 32
-"""Of a session key that is made here. Those that were made elsewhere may have other lengths."""
+"""The length of a session key that is made here. Keys that were made elsewhere may have others."""
 
 # The two characters that stand for each bucket, as the first two of a key.
 _BUCKET_CHARS = [a + b for a, b in product(digits + ascii_lowercase, repeat=2)][:BUCKETS]
 
-# Each byte stands for a character, and each character for as many bytes: those that are left over are not used.
+# Each byte stands for a character, and each character for equally many bytes. The bytes left over are not used.
 _CHARACTERS = (VALID_KEY_CHARS * 8).encode()[:256]
 _LEFT_OVER = bytes(range(256 - 256 % len(VALID_KEY_CHARS), 256))
 
@@ -53,8 +55,8 @@ def new_key(bucket: int | None = None) -> str:
 
     Its first two characters write ``bucket``, or a random one; the other 30 are random: 155 bits.
     """
-    # As random as Django's, which asks for each character alone and takes twenty times as long. Of twice as many bytes
-    # as are needed, more are left over than half of them once in 10^40 times.
+    # As random as Django's keys, and twenty times as fast: Django asks for each character alone. Twice as many bytes
+    # are asked for as are needed. More than half of them are left over once in 10^40 times.
     random = urandom(2 * KEY_LENGTH)
     if bucket is None:
         # Two random characters would not do: they have 1 296 values, of which some stand for the same bucket.
@@ -64,10 +66,10 @@ def new_key(bucket: int | None = None) -> str:
 
 def sid_of(session_key: str) -> str:
     """
-    Name the session of ``session_key`` without giving the key away.
+    Return the sid of ``session_key``, which names the session and does not give the key away.
 
-    Returns 20 characters: the key's first two, which tell the bucket, and 18 of the base64 of its SHA-256, with ``.``
-    and ``_`` in place of ``+`` and ``/``. Whoever knows a sid can't make a cookie from it.
+    It has 20 characters: the key's first two, which tell the bucket, and 18 of the base64 of its SHA-256, with ``.``
+    and ``_`` in place of ``+`` and ``/``. Nobody can make a cookie from it.
     """
     digest = b2a_base64(sha256(session_key.encode()).digest())
     return session_key[:2] + digest[:18].translate(_NO_ESCAPING).decode()
@@ -79,7 +81,7 @@ def is_sid(text: str) -> bool:
 
 
 def bucket_of(key_or_sid: str) -> int:
-    """Return the bucket of a session, which its key and its sid tell. It never changes."""
+    """Return the bucket of a session. Its key and its sid tell the same, and it never changes."""
     return int(key_or_sid[:2], 36) % BUCKETS
 
 
@@ -93,7 +95,7 @@ class Partition:
     """
     The names of a complete set of keys, all of them in one hash slot.
 
-    ``tag`` stands in braces at the front of each name, and the server hashes nothing but what is in the braces.
+    Each name begins with ``tag`` in braces. The server hashes only what is in the braces.
     """
 
     tag: str
@@ -127,15 +129,15 @@ class Partition:
         return self._name("online:user")
 
     def online_user_of(self, user_id: str) -> str:
-        """Sorted set: sid → login time, the sessions of one user. A script puts the id behind the name of ``''``."""
+        """Sorted set: sid → login time, the sessions of one user. Scripts append the id to the name of ``''``."""
         return self._name(f"online:user:{user_id}")
 
     def viewed_by(self, sid: str) -> str:
-        """Sorted set: item → time viewed, in one session. A script puts the sid behind the name of ``''``."""
+        """Sorted set: item → time viewed, in one session. Scripts append the sid to the name of ``''``."""
         return self._name(f"viewed:{sid}")
 
     def ended_of(self, sid: str) -> str:
-        """Text: why a session is gone, kept for a while. A script puts the sid behind the name of ``''``."""
+        """Text: why a session is gone, kept for a while. Scripts append the sid to the name of ``''``."""
         return self._name(f"ended:{sid}")
 
     @property
@@ -193,7 +195,7 @@ class Keyspace:
 
     @property
     def meta(self) -> str:
-        """Hash: what must be the same wherever this store is used. Its name does not depend on ``count``."""
+        """Hash: what all processes with this store must agree on. Its name does not depend on ``count``."""
         return f"{{{self.prefix}}}:meta"
 
     @property
@@ -203,7 +205,7 @@ class Keyspace:
 
     @property
     def pattern(self) -> str:
-        """What matches every name of this store, as the server's SCAN takes it; other stores' may match too."""
+        """The pattern by which SCAN finds every name of this store. It may find names of other stores too."""
         prefix = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in self.prefix)
         return f"{{{prefix}}}:*" if self.count == 1 else f"{{{prefix}[:}}]*"
 
@@ -218,7 +220,7 @@ class Keyspace:
         return self.of_bucket(bucket_of(sid)) if self.count > 1 else self.partitions[0]
 
     def number_of(self, sid: str) -> int:
-        """Return which of the partitions that of a session is, from 0 on."""
+        """Return the number of a session's partition, from 0 on."""
         return bucket_of(sid) * self.count >> 10
 
     def of_user(self, user_id: str) -> Partition:
@@ -230,7 +232,7 @@ class Keyspace:
         return self.partitions[int.from_bytes(sha256(item.encode()).digest()[:3], "big") * self.count >> 24]
 
     def of_bucket(self, bucket: int) -> Partition:
-        """Return the partition that has ``bucket``. Of twice as many partitions, each has half a run."""
+        """Return the partition that has ``bucket``. Of twice as many partitions, each has half as many buckets."""
         return self.partitions[bucket * self.count >> 10]
 
 
@@ -241,15 +243,15 @@ def _partitions(prefix: str, count: int) -> list[Partition]:
 
 @lru_cache(maxsize=8)
 def _tags(prefix: str, count: int) -> list[str]:
-    # In a cluster each node serves a range of hash slots. One tag is taken from each of as many equal ranges, so that
-    # the partitions spread evenly over any number of nodes. The slot is CRC-16 of the tag, modulo 16 384.
+    # In a cluster each node serves a range of hash slots. The slots are divided into ``count`` equal ranges, and each
+    # gets one tag. So the partitions spread evenly over any number of nodes.
     if count == 1:
         return [prefix]
     tags: dict[int, str] = {}
     number = 0
     while len(tags) < count:
         tag = f"{prefix}:{number}"
-        tags.setdefault((crc_hqx(tag.encode(), 0) & 16383) * count >> 14, tag)
+        tags.setdefault(key_slot(tag.encode()) * count // REDIS_CLUSTER_HASH_SLOTS, tag)
         number += 1
     return [tags[part] for part in range(count)]
 

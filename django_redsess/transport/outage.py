@@ -1,4 +1,4 @@
-"""What is an outage, what is a bug, and what is said about an outage when it begins and when it is over."""
+"""Which errors are an outage and which are a bug, and what is logged when an outage begins and when it is over."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FORBIDDEN = (
     *("unknown command", "Unknown command", "Unknown Redis command"),
     *("DB index is out of range", "SELECT is not allowed", "DENIED"),
 )
-"""Error prefixes of a server that does not let us do what we need, or does not know it: until a person changes an ACL,
-a renamed command or an address. (Those of redis-py's NoPermissionError do, too.)"""
+"""Error prefixes of a server that forbids a command, or does not know it. That lasts until a person changes an ACL, a
+renamed command or an address. redis-py's NoPermissionError means the same."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -37,9 +37,9 @@ class _Outage:
     """
     What this process knows of an outage, so that it is logged once when it begins and once when it is over.
 
-    It is met by the name of what was asked: of a script, or of a pipeline of plain commands. ``only_the_same``: it is
-    over when something works that met it, and not when anything does. ``tells_each``: each name that meets it is
-    logged, since another may lack something else.
+    The names that met it are kept: each is that of a script, or of a pipeline of plain commands. With
+    ``only_the_same``, the outage is over when one of those names works; without, when any name does. With
+    ``tells_each``, each name that meets it is logged, since each may lack another permission.
     """
 
     def __init__(self, *, only_the_same: bool, tells_each: bool = False) -> None:
@@ -56,7 +56,7 @@ class _Outage:
         return name in self._met_by
 
     def met(self, name: str, error: Exception, *, where: str = "") -> None:
-        """Note that ``name`` met ``error``. ``where`` is logged with it if each is."""
+        """Note that ``name`` met ``error``. With ``tells_each``, ``where`` is logged in place of the name."""
         with self._lock:
             begins = not self._met_by
             told = name in self._met_by if self._tells_each else not begins
@@ -79,11 +79,11 @@ class _Outage:
 
 
 under_way: set[_Outage] = set()
-"""Empty as long as all is well."""
+"""The outages that are not over."""
 
 out_of_reach = _Outage(only_the_same=False)
 
-# A full server still loads: it has recovered when what it refused works again.
+# A full server still answers reads. It has recovered when what it refused works again.
 refusing = _Outage(only_the_same=True)
 
 forbidding = _Outage(only_the_same=True, tells_each=True)
@@ -103,9 +103,9 @@ def worked(name: str) -> None:
 
 def judge(error: RedisError, name: str, *, text: str = "") -> Exception:
     """
-    Note an outage where ``error`` is one, and return what is to be raised for it.
+    Return the exception to raise for ``error``. Note the outage if it is one.
 
-    ``name`` is what was asked, ``text`` that of the script.
+    ``name`` is the name of what was asked, ``text`` the text of the script.
     """
     if _is_forbidden(error):
         forbidding.met(name, error, where=_place_of(error, name, text))
@@ -120,7 +120,7 @@ def judge(error: RedisError, name: str, *, text: str = "") -> Exception:
 def _is_outage(error: RedisError) -> bool:
     if isinstance(error, UNREACHABLE):
         return True
-    # redis-py takes the code off the message where it has a class for it, and then the class tells.
+    # Where redis-py has a class for an error code, it takes the code off the message.
     return isinstance(error, ResponseError) and (
         str(error).startswith(REFUSALS)
         or isinstance(
@@ -151,7 +151,7 @@ def words_of(error: Exception) -> str:
 def _place_of(error: Exception, name: str, text: str) -> str:
     if not text:
         return name
-    # Redis 7.0 does not name the command of a script that it refuses, but its line.
+    # Redis 7.0 names the line of the script, and not the command that it refuses.
     at = re.search(r"@user_script:(\d+)", str(error))
     line = text.splitlines()[int(at[1]) - 1] if at else ""
     return " ".join([*re.findall(r'call\("(\w+)"', line), "in the script", name])

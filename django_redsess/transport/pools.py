@@ -1,10 +1,10 @@
 """
-Pools that give out a connection at little cost.
+Pools that give out a connection quickly.
 
-redis-py's own get and release poll the socket each time, and report to events and metrics: forty calls of Python. The
-alias's own pool gets a lean class, instead of a second pool beside it: then cache and sessions share connections and
-maximum, and what redis-py does to a pool (new credentials, maintenance, another master) holds for both. The cache goes
-on with redis-py's own get and release.
+redis-py's own get and release take forty calls of Python: they poll the socket each time, and report events and
+metrics. So the pool of the cache alias gets a lean way for sessions; the cache goes on with get and release. Both share
+the connections and their maximum. What redis-py does to the pool (new credentials, maintenance, another master) holds
+for both.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ else:
     _Pool = object
 
 FRESH_SECONDS = 1
-"""A connection that was unused for longer is looked at before it is used: the server may have closed it."""
+"""A connection that was unused for longer is polled before it is used: the server may have closed it."""
 
 
 class Shared(_Pool):
-    """What sessions need of the alias's pool. The cache does not use it."""
+    """The methods of the alias's pool that sessions use. The cache does not use them."""
 
     def take(self) -> Any:
         """Return a connection that is ready."""
@@ -41,13 +41,13 @@ class Shared(_Pool):
         self.release(connection)
 
     def lose_idle(self) -> None:
-        """Close the connections that nobody uses now, for one was lost, or leads to a server that is no master."""
+        """Close the idle connections, after one was lost, or led to a server that is no master any more."""
 
 
 class _Lean(Shared):
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
         connection: Any = super().get_connection(*args, **kwargs)
-        # The cache may give it back with a reply under way.
+        # The cache may release it with a reply unread.
         connection.fresh_until = 0.0
         return connection
 
@@ -56,8 +56,8 @@ class _Lean(Shared):
         self.hold_weakly()
 
     def hold_weakly(self) -> None:
-        # The exception of a signal may leave a connection neither given out nor given back. It takes a place until it
-        # is collected.
+        # The exception of a signal may leave a connection neither in use nor given back. It takes a place until it is
+        # garbage collected.
         self._in_use_connections: Any = WeakSet(self._in_use_connections)
 
     def take(self) -> Any:
@@ -96,22 +96,22 @@ class _Lean(Shared):
         self.disconnect(inuse_connections=False)
 
     def _make_ready(self, connection: Any) -> None:
-        # In an outage, too: nothing is repeated then, and each idle connection may be lost.
+        # Also called in an outage: nothing is repeated then, and each idle connection may be lost.
         if connection._sock is not None:
             try:
-                # What there is to read may be a message of the server, or a reply that is not ours.
+                # Unread data may be a message of the server, or a reply to somebody else.
                 if not connection.can_read():
                     return
             except (*UNREACHABLE, OSError):
                 pass
             connection.disconnect()
-        # Not left to sending, which would reconnect too: behind Sentinel, to the old address.
+        # Sending would reconnect too, but behind Sentinel to the old address.
         connection.connect()
 
     def _keeps(self, connection: Any) -> bool:
-        """Tell whether it is as good as new. What is to be done with it otherwise is redis-py's."""
+        """Tell whether the connection can be used again. If it can't, release() has dealt with it."""
         if connection.pid != getpid():
-            # It was taken before a fork, and is the parent's.
+            # It was taken before a fork, and belongs to the parent.
             return False
         if (
             connection._sock is None
@@ -126,7 +126,7 @@ class _Lean(Shared):
 
 
 class _LeanBlocking(_Lean):
-    # What waits here is redis-py's queue: of connections, and of None for each that may still be made.
+    # redis-py's queue holds the idle connections, and None for each that may still be made.
     pool: Any
     timeout: float | None
 
@@ -143,7 +143,7 @@ class _LeanBlocking(_Lean):
             with self.pool.mutex:
                 places = self.pool.queue
                 if not places:
-                    # The places of those that were collected.
+                    # Connections that were garbage collected have left their places.
                     places.extend([None] * (self.max_connections - len(list(self._connections))))
                 if not places and not self.pool.not_empty.wait_for(lambda: places, self.timeout):
                     raise RedisConnectionError("No connection available.")
@@ -161,7 +161,7 @@ class _LeanBlocking(_Lean):
     def give(self, connection: Any) -> None:
         if not self._keeps(connection):
             return
-        # Not by the queue's own method: the exception of a signal could leave its lock behind, locked.
+        # Not by the queue's own put(): the exception of a signal could leave its lock locked.
         with self.pool.mutex:
             if len(self.pool.queue) < self.max_connections:
                 self.pool.queue.append(connection)
@@ -181,12 +181,12 @@ _WAYS: dict[Any, Any] = {
     (redis.ConnectionPool.get_connection, redis.ConnectionPool.release): _Lean,
     (redis.BlockingConnectionPool.get_connection, redis.BlockingConnectionPool.release): _LeanBlocking,
 }
-"""By what gets and releases in the alias's own class of pools. Where that is of its own, or redis-py caches answers by
-itself, we use it as it is."""
+"""The lean class, by get and release of the alias's own pool class. A pool that has others, or redis-py's client-side
+cache, is used as it is."""
 
 
 def share(pool: Any) -> None:
-    """Make sessions' use of the alias's pool possible, beside that of the cache."""
+    """Let sessions use the pool of the alias, beside the cache."""
     own: Any = type(pool)
     plain = getattr(pool, "cache", None) is None
     way = _WAYS.get((own.get_connection, own.release), Shared) if plain else Shared
@@ -197,14 +197,14 @@ def share(pool: Any) -> None:
 
 
 class LoopPool(redis.asyncio.BlockingConnectionPool):
-    """Lets tasks wait for a connection. Only sessions use it, so none is idle with a reply under way."""
+    """Lets tasks wait for a connection. Only sessions use it, so no idle connection has an unread reply."""
 
     _waiting = 0
 
     async def take(self) -> Any:
         """Return a connection that is ready."""
         idle: list[Any] = self._available_connections
-        # Not ahead of those that wait. What the server closed, the event loop has noticed.
+        # Tasks that wait come first. The event loop has noticed which connections the server closed.
         if idle and not self._waiting and idle[-1]._reader and not idle[-1]._reader.at_eof():
             connection = idle.pop()
             self._in_use_connections.add(connection)
@@ -229,9 +229,9 @@ class LoopPool(redis.asyncio.BlockingConnectionPool):
             self._available_connections.append(connection)
 
     async def lose_idle(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the idle connections."""
         await self.disconnect(inuse_connections=False)
 
 
 class SentinelLoopPool(redis.asyncio.sentinel.SentinelConnectionPool, LoopPool):
-    """Asks the sentinels for the address, too."""
+    """Does the same behind Sentinel, which tells the address."""

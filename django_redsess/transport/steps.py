@@ -1,10 +1,12 @@
 """
-One round trip as a value, and work that takes several of them.
+Work as steps, which threads and event loops take in the same way.
 
-A round trip that ends sessions tells so: :mod:`django_redsess.signals`.
+Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause` or :class:`Tell`. It is sent the result,
+or thrown the error. :func:`drive` and :func:`adrive` do what is yielded, and differ in nothing but ``await``. All else
+is written once.
 
-Work is written once, as a generator that yields what it waits for and is sent the result, or thrown the error.
-Steps are driven by :func:`drive` and :func:`adrive`, and differ in nothing but ``await``.
+:class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
+type is known.
 """
 
 from __future__ import annotations
@@ -15,36 +17,102 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
-from django_redsess.transport import agreement, announcing, client
+from django_redsess.signals import Ended, session_ended
+from django_redsess.transport import agreement, announcing, exchange, repeating
 from django_redsess.transport.announcing import Endings
+from django_redsess.transport.connections import loop_pool, pool
+from django_redsess.transport.exchange import Send
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
+from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Step(Generic[T]):
-    """Something to wait for. Steps yield *from* it, and so get its result, with its type."""
+    """Steps as a value: it can be yielded from, or run by itself."""
 
     __slots__ = ()
 
     def __iter__(self) -> Steps[T]:
-        result: T = yield self
-        return result
+        raise NotImplementedError
 
     def run(self) -> T:
-        """Do it, and return the result."""
-        raise NotImplementedError
+        """Take the steps, and return the result."""
+        return drive(iter(self))
 
     async def arun(self) -> T:
         """Do as :meth:`run` does, awaiting the result."""
-        raise NotImplementedError
+        return await adrive(iter(self))
 
 
-Steps = Generator[Step[Any], Any, T]
-"""Work of several steps, as a generator; ``T`` is what it returns."""
+@dataclass(slots=True)
+class Pause(Step[None]):
+    """Time to wait, in seconds."""
+
+    seconds: float
+
+    def __iter__(self) -> Steps[None]:
+        yield self
+
+
+@dataclass(slots=True)
+class Tell:
+    """A session that has ended, of which the receivers of the signal are told."""
+
+    ended: Ended
+
+
+Steps = Generator[Send | Pause | Tell, Any, T]
+"""Work of several steps; ``T`` is what it returns."""
+
+
+def drive(steps: Steps[T]) -> T:
+    """Take ``steps`` to their end, and return what they return."""
+    try:
+        wanted = next(steps)
+        while True:
+            reply = None
+            try:
+                if isinstance(wanted, Send):
+                    reply = exchange.send(pool(), wanted.packed, wanted.replies)
+                elif isinstance(wanted, Pause):
+                    time.sleep(wanted.seconds)
+                else:
+                    session_ended.send_robust(Ended, **wanted.ended._asdict())
+            except Exception as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(reply)
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
+
+
+async def adrive(steps: Steps[T]) -> T:
+    """Do as :func:`drive` does, awaiting each step."""
+    try:
+        wanted = next(steps)
+        while True:
+            reply = None
+            try:
+                if isinstance(wanted, Send):
+                    reply = await exchange.asend(await loop_pool(), wanted.packed, wanted.replies)
+                elif isinstance(wanted, Pause):
+                    await asyncio.sleep(wanted.seconds)
+                else:
+                    await session_ended.asend_robust(Ended, **wanted.ended._asdict())
+            except Exception as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(reply)
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
 
 
 @dataclass(slots=True)
@@ -52,55 +120,43 @@ class Call(Step[T]):
     """
     One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
 
-    Where the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args``, for
-    what must not happen twice: they are left out when the call is sent again because its reply was lost. ``before``
-    makes plain commands that are sent in front of the script, from the server's time. ``asks`` is how many those are;
-    ``read`` gets their replies last.
+    If the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args`` for what
+    must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
+    plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
+    are; ``read`` gets their replies last.
+
+    Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
+    redis-py's ResponseError when the server refuses for any other reason.
     """
 
     partition: Partition
     script: Script
-    keys: tuple[client.Part, ...]
-    args: Sequence[client.Part | int]
+    keys: tuple[Part, ...]
+    args: Sequence[Part | int]
     read: Callable[..., T]
-    once: Sequence[client.Part | int] = ()
+    once: Sequence[Part | int] = ()
     before: Callable[[int], bytes] | None = None
     asks: int = 0
 
-    def run(self) -> T:
-        """Send it, and return the result. Raises what :func:`client.run` raises, and ImproperlyConfigured."""
-        if (question := agreement.question(keyspace())) is not None:
-            question.read(client.run(question.partition, question.script, question.keys, question.args))
-        result, ended = self._result(
-            client.run(self.partition, self.script, self.keys, self.args, self.once, **self._beside())
+    def __iter__(self) -> Steps[T]:
+        space, connections = keyspace(), pool()
+        if not agreement.agrees(space, connections):
+            yield from agreement.agree(space)
+        before = b"" if self.before is None else self.before(connections.clock.now())
+        reply, replies = yield from repeating.run(
+            self.script, self.keys, self.args, self.once, before=before, asks=self.asks
         )
-        if ended is not None:
-            announcing.tell(ended)
-        return result
-
-    async def arun(self) -> T:
-        if (question := agreement.question(keyspace())) is not None:
-            question.read(await client.arun(question.partition, question.script, question.keys, question.args))
-        result, ended = self._result(
-            await client.arun(self.partition, self.script, self.keys, self.args, self.once, **self._beside())
-        )
-        if ended is not None:
-            await announcing.atell(ended)
-        return result
-
-    def _beside(self) -> dict[str, Any]:
-        return {} if self.before is None else {"before": self.before(_now()), "replies": self.asks}
-
-    def _result(self, reply: Any) -> tuple[T, Endings | None]:
-        beside: tuple[Any, ...] = ()
-        if self.before is not None:
-            reply, *beside = reply
+        beside = () if self.before is None else (replies,)
         if not self.script.ends:
-            return self.read(reply, *beside), None
-        result, at, *groups = reply
-        client.clock().learn(divmod(int(at) * 1000, 1_000_000))
+            return self.read(reply, *beside)
+        reply, at, *groups = reply
+        connections.clock.learn(divmod(int(at) * 1000, 1_000_000))
         ended = Endings(at, groups)
-        return self.read(result, ended, *beside), ended
+        result = self.read(reply, ended, *beside)
+        if not announcing.is_held(ended):
+            for each in ended:
+                yield Tell(each)
+        return result
 
 
 @dataclass(slots=True)
@@ -108,8 +164,9 @@ class Plain(Step[T]):
     """
     Plain commands in one round trip: ``read`` makes a result of their replies.
 
-    ``packed`` are the commands, or makes them by the server's time; ``replies`` is how many replies there are, and an
-    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage.
+    ``packed`` are the commands, or makes them from the server's time. ``replies`` is how many replies there are; an
+    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage. Raises what
+    :class:`Call` raises.
     """
 
     space: Keyspace
@@ -119,77 +176,12 @@ class Plain(Step[T]):
     read: Callable[[list[Any]], T]
     needed: int = 1
 
-    def run(self) -> T:
-        """Send them, and return the result. Raises what :func:`client.fetch` raises, and ImproperlyConfigured."""
-        pool = client.pool()
-        if (question := agreement.question(self.space, pool)) is not None:
-            question.read(client.run(question.partition, question.script, question.keys, question.args))
-        packed = self.packed
-        if not isinstance(packed, bytes):
-            packed = packed(pool.clock.now())
-        return self.read(client.fetch(self.name, packed, self.replies, self.needed, connections=pool))
-
-    async def arun(self) -> T:
-        pool = client.pool()
-        if (question := agreement.question(self.space, pool)) is not None:
-            question.read(await client.arun(question.partition, question.script, question.keys, question.args))
-        packed = self.packed
-        if not isinstance(packed, bytes):
-            packed = packed(pool.clock.now())
-        return self.read(await client.afetch(self.name, packed, self.replies, self.needed))
-
-
-def _now() -> int:
-    # The agreement has brought the first time.
-    return client.clock().now() or 0
-
-
-@dataclass(slots=True)
-class Pause(Step[None]):
-    """Time to wait, in seconds."""
-
-    seconds: float
-
-    def run(self) -> None:
-        time.sleep(self.seconds)
-
-    async def arun(self) -> None:
-        await asyncio.sleep(self.seconds)
-
-
-def drive(steps: Steps[T]) -> T:
-    """Drive ``steps`` to their end, and return what they return."""
-    try:
-        step = next(steps)
-        while True:
-            try:
-                reply = step.run()
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(reply)
-    except StopIteration as end:
-        returned: T = end.value
-        return returned
-
-
-async def adrive(steps: Steps[T]) -> T:
-    """Do as :func:`drive` does, awaiting each step."""
-    try:
-        step = next(steps)
-        while True:
-            try:
-                reply = await step.arun()
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(reply)
-    except StopIteration as end:
-        returned: T = end.value
-        return returned
-
-
-P = ParamSpec("P")
+    def __iter__(self) -> Steps[T]:
+        connections = pool()
+        if not agreement.agrees(self.space, connections):
+            yield from agreement.agree(self.space)
+        packed = self.packed if isinstance(self.packed, bytes) else self.packed(connections.clock.now())
+        return self.read((yield from repeating.fetch(self.name, packed, self.replies, self.needed)))
 
 
 def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:
@@ -203,11 +195,13 @@ def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coro
     async def arun_steps(*args: P.args, **kwargs: P.kwargs) -> T:
         return await adrive(steps(*args, **kwargs))
 
-    # Help shows what they return, and not what the steps are.
-    signature = inspect.signature(steps)
-    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    # Help shows what they return, and not that it takes steps. The annotations of arguments are not looked at: they may
+    # name what is imported for type checking only.
+    returns = SimpleNamespace(__annotations__={"return": steps.__annotations__["return"]})
+    *_, returned = get_args(get_type_hints(returns, steps.__globals__)["return"])
+    signature = inspect.signature(steps).replace(return_annotation=returned)
     name = steps.__name__.removeprefix("_")
     for made, made_name in ((run_steps, name), (arun_steps, f"a{name}")):
         made.__name__ = made.__qualname__ = made_name
-        made.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[union-attr]
+        made.__signature__ = signature  # type: ignore[union-attr]
     return run_steps, arun_steps

@@ -18,11 +18,12 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import client
+from django_redsess.transport.packing import command
 from testproject.servers import Server
 from tests.support.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.support.proxy import Proxy
 from tests.support.running import wait_until
+from tests.support.sending import afetch, fetch
 from tests.support.sentinels import behind_sentinel
 from tests.support.serving import Answer, serving
 
@@ -132,7 +133,7 @@ def test_the_exception_of_a_signal_leaves_a_reply_to_nobody(
         assert SessionStore(cookie)["name"] == name
 
 
-HALF = client.packed("ECHO", "first") + client.packed("BLPOP", "{redsess}:nothing", 20) + client.packed("PING")
+HALF = command("ECHO", "first") + command("BLPOP", "{redsess}:nothing", 20) + command("PING")
 """Its first reply comes at once, the others do not."""
 
 
@@ -148,10 +149,10 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(Interruption):
-        client.fetch("half", HALF, 3)
+        fetch("half", HALF, 3)
     thread.join()
     wait_until(lambda: not any(each["cmd"] == "blpop" for each in server.client.client_list()))
-    assert client.fetch("ping", client.packed("PING"), 1) == [b"PONG"]
+    assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
 def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
@@ -161,13 +162,13 @@ def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways
         return any(each["cmd"] == "blpop" for each in server.client.client_list())
 
     async def visit() -> None:
-        task = asyncio.create_task(client.afetch("half", HALF, 3))
+        task = asyncio.create_task(afetch("half", HALF, 3))
         while not await asyncio.to_thread(waits):
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await client.afetch("ping", client.packed("PING"), 1) == [b"PONG"]
+        assert await afetch("ping", command("PING"), 1) == [b"PONG"]
 
     asyncio.run(asyncio.wait_for(visit(), 20))
 
@@ -175,8 +176,8 @@ def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways
 def test_a_time_out_between_two_replies_leaves_none_to_anybody(reach: Ways) -> None:
     reach(timeout=0.2)
     with pytest.raises(SessionStoreUnavailable):
-        client.fetch("half", HALF, 3)
-    assert client.fetch("ping", client.packed("PING"), 1) == [b"PONG"]
+        fetch("half", HALF, 3)
+    assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
 @pytest.mark.parametrize("marker", ["HGET", GREETING])
@@ -223,8 +224,8 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> Non
 
 
 def test_greenlets_whose_time_is_up(site: None, server: Server, settings: Any) -> None:
-    command = [sys.executable, "-m", "tests.faults.greenlets", server.url, settings.SECRET_KEY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    started = [sys.executable, "-m", "tests.faults.greenlets", server.url, settings.SECRET_KEY]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     interrupted, own = map(int, done.stdout.split())
     assert interrupted > 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from django_redsess.session import operations
 from django_redsess.session.record import Client, Record, revision_of, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Steps
+from django_redsess.transport.steps import Steps, drive
 from testproject import servers
 from tests.support import every_operation
 from tests.support.behind import make_older
@@ -401,17 +402,13 @@ def test_who_signs_in_has_the_whole_of_the_absolute_time_and_no_more(
     assert is_of_age(left(redis, again), 600)
 
 
-def interrupted(steps: Steps[Any], action: Callable[[], object]) -> None:
+def interrupted(steps: Steps[Any], action: Callable[[], object]) -> Steps[None]:
     """Take these steps, and call ``action`` after the first."""
-    step = next(steps)
-    reply = step.run()
+    reply = yield next(steps)
     action()
-    try:
+    with suppress(StopIteration):
         while True:
-            step = steps.send(reply)
-            reply = step.run()
-    except StopIteration:
-        pass
+            reply = yield steps.send(reply)
 
 
 def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session: NewSession) -> None:
@@ -419,7 +416,7 @@ def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session
     again = SessionStore(session.session_key)
     again.clear()
     again.update({"_auth_user_id": "7", "shape": "round"})
-    interrupted(again.saving(), lambda: write(session, size=5))
+    drive(interrupted(again.saving(), lambda: write(session, size=5)))
     assert SessionStore(session.session_key).load() == {"_auth_user_id": "7", "shape": "round"}
     # What it has saved, it knows: from then on it changes no more than its own.
     write(session, size=6)

@@ -19,15 +19,16 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import client, pools
-from django_redsess.transport.client import packed
+from django_redsess.transport import connections, exchange, pools
+from django_redsess.transport.packing import command
 from testproject.servers import Server
 from tests.support.outages import caches
 from tests.support.running import wait_until
+from tests.support.sending import afetch, fetch
 from tests.support.sentinels import behind_sentinel
 
-PING = packed("PING")
-WAIT = packed("BLPOP", "{redsess}:nothing", 5)
+PING = command("PING")
+WAIT = command("BLPOP", "{redsess}:nothing", 5)
 
 Use = Callable[..., Any]
 
@@ -44,7 +45,7 @@ def use(server: Server, settings: Any) -> Iterator[Use]:
         settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = options
         if blocking:
             settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = "redis.BlockingConnectionPool"
-        made.append(client.pool())
+        made.append(connections.pool())
         return made[-1]
 
     yield use
@@ -116,9 +117,9 @@ def test_a_blocking_pool_lets_wait_as_long_as_it_says(use: Use) -> None:
     pool = use(blocking=True, max_connections=1, timeout=0.05)
     taken = pool.take()
     with pytest.raises(SessionStoreUnavailable):
-        client.fetch("ping", PING, 1)
+        fetch("ping", PING, 1)
     pool.give(taken)
-    assert client.fetch("ping", PING, 1) == [b"PONG"]
+    assert fetch("ping", PING, 1) == [b"PONG"]
 
 
 class Interruption(BaseException):
@@ -148,12 +149,12 @@ def test_interruptions_take_no_place(use_either: Use, interrupted_after: Callabl
             # What was lost between two steps takes its place until it is collected: a large process may take long.
             gc.collect()
         # Connecting takes locks of others that a signal may leave locked: not here, but below.
-        assert client.fetch("ping", PING, 1) == [b"PONG"]
+        assert fetch("ping", PING, 1) == [b"PONG"]
         try:
             try:
                 interrupted_after(random.uniform(1e-5, 1e-4))
                 value = str(turn)
-                assert client.fetch("echo", packed("ECHO", value) + PING, 2) == [value.encode(), b"PONG"]
+                assert fetch("echo", command("ECHO", value) + PING, 2) == [value.encode(), b"PONG"]
             finally:
                 interrupted_after(0)
         except Interruption:
@@ -176,9 +177,9 @@ def test_an_interrupted_greeting_takes_no_place(use_either: Use) -> None:
     for interrupting in (True, True, False):
         if interrupting:
             with pytest.raises(Interruption):
-                client.fetch("ping", PING, 1)
+                fetch("ping", PING, 1)
         else:
-            assert client.fetch("ping", PING, 1) == [b"PONG"]
+            assert fetch("ping", PING, 1) == [b"PONG"]
 
 
 def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use) -> None:
@@ -200,9 +201,9 @@ from tests.support.outages import caches
 made = caches(sys.argv[1], timeout=5)
 made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)
-from django_redsess.transport import client
+from django_redsess.transport import connections
 from tests.transport.test_pools import own_id
-pool = client.pool()
+pool = connections.pool()
 used, idle = pool.take(), pool.take()
 parents = {own_id(used), own_id(idle)}
 pool.give(idle)
@@ -231,8 +232,8 @@ assert own_id(used) in parents
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
 def test_a_fork_uses_nothing_of_its_parent(server: Server, kind: str, when: str) -> None:
-    command = [sys.executable, "-c", FORKED, server.url, f"redis.{kind}", when]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    started = [sys.executable, "-c", FORKED, server.url, f"redis.{kind}", when]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -244,7 +245,7 @@ def test_what_was_unused_for_long_is_looked_at_first(
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
-    assert [client.ask("PING") for _ in range(3)] == [b"PONG"] * 3
+    assert [exchange.ask("PING") for _ in range(3)] == [b"PONG"] * 3
 
 
 def test_a_restart_that_closed_all_connections_is_met_once(use_either: Use, redis: redis_py.Redis) -> None:
@@ -252,7 +253,7 @@ def test_a_restart_that_closed_all_connections_is_met_once(use_either: Use, redi
     for _ in range(3):
         idle(pool, 10)
         close_all(redis)
-        assert client.fetch("ping", PING, 1) == [b"PONG"]
+        assert fetch("ping", PING, 1) == [b"PONG"]
 
 
 def test_a_restart_that_closed_all_connections_of_a_loop_is_met_once(use: Use, redis: redis_py.Redis) -> None:
@@ -260,10 +261,10 @@ def test_a_restart_that_closed_all_connections_of_a_loop_is_met_once(use: Use, r
 
     async def meet() -> None:
         for _ in range(3):
-            assert await asyncio.gather(*(client.afetch("ping", PING, 1) for _ in range(20))) == [[b"PONG"]] * 20
+            assert await asyncio.gather(*(afetch("ping", PING, 1) for _ in range(20))) == [[b"PONG"]] * 20
             # The loop does not get to notice it.
             close_all(redis)
-            assert await client.afetch("ping", PING, 1) == [b"PONG"]
+            assert await afetch("ping", PING, 1) == [b"PONG"]
 
     asyncio.run(meet())
 
@@ -272,16 +273,16 @@ def test_a_connection_that_timed_out_empties_the_pool(use_either: Use) -> None:
     pool = use_either(socket_timeout=0.1)
     connections = idle(pool, 3)
     with pytest.raises(SessionStoreUnavailable):
-        client.fetch("wait", WAIT, 1)
+        fetch("wait", WAIT, 1)
     assert [connection._sock for connection in connections] == [None] * 3
-    assert client.fetch("ping", PING, 1) == [b"PONG"]
+    assert fetch("ping", PING, 1) == [b"PONG"]
 
 
 def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, redis: redis_py.Redis) -> None:
     use_either()
     before = redis.info("stats")["total_connections_received"]
     for _ in range(30):
-        thread = threading.Thread(target=client.fetch, args=("ping", PING, 1))
+        thread = threading.Thread(target=fetch, args=("ping", PING, 1))
         thread.start()
         thread.join()
     assert redis.info("stats")["total_connections_received"] == before + 1
@@ -289,12 +290,12 @@ def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, re
 
 def test_what_the_cache_left_behind_is_nobodys_answer(use_either: Use) -> None:
     pool = use_either()
-    assert client.ask("PING") == b"PONG"
+    assert exchange.ask("PING") == b"PONG"
     connection = pool.get_connection()
     connection.send_command("ECHO", "somebody else's")
     wait_until(connection.can_read)
     pool.release(connection)
-    assert client.ask("PING") == b"PONG"
+    assert exchange.ask("PING") == b"PONG"
 
 
 def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_py.Redis) -> None:
@@ -302,7 +303,7 @@ def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_
     before = redis.info("stats")["total_connections_received"]
     for number in range(5):
         django_caches["sessions"].set("number", number)
-        assert client.ask("PING") == b"PONG"
+        assert exchange.ask("PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
     assert redis.info("stats")["total_connections_received"] == before + 1
@@ -343,7 +344,7 @@ def test_a_new_connection_has_the_credentials_of_today(use_either: Use, redis: r
     provider.password = "second"
     redis.acl_setuser("shop", enabled=True, passwords=["-first"])
     close_all(redis)
-    assert client.fetch("who", packed("ACL", "WHOAMI"), 1) == [b"shop"]
+    assert fetch("who", command("ACL", "WHOAMI"), 1) == [b"shop"]
 
 
 @pytest.mark.usefixtures("shop")
@@ -383,9 +384,9 @@ def test_a_pool_with_a_way_of_its_own_keeps_it(use: Use, settings: Any) -> None:
     options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_pools.Pool"}
     location = settings.CACHES["sessions"]["LOCATION"] + "-own"
     settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location, "OPTIONS": options}}
-    assert client.ask("PING") == b"PONG"
-    assert client.pool().got == 1
-    client.pool().disconnect()
+    assert exchange.ask("PING") == b"PONG"
+    assert connections.pool().got == 1
+    connections.pool().disconnect()
 
 
 @pytest.fixture
@@ -393,7 +394,7 @@ def moved(server: Server, own_server: Server, settings: Any, tmp_path: Any) -> I
     """Have the site behind a sentinel, and return a function that lets that name another master."""
     with behind_sentinel(own_server, tmp_path, timeout=2) as settings.CACHES:
         options = settings.CACHES["sessions"]["OPTIONS"]
-        (host, port), name = options["SENTINELS"][0], client.pool().service_name
+        (host, port), name = options["SENTINELS"][0], connections.pool().service_name
 
         def move() -> None:
             with redis_py.Redis(host=host, port=port) as sentinel:
@@ -401,11 +402,11 @@ def moved(server: Server, own_server: Server, settings: Any, tmp_path: Any) -> I
                 sentinel.execute_command("SENTINEL", "MONITOR", name, "127.0.0.1", server.port, 1)
 
         yield move
-        client.pool().disconnect()
+        connections.pool().disconnect()
 
 
 def where() -> int:
-    info = client.fetch("info", packed("INFO", "server"), 1)[0].decode()
+    info = fetch("info", command("INFO", "server"), 1)[0].decode()
     return int(info.partition("tcp_port:")[2].split()[0])
 
 
@@ -414,28 +415,28 @@ def test_a_closed_connection_asks_the_sentinels_again(
 ) -> None:
     assert where() == own_server.port
     moved()
-    client.pool().lose_idle()
+    connections.pool().lose_idle()
     assert where() == server.port
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
 def test_a_demoted_master_is_left(moved: Callable[[], None], server: Server, own_server: Server, later: bool) -> None:
-    idle(client.pool(), 3)
+    idle(connections.pool(), 3)
     moved()
     own_server.client.replicaof("127.0.0.1", server.port)
-    touch = packed("ZADD", "{redsess}:recent", "XX", 1, "sid")
-    replies = client.fetch("touch", PING + touch, 2) if later else client.fetch("touch", touch + PING, 2)
+    touch = command("ZADD", "{redsess}:recent", "XX", 1, "sid")
+    replies = fetch("touch", PING + touch, 2) if later else fetch("touch", touch + PING, 2)
     assert replies in ([b"PONG", 0], [0, b"PONG"])
     assert [where() for _ in range(3)] == [server.port] * 3
 
 
 def test_a_demoted_master_is_left_in_a_loop(moved: Callable[[], None], server: Server, own_server: Server) -> None:
-    touch = packed("ZADD", "{redsess}:recent", "XX", 1, "sid")
+    touch = command("ZADD", "{redsess}:recent", "XX", 1, "sid")
 
     async def meet() -> None:
-        await asyncio.gather(*(client.afetch("ping", PING, 1) for _ in range(5)))
+        await asyncio.gather(*(afetch("ping", PING, 1) for _ in range(5)))
         moved()
         own_server.client.replicaof("127.0.0.1", server.port)
-        assert await client.afetch("touch", PING + touch, 2) == [b"PONG", 0]
+        assert await afetch("touch", PING + touch, 2) == [b"PONG", 0]
 
     asyncio.run(meet())

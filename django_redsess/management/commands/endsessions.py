@@ -26,6 +26,7 @@ from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
+from django_redsess.transport.steps import drive
 
 if TYPE_CHECKING:
     from django_redsess.signals import Ended
@@ -64,7 +65,7 @@ class Command(BaseCommand):
         with told_as_errors():
             if options["new_secret_key"]:
                 # Before that, nothing of the store can be asked.
-                agreement.take_new_secret_key()
+                drive(agreement.take_new_secret_key())
             self._resolve()
             # What is named wrongly is told before.
             if options["interactive"]:

@@ -13,9 +13,10 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import client, scripts
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport import connections, packing, repeating, scripts
+from django_redsess.transport.steps import adrive, drive
 from testproject.servers import Server, free_port
+from tests.support import sending
 from tests.support.running import wait_until
 from tests.support.sentinels import behind_sentinel
 
@@ -122,31 +123,30 @@ def test_a_primary_is_found_through_sentinel(server: Server, settings, tmp_path)
         assert server.client.keys()
 
 
-TOUCH = client.packed("ZADD", "{redsess}:recent", 1, "sid")
-PING = client.packed("PING")
+TOUCH = packing.command("ZADD", "{redsess}:recent", 1, "sid")
+PING = packing.command("PING")
 
 
 @pytest.fixture(params=["threads", "tasks"])
 def fetch(request: pytest.FixtureRequest) -> Any:
     """Either of the two halves."""
     if request.param == "threads":
-        return client.fetch
-    return lambda *args: asyncio.run(client.afetch(*args))
+        return sending.fetch
+    return lambda *args: asyncio.run(sending.afetch(*args))
 
 
 @pytest.fixture(params=["threads", "tasks"])
 def run(request: pytest.FixtureRequest) -> Any:
     """Look no session up, with whatever is sent in front of it."""
-    space = keyspace()
-    args = space.of_sid("k" * 20), scripts.FIND, (b"{redsess}:login",), ()
+    args = scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
-        return lambda **more: client.run(*args, **more)
-    return lambda **more: asyncio.run(client.arun(*args, **more))
+        return lambda **more: drive(repeating.run(*args, **more))
+    return lambda **more: asyncio.run(adrive(repeating.run(*args, **more)))
 
 
 def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
-    wrong = client.packed("HGET", "no")
-    pong, *errors, last = fetch("odd", PING + wrong * 3 + client.packed("ECHO", "last"), 5)
+    wrong = packing.command("HGET", "no")
+    pong, *errors, last = fetch("odd", PING + wrong * 3 + packing.command("ECHO", "last"), 5)
     assert (pong, last) == (b"PONG", b"last")
     assert [type(error) for error in errors] == [ResponseError] * 3
     assert fetch("ping", PING, 1) == [b"PONG"]
@@ -155,7 +155,7 @@ def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
 def test_long_and_many_replies(fetch) -> None:
     # More than is read from a socket at once.
     values = [str(number) * 50_000 for number in range(8)]
-    packed = b"".join(client.packed("ECHO", value) + PING for value in values)
+    packed = b"".join(packing.command("ECHO", value) + PING for value in values)
     assert fetch("echo", packed, 16) == [part for value in values for part in (value.encode(), b"PONG")]
 
 
@@ -167,7 +167,7 @@ def test_the_first_reply_decides(fetch, redis) -> None:
         assert pong == b"PONG"
         assert isinstance(error, OutOfMemoryError)
     with pytest.raises(ResponseError, match="wrong number"):
-        fetch("odd", client.packed("HGET", "no") + PING, 2)
+        fetch("odd", packing.command("HGET", "no") + PING, 2)
     assert fetch("touch", TOUCH, 1) == [1]
     redis.delete("{redsess}:recent")
 
@@ -179,7 +179,7 @@ def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, serv
     assert (pong, type(error)) == (b"PONG", NoPermissionError)
     with pytest.raises(SessionStoreUnavailable, match="refuses"):
         fetch("touch", TOUCH, 1)
-    client.pool().disconnect()
+    connections.pool().disconnect()
     redis.acl_deluser("shop")
 
 
@@ -194,23 +194,23 @@ def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> N
 
 
 def test_plain_commands_beside_a_script(run, redis) -> None:
-    wrong = client.packed("HGET", "no")
-    assert run() == [0]
-    reply, (pong, error) = run(before=PING + wrong, replies=2)
+    wrong = packing.command("HGET", "no")
+    assert run() == ([0], [])
+    reply, (pong, error) = run(before=PING + wrong, asks=2)
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(before=client.packed("RPUSH", "{redsess}:list", 1), replies=1) == ([0], [1])
+    assert run(before=packing.command("RPUSH", "{redsess}:list", 1), asks=1) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
-    assert run() == [0]
+    assert run() == ([0], [])
 
 
 def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
-    clock = client.clock()
-    (told,) = fetch("time", client.packed("TIME"), 1)
+    clock = connections.clock()
+    (told,) = fetch("time", packing.command("TIME"), 1)
     clock.learn(told)
     at = int(told[0]) * 1000 + int(told[1]) // 1000
     assert clock.now() >= at
@@ -218,4 +218,4 @@ def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> Non
     # It goes back with the server's.
     clock.learn([b"1000", b"999999"])
     assert 1_000_999 <= clock.now() < at
-    assert client.clock() is clock
+    assert connections.clock() is clock

@@ -1,0 +1,153 @@
+"""
+Sending bytes to the server that holds the sessions, and reading the replies: once for threads, once for event loops.
+
+The connections are those of :mod:`django_redsess.transport.connections`. Nothing is repeated here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redis._parsers import _AsyncHiredisParser, _HiredisParser
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from django_redsess.transport.connections import pool
+from django_redsess.transport.outage import UNREACHABLE
+from django_redsess.transport.packing import Part, command
+
+try:
+    from hiredis import PushNotification
+except ImportError:  # None is installed, or one that does not know them.
+    PushNotification: Any = None  # type: ignore[no-redef]
+
+WRITTEN_AT_ONCE = 16 * 1024
+"""Bytes that an event loop takes without being waited for. redis-py makes a task for each command that it sends."""
+
+
+@dataclass(slots=True)
+class Send:
+    """Commands to send, packed, and how many replies they have."""
+
+    packed: bytes
+    replies: int
+
+
+def ask(name: str, *parts: Part | int) -> Any:
+    """Send one plain command, and return its reply. Raises redis-py's RedisError."""
+    (reply,) = send(pool(), command(name, *parts), 1)
+    if isinstance(reply, ResponseError):
+        raise reply
+    return reply
+
+
+# A reply belongs to its request. Anything may interrupt a request between sending and the end of the last reply: a
+# time-out, the exception of a signal or a greenlet, the end of a task. Then the connection is closed, since its replies
+# would be taken for those of the next request. Not all connections of redis-py do that themselves: those behind
+# Sentinel do not. execute_command() is not used. It repeats by its own rules, and does much that we don't need.
+
+
+_LOST = (*UNREACHABLE, ReadOnlyError)
+
+
+def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
+    """
+    Send ``packed`` on one of the ``connections`` of :func:`connections.pool`, and return so many replies.
+
+    An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
+    its ConnectionError and TimeoutError.
+    """
+    connection = connections.take()
+    answers: list[Any] = []
+    answered = False
+    try:
+        if type(connection._parser) is _HiredisParser and not connection.health_check_interval:
+            _send_and_read(connection._sock, connection._parser, packed, answers, replies)
+        else:
+            connection.send_packed_command([packed], connection.health_check_interval)
+            while len(answers) < replies:
+                try:
+                    answers.append(connection.read_response(True))
+                except ResponseError as error:
+                    answers.append(error)
+        for answer in answers:
+            if type(answer) is ReadOnlyError:
+                raise answer
+        answered = True
+    except _LOST:
+        # Else the repetition would meet the next connection that is lost.
+        connections.lose_idle()
+        raise
+    finally:
+        if not answered:
+            connection.disconnect()
+        connections.give(connection)
+    return answers
+
+
+def _send_and_read(sock: Any, parser: Any, packed: bytes, answers: list[Any], replies: int) -> None:
+    # What redis-py does with hiredis, in a third of the calls.
+    reader, buffer = parser._reader, parser._buffer
+    try:
+        sock.sendall(packed)
+        while len(answers) < replies:
+            if not (size := sock.recv_into(buffer)):
+                raise RedisConnectionError("Connection closed by server.")
+            reader.feed(buffer, 0, size)
+            for message in _read_along(reader, answers, replies):
+                parser.handle_push_response(message)
+    except TimeoutError as error:
+        raise RedisTimeoutError("The server did not answer in time.") from error
+    except OSError as error:
+        raise RedisConnectionError(f"The connection is lost: {error}") from error
+
+
+async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
+    """Do as :func:`send` does, with the connections of the running event loop."""
+    connection = await connections.take()
+    answers: list[Any] = []
+    answered = False
+    try:
+        if len(packed) < WRITTEN_AT_ONCE and not connection.health_check_interval:
+            connection._writer.write(packed)
+        else:
+            await connection.send_packed_command([packed], connection.health_check_interval)
+        while len(answers) < replies:
+            try:
+                answers.append(await connection.read_response(True))
+            except ResponseError as error:
+                answers.append(error)
+            if len(answers) < replies and type(connection._parser) is _AsyncHiredisParser:
+                parser: Any = connection._parser
+                for message in _read_along(parser._reader, answers, replies):
+                    await parser.handle_push_response(message)
+        for answer in answers:
+            if type(answer) is ReadOnlyError:
+                raise answer
+        answered = True
+    except _LOST:
+        await connections.lose_idle()
+        raise
+    finally:
+        if not answered:
+            await connection.disconnect(nowait=True)
+        await connections.give(connection)
+    return answers
+
+
+def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:
+    """Add the replies that came along with the first. Return the push messages between them."""
+    # hiredis has them ready, and redis-py takes five calls for each. redis-py's own parsers have nothing ready.
+    messages = []
+    while len(answers) < replies and (answer := reader.gets(False)) is not NOT_ENOUGH_DATA:
+        if type(answer) is PushNotification:
+            messages.append(answer)
+        elif isinstance(answer, RedisConnectionError):
+            # LOADING, for example. redis-py raises it too.
+            raise answer
+        else:
+            answers.append(answer)
+    return messages

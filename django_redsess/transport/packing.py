@@ -1,0 +1,44 @@
+"""Plain commands and scripts as the bytes that are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django_redsess.transport.scripts import Script
+
+KEYS_OF_SESSION_MAX = 11
+"""How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
+
+Part = str | bytes
+"""A name or an argument that is not a number."""
+
+
+def command(name: str, *parts: Part | int) -> bytes:
+    """Return a plain command as the server reads it. redis-py would take longer: it looks at each part anew."""
+    return b"*%d\r\n%b" % (1 + len(parts), _packed(name, *parts))
+
+
+def script_call(script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True) -> bytes:
+    """Return the command that runs ``script``. It names the script by its digest, or brings its text."""
+    how = ("EVALSHA", script.digest) if by_digest else ("EVAL", script.text)
+    head = (_kept_head if len(keys) <= KEYS_OF_SESSION_MAX else _head)(*how, keys)
+    return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _packed(*args))
+
+
+def _packed(*parts: Part | int) -> bytes:
+    read = b""
+    for part in parts:
+        encoded = part if type(part) is bytes else str(part).encode()
+        read += b"$%d\r\n%b\r\n" % (len(encoded), encoded)
+    return read
+
+
+def _head(command: str, script: str, keys: tuple[Part, ...]) -> bytes:
+    return _packed(command, script, len(keys), *keys)
+
+
+# All sessions of a partition have the same.
+_kept_head = lru_cache(maxsize=1024)(_head)

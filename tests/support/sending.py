@@ -1,0 +1,16 @@
+"""Sending as steps do, without what stands in front of that: no question whether the store agrees with the site."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_redsess.transport import repeating
+from django_redsess.transport.steps import adrive, drive
+
+
+def fetch(*args: Any) -> list[Any]:
+    return drive(repeating.fetch(*args))
+
+
+async def afetch(*args: Any) -> list[Any]:
+    return await adrive(repeating.fetch(*args))

@@ -1,0 +1,75 @@
+"""The two drivers of steps, and what steps are given for what they yield."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+
+from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.transport.exchange import Send
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.packing import command
+from django_redsess.transport.steps import Pause, Plain, Steps, Tell, adrive, drive
+from testproject.servers import free_port
+from tests.support.outages import caches
+
+PING = command("PING")
+
+Driver = Callable[[Steps[Any]], Any]
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def driven(request: pytest.FixtureRequest) -> Driver:
+    """Either of the two drivers."""
+    return drive if request.param == "threads" else lambda steps: asyncio.run(adrive(steps))
+
+
+def test_steps_are_sent_the_replies_errors_among_them(driven: Driver) -> None:
+    def asking() -> Steps[Any]:
+        (error,) = yield Send(command("HGET", "no"), 1)
+        return error, (yield Send(PING * 2, 2))
+
+    error, replies = driven(asking())
+    assert (type(error), replies) == (ResponseError, [b"PONG"] * 2)
+
+
+def test_steps_are_thrown_what_the_connection_met(driven: Driver, settings: Any) -> None:
+    there, settings.CACHES = settings.CACHES, caches(f"redis://127.0.0.1:{free_port()}/0")
+
+    def asking() -> Steps[Any]:
+        try:
+            yield Send(PING, 1)
+        except RedisConnectionError:
+            settings.CACHES = there
+        return (yield Send(PING, 1))
+
+    assert driven(asking()) == [b"PONG"]
+
+
+def test_steps_go_on_after_a_pause(driven: Driver) -> None:
+    def pausing() -> Steps[Any]:
+        return (yield from Pause(0.001)), (yield from Plain(keyspace(), "ping", PING, 1, list))
+
+    assert driven(pausing()) == (None, [b"PONG"])
+
+
+def test_receivers_are_told_before_the_next_step(driven: Driver) -> None:
+    told = []
+    ended = Ended("0" * 20, "7", Reason.KICKED, datetime.now(UTC))
+
+    def receive(signal: Any, sender: type[Ended], **named: Any) -> None:
+        told.append(sender(**named))
+
+    def ending() -> Steps[Any]:
+        yield Tell(ended)
+        return list(told)
+
+    session_ended.connect(receive)
+    try:
+        assert driven(ending()) == [ended]
+    finally:
+        session_ended.disconnect(receive)
