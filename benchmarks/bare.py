@@ -22,6 +22,7 @@ from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.views import CLIENT, SESSIONS_AT_ONCE, update_token
 from django_redsess.session import operations, reading
+from django_redsess.session.state import Visit
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.client import clock
@@ -166,7 +167,7 @@ class BareScripts(Bare, Ours):
         # It is opened by nobody until it has been read: so that leaves no trace.
         session = self.session_class(key)
         found(session.get("basket"))
-        session.opened_by(lambda: CLIENT)
+        session.visit = Visit(lambda: CLIENT)
         return session
 
     def _load(self, key: str) -> Request:

@@ -48,6 +48,7 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import reading
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
 
@@ -89,7 +90,7 @@ def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *,
 def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
     """Have the engine record a view of a session that a request opened. ``token`` is its session key."""
     session = SessionStore(token)
-    session.opened_by(lambda: CLIENT)
+    session.visit = Visit(lambda: CLIENT)
     assert viewed.record(session, item)
 
 
@@ -200,7 +201,7 @@ class Side:
             update_token(together, token, user)
             return token
         session = SessionStore()
-        session.opened_by(lambda: CLIENT)
+        session.visit = Visit(lambda: CLIENT)
         session.update(json.loads(SESSION % (user, random.randbytes(32).hex())))
         session.save()
         return str(session.session_key)

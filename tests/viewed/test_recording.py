@@ -398,12 +398,12 @@ def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_sav
 def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) -> None:
     session = guest.session
     session["colour"] = "red"
-    session.views_item = "lamp"
+    session.viewed("lamp")
     other = guest.session
     other["size"] = 5
     other.save()
     session.save()
-    assert (guest.items, viewed.views("lamp"), session.views_item) == (["lamp"], 1, "")
+    assert (guest.items, viewed.views("lamp"), session.pending.item) == (["lamp"], 1, "")
 
 
 def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
@@ -411,7 +411,7 @@ def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
 
     session = guest.session
     session["colour"] = "red"
-    session.views_item = "lamp"
+    session.viewed("lamp")
     online.end(guest.session.sid)
     with pytest.raises(UpdateError):
         session.save()
