@@ -110,7 +110,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
             session = session_of(request)
             if session is not None and session.visit is not None:
                 session.visit.passive = True
-        tell_what_waits(request)
+        if "_redsess_untold" in request.__dict__:
+            tell_what_waits(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         session = session_of(request)

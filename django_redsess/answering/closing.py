@@ -29,7 +29,7 @@ def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
     key = session.session_key
     if key != request.COOKIES.get(settings.SESSION_COOKIE_NAME):
         return False
-    return key is None or session.passive or not settings.SESSION_SAVE_EVERY_REQUEST
+    return key is None or not settings.SESSION_SAVE_EVERY_REQUEST or session.passive
 
 
 def interruption() -> SessionInterrupted:

@@ -79,7 +79,7 @@ class SessionLifecycle(SessionLoading):
         while True:
             give_key(self, user_of(data))
             try:
-                yield from self.saving(must_create=True)
+                yield from SaveAttempts(self, data, must_create=True).steps()
             except CreateError:
                 continue
             if self.cookie.late:
@@ -101,17 +101,17 @@ class SessionLifecycle(SessionLoading):
 
     def deleting(self, session_key: str | None) -> Steps[None]:
         """End the session of ``session_key``: this one, when None is given."""
-        pending, is_loaded = self.pending, session_key is None and self.known.record is not None
+        pending, is_own = self.pending, session_key is None
         reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
-        self.pending = pending._replace(signs_out=False)
-        if session_key is None:
+        if is_own:
             # Before a rotation is saved, the session is still under its old key.
             session_key = pending.rotates_from or self.session_key
-            self.pending = self.pending._replace(rotates_from=None)
+        self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
         # Another request may have given a new key to the session that this one has loaded: then that one is to end.
-        yield from operations.end([sid_of(session_key)], reason, follow=is_loaded)
+        follow = is_own and self.known.record is not None
+        yield from operations.end([sid_of(session_key)], reason, follow=follow)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         base = self.known.record

@@ -37,11 +37,8 @@ def move_home(session: SessionLoading, user_id: str, *, must_create: bool = Fals
     give_key(session, user_id)
 
 
-def rotating(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
-    """Move a session to a new sid, as :func:`operations.rotate` does, to another partition too."""
-    if operations.same_partition(old_sid, sid):
-        return (yield from operations.rotate(old_sid, sid, saving, loaded=loaded))
-    # No script reaches both: it is created there, and then ended here.
+def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
+    """Do as :func:`operations.rotate` does, where the new sid is in another partition, and no script reaches both."""
     viewed = yield from operations.viewed_by(old_sid)
     made = yield from operations.create(sid, saving, viewed)
     if made.status == "clock":
@@ -53,6 +50,7 @@ def rotating(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[
             return made
         note = yield from reading.note_of(old_sid)
         return Outcome("gone", note=note)
+    # This only ends the old one, with a note of where it went.
     outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
     if outcome.status != "saved":
         yield from operations.end([sid], None)

@@ -22,15 +22,15 @@ from django_redsess.session import capacity, deadlines, limits, operations, read
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.merge import merge, same
-from django_redsess.session.moving import move_home, rotating
+from django_redsess.session.moving import move_home, moving_elsewhere
 from django_redsess.session.operations import Limit, Outcome, Saving
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
-from django_redsess.session.state import GONE, NOTHING_KNOWN, Known
+from django_redsess.session.state import GONE, NOTHING_KNOWN, Known, Pending
 from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
 from django_redsess.transport import client
 from django_redsess.transport.keys import sid_of
-from django_redsess.transport.steps import Pause, Steps
+from django_redsess.transport.steps import Pause, Step, Steps
 
 SAVE_SECONDS_MAX = 5.0
 """How long a save tries again while other requests change the same session."""
@@ -85,15 +85,17 @@ class SaveAttempts:
     def _try_general_way(self) -> Steps[Outcome]:
         """Choose the key, make the record, send the script that writes it, and note what is stored then."""
         limit = self._choose_key()
+        sid = self.session.sid or ""
         at = self.at or client.clock().now() or (yield from reading.time())
         expiry = expiry_of(self.session, at)
-        saving, known = self._made(at, expiry, limit)
-        outcome = yield from self._sent(saving, expiry)
+        saving, known = self._made(sid, at, expiry, limit)
+        outcome = yield from self._to_send(sid, saving, expiry)
         if saving.item:
             self.session.pending = self.session.pending._replace(item=outcome.item)
         if outcome.status == "saved":
-            self._note(saving, known)
-            yield from capacity.making_room(self.session.sid or "", saving, outcome)
+            self.session.known = known
+            self._note_done(sid, saving.item)
+            yield from capacity.making_room(sid, saving, outcome)
         return outcome
 
     def _choose_key(self) -> Limit | None:
@@ -110,16 +112,13 @@ class SaveAttempts:
             move_home(session, user_id, must_create=self.must_create, renews=renews)
         return limit
 
-    def _made(self, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Known]:
+    def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Known]:
         """Make the record by the time ``at``. Return what is to be written, and what is known once it has been."""
-        session, base, user_id = self.session, self._base, user_of(self.data)
-        known, sid = session.known, session.sid or ""
+        session, known, base, user_id = self.session, self.session.known, self._base, user_of(self.data)
         times, login_ms = None, at if user_id else 0
         if base is not None and user_id == base.user_id and session.pending.sign_in is None:
-            times, login_ms = (
-                deadlines.of_save(expiry, base, known.due, at, passive=session.passive),
-                base.login_ms,
-            )
+            times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
+            login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
         data, client_packed = serialized(session, self.data), client_of(session, user_id)
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_packed, data)
@@ -132,16 +131,18 @@ class SaveAttempts:
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
 
-    def _sent(self, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
-        sid, loaded = self.session.sid or "", self.session.known.revision
-        old_key = self.session.pending.rotates_from
+    def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
+        loaded, old_key = self.session.known.revision, self.session.pending.rotates_from
         if self.must_create:
-            return (yield from self._added(sid, saving, expiry))
-        if old_key is not None:
-            return (yield from rotating(sid_of(old_key), sid, saving, loaded=loaded))
-        return (yield from operations.save(sid, saving, loaded=loaded))
+            return self._adding(sid, saving, expiry)
+        if old_key is None:
+            return operations.save(sid, saving, loaded=loaded)
+        old_sid = sid_of(old_key)
+        if operations.same_partition(old_sid, sid):
+            return operations.rotate(old_sid, sid, saving, loaded=loaded)
+        return moving_elsewhere(old_sid, sid, saving, loaded=loaded)
 
-    def _added(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
+    def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
         # add.lua does not look at other sessions of the user, nor at a cleaner that sleeps until a later deadline.
@@ -150,19 +151,19 @@ class SaveAttempts:
             is_new = False
         if outcome.status == "again":
             outcome = yield from operations.create(sid, saving, is_new=is_new)
-        if outcome.status != "clock":
+        if outcome.status not in ("saved", "clock"):
+            # A next try may not take it for its own.
             session.pending = session.pending._replace(own_key=None)
         if outcome.status == "taken":
             raise CreateError
         return outcome
 
-    def _note(self, saving: Saving, known: Known) -> None:
-        pending, item = self.session.pending, saving.item
-        elsewhere = item and operations.counted_elsewhere(self.session.sid or "", item)
-        self.session.known = known
-        self.session.pending = pending._replace(
-            sign_in=None, rotates_from=None, own_key=None, uncounted=item if elsewhere else pending.uncounted
-        )
+    def _note_done(self, sid: str, item: str) -> None:
+        """Note that nothing is pending any more, but for what is not of the save: a view, a sign-out."""
+        pending = self.session.pending
+        elsewhere = item and operations.counted_elsewhere(sid, item)
+        uncounted = item if elsewhere else pending.uncounted
+        self.session.pending = Pending(item=pending.item, uncounted=uncounted, signs_out=pending.signs_out)
 
     @property
     def _base(self) -> Record | None:
