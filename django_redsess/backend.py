@@ -1,4 +1,4 @@
-"""The session engine: ``SESSION_ENGINE = "django_redsess.backend"``."""
+"""The session engine: ``SESSION_ENGINE = "django_redsess.backend"``. Public."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ __all__ = ["SessionStore"]
 
 
 class ClearingError(SessionStoreUnavailable, CommandError):
-    """An outage while ``manage.py clearsessions`` runs, which is Django's: it tells a CommandError in one line."""
+    """An outage while Django's ``manage.py clearsessions`` runs, which prints a CommandError in one line."""
 
 
 class SessionStore(SessionLifecycle):
     """
     Django's session API, over sessions in Redis.
 
-    What Django defines as a pair (``save`` and ``asave``) is written once, as steps, and driven by either.
+    Of each pair, such as ``save`` and ``asave``, the work is written once, as steps: ``run`` drives them, and ``arun``
+    does so in an event loop. Only ``load`` and ``save`` first try the short way without steps, since that is most of
+    what most requests do.
     """
 
     @property
@@ -56,16 +58,15 @@ class SessionStore(SessionLifecycle):
 
     def load(self) -> dict[str, Any]:
         """
-        Read the session's data: an empty dict, and no key any more, when there is no such session.
+        Load the session's data: an empty dict, and no key any more, when there is no such session.
 
-        Data that this site did not write for this session (or can't read) is taken for none, and logged.
+        Data that this site did not write for this session, or can't read, count as none, and that is logged.
         """
         key = self.session_key
         if key is None:
             return {}
         if self.unavailable:
             self.fail_at_once()
-        # Without steps, since it is most of what most requests do.
         touch = self.touch if self.visit is not None else reading.Touch.NOTHING
         try:
             loaded = reading.read(sid_of(key), touch).run()
@@ -95,7 +96,6 @@ class SessionStore(SessionLifecycle):
         SessionLimitReached for a sign-in that is one too many.
         """
         if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
-            # Without steps, as load().
             change = change_of(self)
             if change is not None:
                 known, step = change
@@ -127,7 +127,7 @@ class SessionStore(SessionLifecycle):
         await self.arun(self.cycling())
 
     def delete(self, session_key: str | None = None) -> None:
-        """End the session of ``session_key``: this one, when None is given. It's no error if there is none."""
+        """End the session of ``session_key``, without it this one. It's no error if there is none."""
         self.run(self.deleting(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
@@ -135,7 +135,7 @@ class SessionStore(SessionLifecycle):
 
     @classmethod
     def clear_expired(cls) -> None:
-        """End every session whose deadline has passed: what ``manage.py clearsessions`` calls."""
+        """End every session whose deadline has passed. ``manage.py clearsessions`` calls this."""
         try:
             for _ in cleaner.expired():
                 pass
@@ -161,7 +161,7 @@ class SessionStore(SessionLifecycle):
 
 
 def is_in_use() -> bool:
-    """Tell whether ``SESSION_ENGINE`` is this one, or one derived from it."""
+    """Tell whether ``SESSION_ENGINE`` is this engine, or one derived from it."""
     try:
         return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
     except Exception:  # It may be any code, and an engine that can't be imported is not ours to judge.
