@@ -12,7 +12,7 @@ from django_redsess.session.loading import SessionLoading
 from django_redsess.session.moving import give_key, move_home, rotate_key
 from django_redsess.session.operations import Limit, Outcome
 from django_redsess.session.saving import SaveAttempts, looking
-from django_redsess.session.state import GONE, NOTHING_KNOWN, SignIn
+from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, SignIn
 from django_redsess.session.writing import user_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
@@ -106,7 +106,8 @@ class SessionLifecycle(SessionLoading):
         if is_own:
             # Before a rotation is saved, the session is still under its old key.
             session_key = pending.rotates_from or self.session_key
-        self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
+        if pending != NOTHING_PENDING:
+            self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
         # Another request may have given a new key to the session that this one has loaded: then that one is to end.

@@ -26,7 +26,7 @@ from django_redsess.session.moving import move_home, moving_elsewhere
 from django_redsess.session.operations import Limit, Outcome, Saving
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
-from django_redsess.session.state import GONE, NOTHING_KNOWN, Known, Pending
+from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending
 from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
 from django_redsess.transport import client
 from django_redsess.transport.keys import sid_of
@@ -162,8 +162,8 @@ class SaveAttempts:
         """Note that nothing is pending any more, but for what is not of the save: a view, a sign-out."""
         pending = self.session.pending
         elsewhere = item and operations.counted_elsewhere(sid, item)
-        uncounted = item if elsewhere else pending.uncounted
-        self.session.pending = Pending(item=pending.item, uncounted=uncounted, signs_out=pending.signs_out)
+        left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out
+        self.session.pending = Pending(None, None, None, *left) if any(left) else NOTHING_PENDING
 
     @property
     def _base(self) -> Record | None:
