@@ -39,11 +39,11 @@ logger = logging.getLogger("django_redsess")
 
 
 class SaveAttempts:
-    """The tries of one save of ``session``, which has ``data``. With ``must_create``, it is a new session."""
+    """The tries to save ``session`` with ``data``, and what they have in common. ``must_create``: it is a new one."""
 
     def __init__(self, session: SessionLoading, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
-        self.at = 0  # The server's time, once it has said that ours is not: the record is made by that.
+        self.at = 0  # The server's time, once the server has refused ours.
         self.began, self.merges = time.monotonic(), 0
 
     def steps(self, outcome: Outcome | None = None) -> Steps[Outcome]:
@@ -57,7 +57,7 @@ class SaveAttempts:
             if outcome.status == "refused":
                 raise self._refusal()
             if outcome.status == "clock":
-                # The record is made anew by the server's time: what it has sealed, no script changes.
+                # The record is made anew by the server's time: no script can change what is sealed in it.
                 self.at, outcome = outcome.at, operations.AGAIN
                 continue
             self._merge(outcome.record)
@@ -75,7 +75,7 @@ class SaveAttempts:
             outcome = yield from step
         except NoScriptError:
             yield from operations.introduce_change()
-            # It may be told to forget all scripts again and again.
+            # Somebody may have it forget all scripts again and again.
             with suppress(NoScriptError):
                 outcome = yield from step
         if outcome.status == "saved":
@@ -124,7 +124,7 @@ class SaveAttempts:
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_packed, data)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
-        # What moves to another partition takes three scripts, any of which may be in vain: no view with them.
+        # A move to another partition takes three scripts, and each may fail: a view does not go with them.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
         saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
@@ -159,7 +159,7 @@ class SaveAttempts:
         return outcome
 
     def _note_done(self, sid: str, item: str) -> None:
-        """Note that nothing is pending any more, but for what is not of the save: a view, a sign-out."""
+        """Note that nothing is pending any more, except for what a save does not do."""
         pending = self.session.pending
         elsewhere = item and operations.counted_elsewhere(sid, item)
         left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out

@@ -1,4 +1,4 @@
-"""What a session object knows, as four small values: the visit, the cookie, what is stored, and what is pending."""
+"""What a session object knows, in four small values: the visit, the cookie, what is stored, and what is pending."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Visit:
     """
     The request that opened the session.
 
-    Only such a session is touched when it is loaded. If somebody is signed in, each save asks for ``client()`` and
-    stores its address and user agent. ``on_notice`` is called with the notice when loading finds why the session is
-    gone, and with None when a sign-in makes that notice obsolete.
+    Only such a session is touched when it is loaded. If somebody is signed in, each save calls ``client``, and stores
+    the address and user agent that it returns. ``on_notice`` is called with the notice when loading finds why the
+    session is gone, and with None when a sign-in makes that notice obsolete.
     """
 
     client: Callable[[], Client]
@@ -47,9 +47,9 @@ class Known(NamedTuple):
     """
     What is stored, as far as this object knows: what it has loaded, or saved last.
 
-    ``record`` is None where it knows of none. A save is compared with ``revision``; it is empty where nobody has looked
-    at the data, and then a save replaces whatever is stored. ``due`` is the deadline in milliseconds, or a time before
-    it. ``gone`` says that a save found nothing to save to. What is gone does not come back.
+    ``record`` is None if it knows of none. A save writes only over a record that has this ``revision``. An empty one
+    fits any record: nobody has looked at the data, and the save replaces them. ``due`` is the deadline in milliseconds,
+    or a time before it. ``gone`` says that a save found no session any more. What is gone does not come back.
     """
 
     record: Record | None = None
@@ -66,14 +66,19 @@ class SignIn(NamedTuple):
 
 class Pending(NamedTuple):
     """
-    What the next save has to do, besides writing the data.
+    What is still to be done.
+
+    By the next save, besides writing the data:
 
     - ``sign_in``: store a new login time, and keep to the limit
     - ``rotates_from``: move the session from this old key to its new one
-    - ``own_key``: the key that was just made for this object; nobody can have had it before
-    - ``item``: record that the visitor views it; the middleware does so where there is no save
-    - ``uncounted``: nothing; a save has recorded this item, whose views are counted in another partition
-    - ``signs_out``: nothing; the end that comes next is a sign-out
+    - ``own_key``: create the session under this key, which was just made and which nobody can have had
+    - ``item``: record that the visitor views this item; without a save, the middleware does so
+
+    After it:
+
+    - ``uncounted``: count the view of this item, which a save has recorded, in another partition
+    - ``signs_out``: report the next end as a sign-out
     """
 
     sign_in: SignIn | None = None
