@@ -22,6 +22,7 @@ from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
 from django_redsess.session import operations, reading
+from django_redsess.session.state import Visit
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.exchange import Send
@@ -166,7 +167,7 @@ class BareScripts(Bare, Ours):
         # Without a client until it has been read, so that reading touches nothing.
         session = self.session_class(key)
         found(session.get("basket"))
-        session.opened_by(lambda: CLIENT)
+        session.visit = Visit(lambda: CLIENT)
         return session
 
     def _load(self, key: str) -> Request:

@@ -155,6 +155,7 @@ def _add(case: Case, first: int, last: int) -> None:
     from django_redis import get_redis_connection
 
     from django_redsess.session.record import Client
+    from django_redsess.session.state import Visit
     from django_redsess.transport.keys import keyspace
 
     engine = import_module(settings.SESSION_ENGINE)
@@ -164,7 +165,7 @@ def _add(case: Case, first: int, last: int) -> None:
         if case.engine == OURS:
             # 198.18.0.0/15 is reserved for benchmarks.
             address = f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}"
-            session.opened_by(partial(Client, address, USER_AGENTS[number % len(USER_AGENTS)]))
+            session.visit = Visit(partial(Client, address, USER_AGENTS[number % len(USER_AGENTS)]))
         session.update(_data(case.kind, number))
         session.save()
         if case.viewed:  # As the engine stores viewed items, but without counting them.

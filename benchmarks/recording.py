@@ -14,6 +14,7 @@ from benchmarks.targets import LISTING
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 
 HISTORY = 25
 """How many viewed items a session keeps, in all ways."""
@@ -43,7 +44,7 @@ def update_token_at_once(conn: redis.Redis, token: str, user: str, item: str, *,
 def record(conn: redis.Redis, token: str, user: str, item: str) -> None:
     """Record a view with the engine, as a request does. ``token`` is the session key."""
     session = SessionStore(token)
-    session.opened_by(lambda: CLIENT)
+    session.visit = Visit(lambda: CLIENT)
     assert viewed.record(session, item)
 
 

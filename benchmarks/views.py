@@ -48,6 +48,7 @@ from benchmarks.report import machine_of, spread
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import reading
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
 
@@ -148,7 +149,7 @@ class Side:
             update_token(together, token, user)
             return token
         session = SessionStore()
-        session.opened_by(lambda: CLIENT)
+        session.visit = Visit(lambda: CLIENT)
         session.update(json.loads(SESSION % (user, random.randbytes(32).hex())))
         session.save()
         return str(session.session_key)

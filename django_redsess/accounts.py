@@ -22,9 +22,10 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
+from django_redsess.answering.places import places_of
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.middleware import SessionMiddleware, places_of
+from django_redsess.middleware import SessionMiddleware
 from django_redsess.session import limits, notice
 from django_redsess.session.lifecycle import session_of
 from django_redsess.signals import Reason

@@ -1,4 +1,4 @@
-"""The session engine: ``SESSION_ENGINE = "django_redsess.backend"``."""
+"""The session engine: ``SESSION_ENGINE = "django_redsess.backend"``. Public."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
 from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.session.notice import Notice
+from django_redsess.session.writing import change_of
 from django_redsess.transport.keys import sid_of
 
-__all__ = ["SessionStore", "SessionStoreUnavailable"]
+__all__ = ["SessionStore"]
 
 
 class ClearingError(SessionStoreUnavailable, CommandError):
-    """An outage while ``manage.py clearsessions`` runs, which is Django's: it tells a CommandError in one line."""
+    """An outage while Django's ``manage.py clearsessions`` runs, which prints a CommandError in one line."""
 
 
 class SessionStore(SessionLifecycle):
     """
     Django's session API, over sessions in Redis.
 
-    What Django defines as a pair (``save`` and ``asave``) is written once, as steps, and driven by either.
+    Of each pair, such as ``save`` and ``asave``, the work is written once, as steps: ``run`` drives them, and ``arun``
+    does so in an event loop. Only ``load`` and ``save`` first try the short way without steps, since that is most of
+    what most requests do.
     """
 
     @property
@@ -39,50 +42,49 @@ class SessionStore(SessionLifecycle):
         somebody was signed in; a sign-out is not told of. Reads the session, unless that has been read.
         """
         self.run(self.opening())
-        return self.notice
+        return self.cookie.notice
 
     async def aended(self) -> Notice | None:
         """Do as :attr:`ended` does, awaiting the reply."""
         await self.arun(self.opening())
-        return self.notice
+        return self.cookie.notice
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. Reads without a trace."""
-        return self.run(self._existing(session_key))
+        return self.run(self.existing(session_key))
 
     async def aexists(self, session_key: str) -> bool:
-        return await self.arun(self._existing(session_key))
+        return await self.arun(self.existing(session_key))
 
     def load(self) -> dict[str, Any]:
         """
-        Read the session's data: an empty dict, and no key any more, when there is no such session.
+        Load the session's data: an empty dict, and no key any more, when there is no such session.
 
-        Data that this site did not write for this session (or can't read) is taken for none, and logged.
+        Data that this site did not write for this session, or can't read, count as none, and that is logged.
         """
         key = self.session_key
         if key is None:
             return {}
         if self.unavailable:
             self.fail_at_once()
-        # Without steps, since it is most of what most requests do.
-        touch = self.touch if self._client is not None else reading.Touch.NOTHING
+        touch = self.touch if self.visit is not None else reading.Touch.NOTHING
         try:
             loaded = reading.read(sid_of(key), touch).run()
         except SessionStoreUnavailable:
             self.unavailable = True
             raise
-        data = self._take(loaded)
-        return data if data is not None and self._moves_to is None else self.run(self._going_on(loaded, data))
+        data, due = self.take(loaded)
+        return data if data is not None and due is None else self.run(self.after_loading(loaded, data, due))
 
     async def aload(self) -> dict[str, Any]:
-        return await self.arun(self._loading())
+        return await self.arun(self.loading())
 
     def create(self) -> None:
         """Store a new session, with the data that this object already holds, under a new key."""
-        self.run(self._creating())
+        self.run(self.creating())
 
     async def acreate(self) -> None:
-        await self.arun(self._creating())
+        await self.arun(self.creating())
 
     def save(self, must_create: bool = False) -> None:
         """
@@ -94,19 +96,18 @@ class SessionStore(SessionLifecycle):
         SessionLimitReached for a sign-in that is one too many.
         """
         if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
-            # Without steps, as load().
-            change = self._changing()
+            change = change_of(self)
             if change is not None:
-                record, revision, due, plain = change
+                known, step = change
                 try:
-                    outcome = plain.run()
+                    outcome = step.run()
                 except NoScriptError:
                     return self.run(self.saving())
                 except SessionStoreUnavailable:
                     self.unavailable = True
                     raise
                 if outcome.status == "saved":
-                    self._base, self._revision, self._due = record, revision, due
+                    self.known = known
                     return
                 return self.run(self.saving(met=outcome))
         self.run(self.saving(must_create))
@@ -120,21 +121,21 @@ class SessionStore(SessionLifecycle):
 
         Nothing changes before: when that save does not happen, the session stays under its old key.
         """
-        self.run(self._cycling())
+        self.run(self.cycling())
 
     async def acycle_key(self) -> None:
-        await self.arun(self._cycling())
+        await self.arun(self.cycling())
 
     def delete(self, session_key: str | None = None) -> None:
-        """End the session of ``session_key``: this one, when None is given. It's no error if there is none."""
-        self.run(self._deleting(session_key))
+        """End the session of ``session_key``, without it this one. It's no error if there is none."""
+        self.run(self.deleting(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
-        await self.arun(self._deleting(session_key))
+        await self.arun(self.deleting(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
-        """End every session whose deadline has passed: what ``manage.py clearsessions`` calls."""
+        """End every session whose deadline has passed. ``manage.py clearsessions`` calls this."""
         try:
             for _ in cleaner.expired():
                 pass
@@ -160,7 +161,7 @@ class SessionStore(SessionLifecycle):
 
 
 def is_in_use() -> bool:
-    """Tell whether ``SESSION_ENGINE`` is this one, or one derived from it."""
+    """Tell whether ``SESSION_ENGINE`` is this engine, or one derived from it."""
     try:
         return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
     except Exception:  # It may be any code, and an engine that can't be imported is not ours to judge.

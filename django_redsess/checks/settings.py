@@ -18,9 +18,10 @@ from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 
+from django_redsess.answering.places import places_of
 from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
-from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
+from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
 from django_redsess.session import limits
 from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
 

@@ -1,16 +1,19 @@
-"""How many sessions there may be, and taking out those that are too many beside a new one."""
+"""How many sessions there may be, and how a new one makes room for itself."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from django_redsess.conf import conf
-from django_redsess.session.operations import session_keys, share_of
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
+from django_redsess.session.operations import Outcome, Saving, session_keys, share_of
 from django_redsess.signals import session_ended
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call
+from django_redsess.transport.steps import Call, Steps
 
 RESERVE_MIN = 100
 
@@ -18,11 +21,11 @@ NO_LIMIT = 2**53
 """More than there can be; the highest number that Lua counts up to."""
 
 ALONG_MIN, ALONG_MAX = 50, 100
-"""Beside a new session, so many others are taken out at least, and at most."""
+"""The least and the most sessions that are taken out beside a new one."""
 
 
 class Batch(NamedTuple):
-    """How many sessions a cleaner's call ended, and whether there are ``more`` of the kind."""
+    """How many sessions a cleaner's call ended, and whether ``more`` are to end."""
 
     ended: int
     more: bool
@@ -30,9 +33,10 @@ class Batch(NamedTuple):
 
 class Allowed(NamedTuple):
     """
-    How many sessions a partition may have: ``signed_in``; and of guests what these leave of it.
+    How many sessions a partition may have.
 
-    But guests may always have ``reserve``, and never more than ``guests``.
+    Signed-in ones may be ``signed_in``, and guests as many as these leave of that number. Guests may always have
+    ``reserve``, and never more than ``guests``.
     """
 
     signed_in: int
@@ -40,16 +44,17 @@ class Allowed(NamedTuple):
     guests: int
 
     def too_many(self, signed_in: int, guests: int) -> int:
-        """Count those that are too many of so many; ``excess.lua`` has the same rule."""
+        """Return how many are too many, where there are so many. ``excess.lua`` has the same rule."""
         guests_allowed = min(max(self.signed_in - signed_in, self.reserve), self.guests)
         return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
 
 
 def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     """
-    Return how many sessions each partition may have, where all together may have ``maximum``, and of guests ``guests``.
+    Return how many sessions each partition may have.
 
-    None stands for the setting. 1 % of ``maximum``, at least 100, is kept for guests, however many are signed in.
+    All partitions together may have ``maximum``, of which ``guests`` may be guests'. None stands for the setting. 1 %
+    of ``maximum``, at least 100, is kept for guests, however many are signed in.
     """
     maximum = conf.MAX_SESSIONS if maximum is None else maximum
     guests = conf.MAX_GUESTS if guests is None else guests
@@ -58,12 +63,30 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     return Allowed(*(share_of(each, partitions) for each in (maximum, reserve, NO_LIMIT if guests is None else guests)))
 
 
+def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
+    """Take out what is too many beside the session ``sid``, which was just saved: the user's own, and those of all."""
+    crowded, limit = outcome.crowded, saving.limit
+    while crowded and limit is not None:
+        crowded = yield from operations.end_above(limit, saving.user_id, keep=sid)
+    if outcome.stored is None:
+        return
+    # It was counted before this session came, or got a user.
+    due, recent, guests = outcome.stored
+    recent, guests = (recent + 1, guests) if saving.user_id else (recent, guests + 1)
+    cleaning = cleaning_along(keyspace().of_sid(sid), due=due, recent=recent, guests=guests)
+    if cleaning is not None:
+        # The session is saved, whatever becomes of that.
+        with suppress(SessionStoreUnavailable):
+            yield from cleaning
+
+
 def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
     """
-    Return what there is to clean beside a new session, or None where these counts say that it is not enough yet.
+    Return the call that cleans beside a new session; None while there is little to clean.
 
-    So the store stays bounded though no cleaner runs. Enough is 50 of a kind, or of what is too many a twentieth of the
-    maximum where that is less. The call ends up to 100: those that are due, then guests', then others.
+    So the store stays bounded though no cleaner runs. The call is made from 50 sessions on that are due, or from 50
+    that are too many (a twentieth of the maximum, if that is less). It ends up to 100: those that are due, then
+    guests', then others.
     """
     may = allowed()
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
@@ -74,7 +97,7 @@ def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) 
 
 
 def names_wanted() -> int:
-    # Naming thousands that nobody asks for takes a good part of the time.
+    # To name thousands of sessions takes a good part of the time: only if somebody listens.
     return int(bool(session_ended.receivers))
 
 

@@ -2,7 +2,7 @@
 When a session is due: the earliest of Django's deadline, the idle time-out and the absolute one.
 
 Times are milliseconds of the server's clock. A deadline that moves with each request is set later than it needs to be,
-by a slack, so that few requests have to move it. Nothing ends early by that, and nothing later than by the slack.
+by a slack, so that few requests have to move it. So no session ends early, and none ends later than by the slack.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from django_redsess.conf import conf
 from django_redsess.session.record import Record
 
 SLACK_MAX = 3_600_000
-"""The most slack that a long time gives: an hour."""
+"""The most slack that a deadline has: an hour."""
 
 ROUNDED_UP = 999
-"""A record has its deadline in whole seconds, rounded up by so many milliseconds at most."""
+"""The most milliseconds by which a record's deadline, in whole seconds, is rounded up."""
 
 
 class Expiry(NamedTuple):
-    """Django's deadline: ``age`` after the last save; or, where that is 0, the time ``at``."""
+    """Django's deadline: ``age`` after the last save; if that is 0, the time ``at``."""
 
     age: int
     at: int
@@ -30,7 +30,7 @@ class Times(NamedTuple):
     """
     The times that a save writes: those of the record, in seconds, and when the session is ``due``, in milliseconds.
 
-    ``later_stays`` says that a deadline that is later already stays, since nothing asks for an earlier one.
+    With ``later_stays``, a stored deadline that is later than ``due`` stays: nothing asks for an earlier one.
     """
 
     deadline_seconds: int
@@ -40,12 +40,12 @@ class Times(NamedTuple):
 
 
 def slack_of(length: int) -> int:
-    """Return the slack of a deadline that each request moves to ``length`` ahead of it."""
+    """Return the slack of a deadline that each request moves: to ``length`` after the request."""
     return max(conf.TOUCH_INTERVAL * 1000, min(length // 20, SLACK_MAX))
 
 
 def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
-    """Return the times of a new session, or as if it were new; ``login_at`` is 0 for a guest's."""
+    """Return the times of a new session, or of one that begins anew by a sign-in. ``login_at`` is 0 for a guest."""
     age, at = expiry
     if not age:
         return Times(-(-at // 1000), 0, _limited(at, login_at, now))
@@ -55,9 +55,9 @@ def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
 
 def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) -> Times | None:
     """
-    Return the times of a save of the session ``base``; None where it, or today's settings, ask for an earlier deadline.
+    Return the times of a save over the record ``base``; None if it, or today's settings, ask for an earlier deadline.
 
-    ``due`` is when the session was due so far. In a ``passive`` request that stays, where the age is the same.
+    ``due`` is the deadline so far. In a ``passive`` request it stays, unless the age has changed.
     """
     age, at = expiry
     age_seconds, seconds = -(-age // 1000), -(-(at or now + age) // 1000)
@@ -82,7 +82,7 @@ def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) 
 
 
 def is_limited(base: Record, due: int, now: int) -> bool:
-    """Tell whether today's idle or absolute time-out asks for an earlier deadline, by more than the slack."""
+    """Tell whether today's idle or absolute time-out asks for a deadline that is earlier by more than the slack."""
     idle, absolute = (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
     if idle and due > now + idle + 2 * slack_of(idle):
         return True
@@ -95,7 +95,7 @@ def may_move() -> bool:
 
 
 def moved(base: Record, due: int, now: int) -> int | None:
-    """Return where an active request moves the deadline of ``base``, which is ``due`` so far; None where it stays."""
+    """Return where an active request moves the deadline ``due`` of the record ``base``; None where it stays."""
     age = base.age_seconds * 1000
     slides = conf.SLIDING and age
     latest = now + age + slack_of(age) if slides else base.deadline_seconds * 1000
@@ -112,9 +112,9 @@ def sends_cookie(base: Record, before: int, due: int, now: int) -> bool:
     """
     Tell whether the cookie is to be sent again with the request that moved a deadline from ``before`` to ``due``.
 
-    When it was sent last is noted nowhere. So the age is cut into tenths, from the writing of the record on, and the
-    first move of the deadline in each tenth sends the cookie. (A move is as long as the time since the one before.) A
-    move to the end that the absolute time-out sets sends it, too.
+    Nothing is stored of when it was sent last. So the age is cut into tenths, from the last save on, and the first move
+    of the deadline in each tenth sends the cookie. (A move is as long as the time since the one before.) A move to the
+    end that the absolute time-out sets sends it, too.
     """
     age = base.age_seconds * 1000
     if not (conf.SLIDING and age and due > before):

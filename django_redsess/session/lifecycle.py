@@ -1,71 +1,131 @@
-"""What becomes of a session: sign-in, another key, its end. Steps, as in :mod:`django_redsess.transport.steps`."""
+"""What becomes of a session: sign-in, save, another key, its end."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.sessions.backends.base import CreateError, UpdateError
+
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
-from django_redsess.session.saving import SessionSaving, user_of
+from django_redsess.session.loading import SessionLoading
+from django_redsess.session.moving import give_key, move_home, rotate_key
+from django_redsess.session.operations import Limit, Outcome
+from django_redsess.session.saving import SaveAttempts, looking
+from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, SignIn
+from django_redsess.session.writing import user_of
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import bucket_of, new_key, sid_of
+from django_redsess.transport.keys import sid_of
 from django_redsess.transport.steps import Steps, T, adrive, drive
 
 
-class SessionLifecycle(SessionSaving):
-    """All that a session does. ``SessionStore`` drives its steps, as Django's session API."""
+class SessionLifecycle(SessionLoading):
+    """All that a session does, as steps. ``SessionStore`` drives them, as Django's session API."""
 
-    def signed_in(self, limit: operations.Limit | None = None) -> None:
+    def signed_in(self, limit: Limit | None = None) -> None:
         """
-        Tell that somebody just signed in: the next save gives a new login time, to the same user too.
+        Tell that somebody just signed in: the next save stores a new login time, even for the same user.
 
         That save ends other sessions of the user above ``limit``; or it raises SessionLimitReached.
         """
-        self._signs_in = True
-        self._limit = limit
+        self.pending = self.pending._replace(sign_in=SignIn(limit))
         user_id = user_of(self.__dict__.get("_session_cache", {}))
-        if user_id and self._rotates_from is not None:
-            # Now, so that who is told of the sign-in after us finds the key that the cookie will have.
-            self._move_home(user_id)
-        # It is about the session that the cookie named, which need not have been of the same user.
-        if self.notice and self._on_notice:
-            self._on_notice(None)
-        self.notice = None
+        if user_id and self.pending.rotates_from is not None:
+            # Now, so that receivers that are told of the sign-in after us find the key that the cookie will have.
+            move_home(self, user_id)
+        # The notice is about the session that the cookie named, which may have been another user's.
+        if self.cookie.notice is not None:
+            if self.visit is not None and self.visit.on_notice:
+                self.visit.on_notice(None)
+            self.cookie = self.cookie._replace(notice=None)
 
     def signed_out(self) -> None:
         """Tell that somebody signs out: the end that comes next is a sign-out."""
-        self._signs_out = True
+        self.pending = self.pending._replace(signs_out=True)
+
+    def viewed(self, item: str) -> None:
+        """Tell that the visitor views ``item``: the next save records it, or else the middleware."""
+        self.pending = self.pending._replace(item=item)
 
     def abandon(self) -> None:
-        """Forget what was changed since it was saved last, a new key too: the next look reads what is stored."""
-        self._session_key, self._rotates_from = self._rotates_from or self.session_key, None
-        self._base = self._limit = None
-        self.modified = self._signs_in = self._replaces = False
+        """Forget all changes since the last save, a new key too. The next look at the data loads them."""
+        self._session_key = self.pending.rotates_from or self.session_key
+        self.known = NOTHING_KNOWN
+        self.pending = self.pending._replace(sign_in=None, rotates_from=None)
+        self.modified = False
         self.__dict__.pop("_session_cache", None)
+
+    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
+        """Save as Django's ``save()`` does. ``met`` is the outcome of a try by the short way, if there was one."""
+        data: dict[str, Any] | None = self.__dict__.get("_session_cache")
+        if data is None:
+            data = yield from self.opening(no_load=must_create)
+        if self.session_key is None:
+            return (yield from self.creating())
+        if self.known.gone and not must_create:
+            raise UpdateError
+        if self.known.record is None and not must_create:
+            yield from looking(self)
+        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(met)
+        if outcome.status == "gone":
+            yield from self._save_of_gone(data, outcome)
+
+    def creating(self) -> Steps[None]:
+        """Store a new session with the data that this object holds, under a new key."""
+        data = yield from self.opening(no_load=True)
+        if self.cookie.late and not user_of(data):
+            # The browser has a newer cookie by now: another one would take it away.
+            raise UpdateError
+        while True:
+            give_key(self, user_of(data))
+            try:
+                yield from SaveAttempts(self, data, must_create=True).steps()
+            except CreateError:
+                continue
+            if self.cookie.late:
+                self.cookie = self.cookie._replace(late=False)
+            self.modified = True
+            return
+
+    def cycling(self) -> Steps[None]:
+        """Choose a new key; the next save moves the session there."""
+        yield from self.opening()
+        rotate_key(self)
+        self.modified = True
 
     def flushing(self) -> Steps[None]:
         """Do as Django's ``flush()`` does."""
         self.clear()
-        yield from self._deleting(None)
+        yield from self.deleting(None)
         self._session_key = None
 
-    def _cycling(self) -> Steps[None]:
-        yield from self.opening()
-        if self.session_key is not None:
-            self._rotates_from = self._rotates_from or self.session_key
-            self._session_key = new_key(bucket_of(self._rotates_from))
-        self.modified = True
-
-    def _deleting(self, session_key: str | None) -> Steps[None]:
-        own = session_key is None and self._base is not None
-        reason, self._signs_out = Reason.LOGOUT if self._signs_out else Reason.INVALIDATED, False
-        if session_key is None:
+    def deleting(self, session_key: str | None) -> Steps[None]:
+        """End the session of ``session_key``: this one, when None is given."""
+        pending, is_own = self.pending, session_key is None
+        reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
+        if is_own:
             # Before a rotation is saved, the session is still under its old key.
-            session_key, self._rotates_from = self._rotates_from or self.session_key, None
+            session_key = pending.rotates_from or self.session_key
+        if pending != NOTHING_PENDING:
+            self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
-        # Another request may have given a new key to the session that this one has read: it is that one, then.
-        yield from operations.end([sid_of(session_key)], reason, follow=own)
+        # Another request may have given a new key to the session that this one has loaded: then that one is to end.
+        follow = is_own and self.known.record is not None
+        yield from operations.end([sid_of(session_key)], reason, follow=follow)
+
+    def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
+        base = self.known.record
+        was_guest = base is not None and not base.user_id
+        self.pending = self.pending._replace(rotates_from=None)
+        if not (outcome.rotated_to and was_guest and user_of(data)):
+            self.known = GONE
+            raise UpdateError
+        # A double click on "sign in", whose first click was saved a moment ago: each click gets a session.
+        self.known = NOTHING_KNOWN
+        self._session_key = None
+        self.cookie = self.cookie._replace(late=True)
+        yield from self.creating()
 
     def run(self, steps: Steps[T]) -> T:
         """Drive ``steps``; remember an outage."""
@@ -86,7 +146,7 @@ class SessionLifecycle(SessionSaving):
             raise
 
     def fail_at_once(self) -> None:
-        """Raise SessionStoreUnavailable where an operation of this request has before: it waits for that once."""
+        """Raise SessionStoreUnavailable if an operation of this request has met an outage: it waits for that once."""
         if self.unavailable:
             raise SessionStoreUnavailable("The session could not be read or saved a moment ago.")
 

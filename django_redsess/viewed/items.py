@@ -80,12 +80,12 @@ def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
             if operations.counted_elsewhere(sid, item):
                 yield from count_view(item)
             return True
-    if not (conf.VIEWED_GUESTS and session.opened and session.begins_by_view):
+    if not (conf.VIEWED_GUESTS and session.visit is not None and session.visit.begins_by_view):
         return False
     yield from session.opening()
-    if session.session_key is not None or session.late:
+    if session.session_key is not None or session.cookie.late:
         return False
-    session.views_item = item
+    session.viewed(item)
     yield from session.saving()
     yield from counting(session)
     return True
@@ -93,8 +93,9 @@ def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
 
 def counting(session: SessionLifecycle) -> Steps[None]:
     """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
-    item, session.uncounted_item = session.uncounted_item, ""
+    item = session.pending.uncounted
     if item:
+        session.pending = session.pending._replace(uncounted="")
         yield from count_view(item)
 
 

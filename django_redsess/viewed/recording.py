@@ -29,15 +29,16 @@ def note_view(request: HttpRequest) -> Steps[None]:
     session = session_of(request)
     if session is None or session.passive or session.unavailable or _is_ahead(request):
         return
-    session.views_item = _item_viewed(request)
-    if not session.opened:
+    session.viewed(_item_viewed(request))
+    if session.visit is None:
         # Django's own session middleware does nothing for it at the end.
         yield from send_view(session)
 
 
 def send_view(session: SessionLifecycle) -> Steps[None]:
     """Send what no save has taken along. An outage is none of the page's business."""
-    item, session.views_item = session.views_item, ""
+    item = session.pending.item
+    session.viewed("")
     try:
         if item:
             yield from items.viewing(session, item)

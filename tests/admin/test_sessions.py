@@ -28,6 +28,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.online import queries
 from django_redsess.session.record import Client as Visitor
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from tests.support.admin_pages import LIST, MARKUP, Page, milliseconds_ago, page_of, staff, walk
 from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
@@ -59,7 +60,7 @@ STRANGE = {
 
 def opened(session: SessionStore, address: str = "192.0.2.7", user_agent: str = FIREFOX) -> SessionStore:
     """Save ``session`` as one of a visitor with this address and browser."""
-    session.opened_by(lambda: Visitor(address, user_agent))
+    session.visit = Visit(lambda: Visitor(address, user_agent))
     session.save()
     return session
 

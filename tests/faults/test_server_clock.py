@@ -15,6 +15,7 @@ from django_redsess.cleaning import cleaner
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.queries import Which
 from django_redsess.session.record import Client, django_times
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 from testproject import servers
@@ -47,8 +48,7 @@ def stepped(server: servers.Server, tmp_path: Any, settings: Any) -> Iterator[Cl
 def opened(session: SessionStore, *, passive: bool) -> SessionStore:
     """Read the session as a request does."""
     found = SessionStore(session.session_key)
-    found.opened_by(lambda: Client())
-    found.passive = passive
+    found.visit = Visit(lambda: Client(), passive=passive)
     assert found["colour"] == "blue"
     return found
 

@@ -19,6 +19,7 @@ from django.core.management import call_command, execute_from_command_line
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
 from django_redsess.session.record import Client as Visitor
+from django_redsess.session.state import Visit
 from testproject import servers
 from tests.support.behind import make_due, make_seen, note, now_of
 from tests.support.online import sign_in
@@ -55,7 +56,7 @@ def names(*arguments: str) -> list[str | None]:
 
 def visit(session: Any, *, address: str = "192.0.2.7", user_agent: str = FIREFOX, item: str = "") -> None:
     """Have ``session`` saved by a visitor from there with that browser, who looked at ``item``."""
-    session.opened_by(lambda: Visitor(address, user_agent))
+    session.visit = Visit(lambda: Visitor(address, user_agent))
     session["visited"] = True
     session.save()
     if item:

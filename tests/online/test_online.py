@@ -17,6 +17,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.signals import Ended, Reason
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
@@ -57,7 +58,7 @@ def run(awaited: Any) -> Any:
 
 def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
     session = SessionStore()
-    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.update({"_auth_user_id": "7", "colour": "blue"})
     session.save()
     viewed.record(session, "lamp")

@@ -11,6 +11,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
 from django_redsess.session.record import Client, unpack
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, make_seen, names_of_sessions, stored, written
 
@@ -166,7 +167,7 @@ def test_a_session_that_a_request_opened_is_seen_when_loaded(redis, new_session)
     session = new_session("7")
     make_seen(redis, session.sid, 1000)
     opened = SessionStore(session.session_key)
-    opened.opened_by(lambda: Client())
+    opened.visit = Visit(lambda: Client())
     opened.load()
     assert datetime.now(UTC) - online.get(session.sid).seen_at < timedelta(seconds=10)
 
@@ -192,7 +193,7 @@ def test_a_session_is_noted_as_seen_once_an_interval(redis, new_session, setting
     seen = online.get(session.sid).seen_at
     threading.Event().wait(0.01)
     opened = SessionStore(session.session_key)
-    opened.opened_by(lambda: Client())
+    opened.visit = Visit(lambda: Client())
     opened.load()
     assert online.get(session.sid).seen_at == seen
 
@@ -241,7 +242,7 @@ def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, ne
     session = new_session("7", colour="blue")
     round_trips()
     opened = SessionStore(session.session_key)
-    opened.opened_by(lambda: Client())
+    opened.visit = Visit(lambda: Client())
     opened["colour"] = "red"
     assert round_trips() == 1
     opened.save()
@@ -283,7 +284,7 @@ def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
 
 def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session) -> None:
     session = new_session(colour="blue")
-    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     assert online.get(session.sid).address == ""
     session["_auth_user_id"] = "7"
@@ -293,7 +294,7 @@ def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session
 
 def test_client_details_survive_a_save_in_a_shell(new_session) -> None:
     session = new_session("7")
-    session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+    session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     in_shell = SessionStore(session.session_key)
     in_shell["colour"] = "blue"
@@ -310,7 +311,7 @@ def test_a_full_server_refuses_saves_and_still_reads_and_ends(redis, new_session
         with pytest.raises(SessionStoreUnavailable):
             session.save()
         opened = SessionStore(session.session_key)
-        opened.opened_by(lambda: Client())
+        opened.visit = Visit(lambda: Client())
         assert opened["colour"] == "blue"
         assert [ended.sid for ended in online.end(session.sid)] == [session.sid]
     finally:

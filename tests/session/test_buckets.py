@@ -270,7 +270,7 @@ def test_a_store_that_grows_has_the_same_sessions_under_the_same_keys(
         session.save()
     late = SessionStore(left)
     assert dict(late.items()) == {}
-    assert late.late
+    assert late.cookie.late
     assert sum(redis.hlen(partition.login) > 0 for partition in keyspace().partitions) > few
     assert disagreements(redis) == faults() == []
     assert online.end_user(person("1")) == before[1][1][1]

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older
 
@@ -18,8 +19,7 @@ pytestmark = pytest.mark.both_servers
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
     """Load the session as a request does."""
     request_session = SessionStore(session.session_key)
-    request_session.opened_by(lambda: Client())
-    request_session.passive = passive
+    request_session.visit = Visit(lambda: Client(), passive=passive)
     request_session.load()
     return request_session
 

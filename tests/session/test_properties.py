@@ -27,6 +27,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.session import operations
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
 from django_redsess.viewed import recording
@@ -115,7 +116,7 @@ class Sessions(RuleBasedStateMachine):
         session_key = self._key(key)
         session = SessionStore(None if what == "nothing" else session_key)
         if what == "as a request":
-            session.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
+            session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
         if what == "unread":
             session.clear()
             self.actors[number] = Actor(session, session_key)
@@ -210,7 +211,7 @@ class Sessions(RuleBasedStateMachine):
     def save(self, number: int, item: str = "") -> None:
         actor = self.actors[number]
         began = self._now()
-        actor.session.views_item = item
+        actor.session.viewed(item)
         try:
             actor.session.save()
         except UpdateError:

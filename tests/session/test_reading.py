@@ -14,6 +14,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import reading
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
 from tests.support import every_operation
@@ -34,8 +35,7 @@ NewSession = Callable[..., SessionStore]
 def opened(session: SessionStore | str, *, passive: bool = False) -> SessionStore:
     """Load the session as a request does."""
     found = SessionStore(session if isinstance(session, str) else session.session_key)
-    found.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
-    found.passive = passive
+    found.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
     found.load()
     return found
 

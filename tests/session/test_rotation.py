@@ -42,7 +42,7 @@ def test_the_save_after_cycle_key_moves_everything_at_once(new_session) -> None:
 def test_a_session_ended_before_the_save_after_cycle_key_stays_ended(new_session) -> None:
     session = new_session("7")
     session.cycle_key()
-    online.end(sid_of(session._rotates_from))
+    online.end(sid_of(session.pending.rotates_from))
     with pytest.raises(UpdateError):
         session.save()
     assert online.count() == 0

@@ -20,6 +20,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import operations
 from django_redsess.session.record import Client, Record, revision_of, unpack
+from django_redsess.session.state import Visit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Steps, drive
@@ -47,8 +48,7 @@ def age(settings: Any) -> None:
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
     """Read the session as a request does."""
     found = SessionStore(session.session_key)
-    found.opened_by(lambda: Client("192.0.2.1", "Mozilla"))
-    found.passive = passive
+    found.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
     assert dict(found.items())
     return found
 
@@ -167,7 +167,7 @@ def test_a_deadline_that_has_slid_meanwhile_stays(
     later = due(redis, session) + AGE * 2000
     redis.zadd(keyspace().of_sid(str(session.sid)).expire, {session.sid: later})
     late["colour"] = "red"
-    late.views_item = item
+    late.viewed(item)
     late.save()
     assert sent[-1] == way
     assert due(redis, session) == later
@@ -197,7 +197,7 @@ def test_a_session_that_got_another_key_meanwhile_is_not_saved(redis, new_sessio
     other.cycle_key()
     other.save()
     late["colour"] = "red"
-    late.views_item = "" if also == "nothing else" else "lamp"
+    late.viewed("" if also == "nothing else" else "lamp")
     with pytest.raises(UpdateError):
         late.save()
     assert "colour" not in SessionStore(other.session_key)
@@ -263,7 +263,7 @@ def test_a_sign_in_above_the_limit_ends_another(new_session: NewSession) -> None
 def test_what_a_request_views_is_noted(new_session: NewSession, sent: list[str]) -> None:
     session = opened(new_session("7"))
     session["colour"] = "red"
-    session.views_item = "lamp"
+    session.viewed("lamp")
     session.save()
     assert sent[-1] == "save"
     assert [found.item for found in viewed.recent(session)] == ["lamp"]
@@ -281,7 +281,7 @@ def test_what_a_request_views_is_noted(new_session: NewSession, sent: list[str])
 def test_a_shorter_age_is_a_shorter_life(redis, new_session: NewSession, read: Any, passive: bool) -> None:
     session = new_session("7")
     again = read(session)
-    again.passive = passive
+    again.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
     again.set_expiry(100)
     again.save()
     assert is_of_age(left(redis, session), 100)

@@ -103,14 +103,14 @@ def end(sid: str) -> int:
 def change_and_view(session_key: str, data: dict[str, Any], item: str) -> None:
     session = SessionStore(session_key)
     session.update(data)
-    session.views_item = item
+    session.viewed(item)
     session.save()
 
 
 def rotate_and_view(session_key: str, item: str) -> None:
     session = SessionStore(session_key)
     session.cycle_key()
-    session.views_item = item
+    session.viewed(item)
     session.save()
 
 

@@ -15,6 +15,8 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import operations
 from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import drive
+from django_redsess.viewed import recording
 from testproject.shop.models import Product
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import make_due, make_older, stored
@@ -398,12 +400,26 @@ def test_a_session_that_begins_with_a_view_is_saved_once_where_every_request_sav
 def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) -> None:
     session = guest.session
     session["colour"] = "red"
-    session.views_item = "lamp"
+    session.viewed("lamp")
     other = guest.session
     other["size"] = 5
     other.save()
     session.save()
-    assert (guest.items, viewed.count("lamp"), session.views_item) == (["lamp"], 1, "")
+    assert (guest.items, viewed.count("lamp"), session.pending.item) == (["lamp"], 1, "")
+
+
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+def test_a_view_is_counted_though_another_save_follows_the_one_that_took_it(partitions: int, guest: Visitor) -> None:
+    session = guest.session
+    item = elsewhere(session.sid)
+    session["colour"] = "red"
+    session.viewed(item)
+    session.save()
+    session.set_expiry(100)
+    session.save()
+    drive(recording.send_view(session))
+    drive(recording.send_view(session))
+    assert (guest.items, viewed.count(item)) == ([item], 1)
 
 
 def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
@@ -411,7 +427,7 @@ def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
 
     session = guest.session
     session["colour"] = "red"
-    session.views_item = "lamp"
+    session.viewed("lamp")
     online.end(guest.session.sid)
     with pytest.raises(UpdateError):
         session.save()

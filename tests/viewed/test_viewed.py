@@ -238,7 +238,7 @@ def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, setting
     if how == "view":
         viewed.record(session, "new")
     else:
-        session.views_item = "new"
+        session.viewed("new")
         session["colour"] = "red"
         if how == "rotate":
             session.cycle_key()

@@ -63,7 +63,7 @@ def test_a_sign_in_that_must_try_again_is_no_end(redis, told, new_session) -> No
     session = SessionStore(new_session(colour="blue").session_key)
     session.cycle_key()
     session[SESSION_KEY] = user_elsewhere(session.stored_sid)
-    other = SessionStore(session._rotates_from)
+    other = SessionStore(session.pending.rotates_from)
     other["size"] = 1
     other.save()
     session.save()

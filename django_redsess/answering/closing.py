@@ -1,0 +1,128 @@
+"""The end of a request: saving its session, and what the answer gets of it."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.exceptions import SessionInterrupted
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from django_redsess.answering.cookies import delete_cookie, is_shared, key_in, send_new_key, set_cookie
+from django_redsess.answering.telling import tell_at_the_end
+from django_redsess.session.lifecycle import SessionLifecycle
+from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
+from django_redsess.transport.steps import Steps
+from django_redsess.viewed import recording
+
+
+def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
+    """Tell whether the session and its cookie may stay as they are. For most answers, that is all there is to do."""
+    if (
+        session.modified
+        or session.unavailable
+        or session.pending != NOTHING_PENDING
+        or session.cookie != COOKIE_UNCHANGED
+    ):
+        return False
+    key = session.session_key
+    if key != request.COOKIES.get(settings.SESSION_COOKIE_NAME):
+        return False
+    return key is None or not settings.SESSION_SAVE_EVERY_REQUEST or session.passive
+
+
+def interruption() -> SessionInterrupted:
+    """Return what a request raises that can't save its session any more; Django answers 400."""
+    return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
+
+
+class Closing:
+    """What is done with ``session`` when ``response`` is ready, unless all is unchanged."""
+
+    def __init__(self, request: HttpRequest, session: SessionLifecycle, response: HttpResponseBase) -> None:
+        self.request, self.session, self.response = request, session, response
+        self.saves_always = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
+        # Shared caches hand what they keep to others, the cookie too.
+        self.shared = is_shared(response)
+        self.failed = response.status_code >= 500
+        self.begun = False  # Whether a guest's view has begun the session, or was recorded in it, just now.
+
+    def steps(self) -> Steps[HttpResponseBase]:
+        """Record the view, save the session, send the cookie: as far as each is needed. Return the response."""
+        session = self.session
+        if self.saves_always and session.session_key is not None:
+            # A cookie that names no session loses its key here, and then there is nothing to save.
+            yield from session.opening()
+        yield from self._record_view_without_save()
+        self._tell()
+        if not (yield from self._is_over()) and (yield from self._save_or_refresh()):
+            yield from self._send_cookie()
+        if not self.failed and (session.pending.item or session.pending.uncounted):
+            # A save leaves the view if it moves the session to another partition, or if that does not count the item.
+            yield from recording.send_view(session)
+        return self.response
+
+    def _record_view_without_save(self) -> Steps[None]:
+        """Record the view, if no save will do so. A guest may get a session for it."""
+        session = self.session
+        if session.visit is not None:
+            session.visit.begins_by_view = not self.shared
+        if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
+            modified, session.modified = session.modified, False
+            yield from recording.send_view(session)
+            self.begun, session.modified = session.modified, modified
+
+    def _tell(self) -> None:
+        found = self.session.cookie.notice
+        if found and not self.shared:
+            tell_at_the_end(self.request, self.response, found)
+        if self.session.accessed:
+            patch_vary_headers(self.response, ("Cookie",))
+
+    def _is_over(self) -> Steps[bool]:
+        """Tell whether nothing is to be saved. Then the browser's cookie stays, or is deleted, or gets a newer key."""
+        session, empty = self.session, self.session.is_empty()
+        if self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}:
+            # The message that says why the old session is gone is no reason to begin another.
+            return True
+        if session.cookie.late and session.session_key is None:
+            # The browser has a newer cookie by now, which this answer must not touch, unless somebody signs in.
+            return empty or not session.modified or self.failed
+        if empty:
+            if settings.SESSION_COOKIE_NAME in self.request.COOKIES and not self.shared:
+                delete_cookie(self.response)
+            return True
+        if self.failed:
+            send_new_key(self.request, self.response)
+        return self.failed
+
+    def _save_or_refresh(self) -> Steps[bool]:
+        """Save the session, if it was changed. Tell whether the answer gets its cookie."""
+        session = self.session
+        if session.modified or (self.saves_always and not self.begun):
+            try:
+                yield from session.saving()
+            except UpdateError:
+                raise interruption() from None
+            return True
+        if self.begun:
+            return True
+        if not session.cookie.refresh or self.shared:
+            return False
+        # A view may have been recorded in a session that nobody has read. Its data say how long the cookie lasts.
+        yield from session.opening()
+        # It may have got another key while this answer was made: an older cookie must not follow the newer.
+        return not session.get_expire_at_browser_close() and (yield from session.still_there())
+
+    def _send_cookie(self) -> Steps[None]:
+        session = self.session
+        if not self.shared:
+            set_cookie(session, self.response)
+        elif session.session_key != key_in(self.request):
+            if (yield from session.opening()):
+                # The site itself has put something into it.
+                set_cookie(session, self.response)
+            else:
+                # It was begun for a view, before anybody knew that the answer is shared.
+                yield from session.flushing()

@@ -1,0 +1,50 @@
+"""Telling visitors why their session is gone: a message, and a header of the answer."""
+
+from __future__ import annotations
+
+from django.apps import apps
+from django.contrib import messages
+from django.contrib.messages.storage import default_storage
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from django_redsess.session import notice
+from django_redsess.session.notice import Notice
+
+
+def tell(request: HttpRequest, found: Notice | None) -> None:
+    """Add a message that says what was ``found``; None takes it back."""
+    if found is None:
+        _take_back(request)
+    elif hasattr(request, "_messages"):
+        messages.warning(request, str(found))
+        request._redsess_told = found  # type: ignore[attr-defined]
+    else:
+        # A middleware between ours and that of messages has read the session, before messages have a place.
+        request._redsess_untold = found  # type: ignore[attr-defined]
+
+
+def tell_what_waits(request: HttpRequest) -> None:
+    """Add the message that could not be added before messages had a place."""
+    if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
+        tell(request, untold)
+
+
+def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
+    """Add the header; and the message, if the session was read when messages had been put into the answer already."""
+    response.headers[notice.HEADER] = found.header
+    if not apps.is_installed("django.contrib.messages"):
+        return
+    if not hasattr(request, "_messages"):
+        request.__dict__["_messages"] = default_storage(request)
+    if untold := request.__dict__.pop("_redsess_untold", None):
+        messages.warning(request, str(untold))
+    request.__dict__["_messages"].update(response)
+
+
+def _take_back(request: HttpRequest) -> None:
+    request.__dict__.pop("_redsess_untold", None)
+    if told := request.__dict__.pop("_redsess_told", None):
+        storage = request._messages  # type: ignore[attr-defined]
+        # Django has no way to take back a message that nobody has read.
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != told.message]
