@@ -187,7 +187,7 @@ def addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
 
 def column_of(field: str) -> int:
     """Number the column of the list that is ordered by ``field``; the first is that of the boxes to tick."""
-    from django_redsess.admin.sessions import OnlineSessionAdmin as Admin
+    from django_redsess.admin import OnlineSessionAdmin as Admin
 
     columns = [getattr(getattr(Admin, name, None), "admin_order_field", name) for name in Admin.list_display]
     return columns.index(field) + 1

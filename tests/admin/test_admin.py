@@ -23,7 +23,7 @@ from django.utils.formats import date_format
 
 from benchmarks.fill import fill
 from django_redsess import online, viewed
-from django_redsess.admin.sessions import OnlineSessionAdmin
+from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.online import queries

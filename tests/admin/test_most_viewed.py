@@ -23,7 +23,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch
 
 from django_redsess import viewed
-from django_redsess.admin.sessions import PopularItemAdmin
+from django_redsess.admin import PopularItemAdmin
 from django_redsess.models import PopularItem
 from django_redsess.viewed import popularity
 from testproject.shop.models import Product
@@ -389,7 +389,7 @@ def test_a_search_term_that_is_no_text_breaks_nothing(admin_client, known, term)
 
 
 def test_search_says_what_it_takes(admin_client, known) -> None:
-    assert "The whole id of an item" in admin_client.get(LIST).text
+    assert "Search by the whole id of an item" in admin_client.get(LIST).text
 
 
 @pytest.mark.parametrize(

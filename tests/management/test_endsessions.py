@@ -42,8 +42,8 @@ WRONG = {
     "unknown ones": (["alice", "nobody", "none"], "There is no user or session nobody, none. Nothing was ended."),
     "a name in red": (["\x1b[31m"], r"There is no user or session '\x1b[31m'. Nothing was ended."),
     "a long reason": (
-        ["alice", "--reason", "x" * 201],
-        "--reason: The reason that ended users read has at most 200 characters, not 201.",
+        ["alice", "--message", "x" * 201],
+        "--message: The reason that ended users read has at most 200 characters, not 201.",
     ),
     "what is gone is to stay": (
         ["alice", "--keep", GONE],
@@ -203,7 +203,7 @@ def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
 def test_users_read_why_their_session_was_ended(users, new_session) -> None:
     key = new_session(str(users["alice"].pk)).session_key
     other = new_session(str(users["bob"].pk))
-    run("alice", other.sid, "--reason", "We have moved.")
+    run("alice", other.sid, "--message", "We have moved.")
     for session in (SessionStore(key), SessionStore(other.session_key)):
         assert session.ended.text == "We have moved."
 
