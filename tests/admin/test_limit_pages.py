@@ -14,7 +14,7 @@ from django_redsess import online
 from django_redsess.session import limits
 
 LIST = "/admin/django_redsess/onlinesession/"
-ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the one that was signed in first."
+ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."
 
 pytestmark = pytest.mark.django_db
 
@@ -101,7 +101,7 @@ def test_a_function_that_fails_breaks_no_page_and_is_logged(
 ) -> None:
     limited(f"{__name__}.no_answer")
     for name, page in pages().items():
-        assert "How many sessions are allowed can't be told at the moment." in page, name
+        assert "The number of allowed sessions is not known at the moment." in page, name
         assert "contracts" not in page
     assert "LookupError" in caplog.text
 
@@ -120,14 +120,14 @@ def test_who_is_not_signed_in_has_a_limit_on_the_page_of_the_account_too(limited
     [
         (1, "end_oldest", "At most 1 session is allowed. Another sign-in ends it."),
         (1, "end_least_recent", "At most 1 session is allowed. Another sign-in ends it."),
-        (1, "refuse", "At most 1 session is allowed. Another sign-in is refused until there is room."),
+        (1, "refuse", "At most 1 session is allowed. Another sign-in is refused until a session ends."),
         (3, "end_oldest", ENDS_FIRST),
         (
             3,
             "end_least_recent",
-            "At most 3 sessions are allowed. Another sign-in ends the one that has not been used for longest.",
+            "At most 3 sessions are allowed. Another sign-in ends the one that was unused for longest.",
         ),
-        (3, "refuse", "At most 3 sessions are allowed. Another sign-in is refused until there is room."),
+        (3, "refuse", "At most 3 sessions are allowed. Another sign-in is refused until a session ends."),
     ],
 )
 def test_the_limit_is_said_in_words(limited: Any, alice: User, maximum: int, policy: str, text: str) -> None:
@@ -139,4 +139,4 @@ def test_the_limit_is_said_in_german(limited: Any, alice: User) -> None:
     limited(2, "refuse")
     with translation.override("de"):
         told = limits.describe(alice)
-    assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis wieder Platz ist."
+    assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis eine Sitzung endet."

@@ -43,7 +43,7 @@ WRONG = {
     "a name in red": (["\x1b[31m"], r"There is no user or session '\x1b[31m'. Nothing was ended."),
     "a long reason": (
         ["alice", "--message", "x" * 201],
-        "--message: The reason that ended users read has at most 200 characters, not 201.",
+        "--message: A message to ended users has at most 200 characters, not 201.",
     ),
     "what is gone is to stay": (
         ["alice", "--keep", GONE],
