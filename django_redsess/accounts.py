@@ -1,8 +1,8 @@
 """
-What becomes of sessions when something happens to an account. Public: ``logout_everywhere`` and its twin to be awaited.
+Ending a user's sessions when the account changes. Public: ``logout_everywhere`` and its twin ``alogout_everywhere``.
 
-What is done to a user by ``save()`` and ``delete()`` is seen, in the admin as anywhere, and acted on when the database
-has committed it. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user after it.
+Django's signals tell when a user is saved or deleted, in the admin or elsewhere. The sessions end as soon as the
+database has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ logger = logging.getLogger("django_redsess")
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
     """
-    End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
+    End the sessions of ``user``, except the one whose sid is ``keep``, and return how many have ended.
 
-    Where the request that asks for it is in one of them, it goes on as one of a guest. The signals say ``invalidated``,
-    where those of :func:`online.end_user` say ``kicked``. ``message`` is for the user to read, at most 200 characters;
-    without, the other devices are told nothing. Raises ValueError for a longer one.
+    If the present request is in one of them, it continues as a guest's request. The signals have the reason
+    ``invalidated``; those of :func:`online.end_user` have ``kicked``. ``message`` is shown on the user's other devices;
+    without a message they show nothing. Raises ValueError for a message of more than 200 characters.
     """
     return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, message=message))
 
@@ -62,14 +62,14 @@ logout_everywhere, alogout_everywhere = both(_logout_everywhere)
 
 
 def receive_signals() -> None:
-    """Be told from now on who signs in and out, and what is done to users: called once, when all models are there."""
+    """Connect to Django's signals about sign-ins and users. Called once, when all models are loaded."""
     user_logged_in.connect(signed_in, dispatch_uid="django_redsess")
     user_logged_out.connect(signed_out, dispatch_uid="django_redsess")
     try:
         user_model = get_user_model()
     except ImproperlyConfigured:  # Sessions need no users.
         return
-    # Of these senders only: one that listens to all keeps Django from deleting any model's rows at once.
+    # For these senders only: a receiver of all senders would keep Django from deleting rows of other models in bulk.
     for model in apps.get_models():
         if issubclass(model, user_model):
             pre_save.connect(before_save, sender=model, dispatch_uid="django_redsess")
@@ -81,8 +81,8 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     """
     Receive Django's signal ``user_logged_in``.
 
-    Where a sign-in may be refused, it is saved here and now: the script that saves it counts the others. Raises
-    SessionLimitReached, ImproperlyConfigured, and what a save raises; nobody is signed in then.
+    If the limit may refuse the sign-in, save it now: the script that saves it counts the user's sessions. Raises
+    SessionLimitReached, ImproperlyConfigured, and the errors of a save. Then nobody is signed in.
     """
     session = session_of(request)
     if session is None:
@@ -92,7 +92,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         if limit is not None and limit.policy == limits.REFUSE:
             session.save()
     except Exception as error:
-        _have_nobody(request)
+        _sign_out_request(request)
         if isinstance(error, SessionLimitReached):
             session.flush()
         else:
@@ -107,14 +107,14 @@ def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
 
 
 def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``pre_save`` of a user: note what the database still has."""
+    """Receive Django's signal ``pre_save`` of a user: keep the values that the database still has."""
     switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
     watched = [
         field.name
         for field in sender._meta.concrete_fields
         if switches.get(field.name) and (update_fields is None or field.name in update_fields)
     ]
-    # A model that is derived from that of users may have another primary key.
+    # A model that is derived from the user model may have another primary key.
     user_model = get_user_model()
     pk = getattr(instance, user_model._meta.pk.attname)
     stored = user_model._base_manager.using(using).filter(pk=pk)
@@ -122,24 +122,25 @@ def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kw
 
 
 def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
-    """Receive Django's signal ``post_save`` of a user: end what does not go on with what was changed."""
+    """Receive Django's signal ``post_save`` of a user: end sessions after a deactivation or a new password."""
     before = instance.__dict__.pop("_redsess_before", None) or {}
     if before.get("is_active") and not instance.is_active:
         _when_committed(using, instance, DEACTIVATED)
     elif "password" in before and before["password"] != instance.password:
-        # Django writes an old hash anew when somebody signs in: the same password, but no other session fits it.
+        # At a sign-in Django may replace an old hash of the same password. The other sessions end then, too: they hold
+        # the old hash.
         changed = getattr(instance, "_password", None) is not None
         _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
 
 
 def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
-    """Receive Django's signal ``post_delete`` of a user."""
+    """Receive Django's signal ``post_delete`` of a user: end the user's sessions."""
     if conf.END_ON_DELETION:
         _when_committed(using, instance, DELETED)
 
 
 def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
-    # Both are asked for now: by then the user may have no primary key any more, and the request be answered.
+    # Both are read now: after the commit, the user may have lost the primary key, and the request may be over.
     end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
@@ -148,21 +149,22 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
-        # This may be a request all the same, whose session nobody could tell here. Django signs the others out.
+        # Without our middleware, the session of the present request is unknown here, and must not end. Django signs the
+        # other sessions out: their hash no longer fits.
         return
     session = session_of(request)
-    # It may be about to get another key.
+    # stored_sid, since the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(message))[: notice.TEXT_MAX] if message else ""
     try:
         drive(_ending(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:
-        logger.error("The sessions of user %r were to end, and can't be reached: call logout_everywhere().", user_id)
+        logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
 
 
 def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[int]:
     session = session_of(request)
-    # Its save would find it gone, and the request be interrupted.
+    # The present session is flushed below. Else its save would find it gone, and interrupt the request.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
@@ -172,8 +174,8 @@ def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, mess
     return ended
 
 
-def _have_nobody(request: Any) -> None:
-    # As Django's logout() does, which imports it as late: a site may have other users than Django's.
+def _sign_out_request(request: Any) -> None:
+    # As in Django's logout(). Imported late: a site may not have django.contrib.auth installed.
     from django.contrib.auth.models import AnonymousUser
 
     nobody = AnonymousUser()

@@ -1,4 +1,4 @@
-"""The settings of this app: the dict ``REDSESS``, every key optional."""
+"""The settings of this app: the dict ``REDSESS``. Every key is optional."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ T = TypeVar("T")
 
 class Conf:
     """
-    Read ``settings.REDSESS``, each value once; and anew when a test overrides it, which takes effect at once.
+    The values of ``settings.REDSESS``, or their defaults.
 
-    A request asks for a dozen of them, and Django takes a microsecond to tell what is in its settings.
+    Each value is read once, and again after a test has overridden the setting: a request reads a dozen of them, and
+    Django takes a microsecond for each.
     """
 
     @cached_property
     def PREFIX(self) -> str:
-        """What every Redis key begins with, in braces. Two sites on one server differ in it."""
+        """The prefix of all Redis keys. Two sites on one server need different ones."""
         return self._read("PREFIX", "redsess")
 
     @cached_property
     def MAX_SESSIONS(self) -> int:
-        """How many sessions are kept; above that the ones longest unseen are evicted, guests' before others."""
+        """The most sessions. Above it, the ones longest unseen are evicted, guests' first."""
         return self._read("MAX_SESSIONS", 10_000_000)
 
     @cached_property
     def MAX_GUESTS(self) -> int | None:
-        """How many guests' sessions are kept at most; None for as many as those with a user leave room for."""
+        """The most guests' sessions; None for as many as ``MAX_SESSIONS`` leaves room for."""
         return self._read("MAX_GUESTS", None)
 
     @cached_property
     def MAX_SESSIONS_PER_USER(self) -> int | str | None:
-        """How many sessions a user may have, or a dotted path of a function that takes the user; None for no limit."""
+        """The most sessions of a user, or the dotted path of a function that takes the user; None for no limit."""
         return self._read("MAX_SESSIONS_PER_USER", None)
 
     @cached_property
     def SESSION_LIMIT_POLICY(self) -> str:
-        """What a sign-in above that does: ``end_oldest``, ``end_least_recent``, or ``refuse``, when it is refused."""
+        """What a sign-in above that limit does: ``end_oldest`` or ``end_least_recent`` session, or ``refuse`` it."""
         return self._read("SESSION_LIMIT_POLICY", "end_oldest")
 
     @cached_property
     def END_ON_DEACTIVATION(self) -> bool:
-        """Whether a user's sessions end when the user is saved with ``is_active`` off."""
+        """Whether a user's sessions end when the user is saved with ``is_active`` False."""
         return self._read("END_ON_DEACTIVATION", True)
 
     @cached_property
@@ -56,37 +57,37 @@ class Conf:
 
     @cached_property
     def END_ON_PASSWORD_CHANGE(self) -> bool:
-        """Whether a user's other sessions end when the user is saved with another password."""
+        """Whether a user's other sessions end when the user is saved with a new password."""
         return self._read("END_ON_PASSWORD_CHANGE", True)
 
     @cached_property
     def TOUCH_INTERVAL(self) -> int:
-        """The steps, in seconds, in which last seen is noted: of the requests within one, only the first writes."""
+        """Seconds between two updates of when a session was last seen: requests in between write nothing."""
         return self._read("TOUCH_INTERVAL", 10)
 
     @cached_property
     def PARTITIONS(self) -> int:
-        """How many partitions the sessions are spread over: a power of two, for the life of the store."""
+        """The number of partitions: a power of two, which can't change during the life of the store."""
         return self._read("PARTITIONS", 1)
 
     @cached_property
     def IDLE_TIMEOUT(self) -> int | None:
-        """Seconds without an active request after which a session expires; None for no such limit."""
+        """A session expires so many seconds after its last active request; None for no such limit."""
         return self._read("IDLE_TIMEOUT", None)
 
     @cached_property
     def ABSOLUTE_TIMEOUT(self) -> int | None:
-        """Seconds after sign-in when a session expires, whatever happens in between; None for no such limit."""
+        """A session expires so many seconds after the sign-in, used or not; None for no such limit."""
         return self._read("ABSOLUTE_TIMEOUT", None)
 
     @cached_property
     def SLIDING(self) -> bool:
-        """Whether each active request prolongs its session by its full age, and the cookie with it."""
+        """Whether each active request gives the session, and its cookie, its full age again."""
         return self._read("SLIDING", False)
 
     @cached_property
     def PASSIVE_PATHS(self) -> Sequence[str]:
-        """Path prefixes of requests that nobody made by hand, polling for one: they prolong no session."""
+        """Path prefixes of passive requests, such as polling: they do not extend the session."""
         nothing: Sequence[str] = ()
         return self._read("PASSIVE_PATHS", nothing)
 
@@ -97,7 +98,7 @@ class Conf:
 
     @cached_property
     def TRUSTED_PROXIES(self) -> int:
-        """How many proxies of yours a request passes: so many entries of X-Forwarded-For are believed."""
+        """The number of your own proxies in front of the site: so many entries of X-Forwarded-For are trusted."""
         return self._read("TRUSTED_PROXIES", 0)
 
     @cached_property
@@ -107,42 +108,42 @@ class Conf:
 
     @cached_property
     def HIDDEN_VALUES(self) -> Sequence[str]:
-        """Top-level keys of sessions whose values the admin shows to nobody, besides those of Django's own secrets."""
+        """Top-level keys of sessions whose values the admin never shows, in addition to Django's own secrets."""
         nothing: Sequence[str] = ()
         return self._read("HIDDEN_VALUES", nothing)
 
     @cached_property
     def VIEWED_VIEWS(self) -> Mapping[str, str]:
-        """Which views show an item: view name, as ``reverse()`` takes it → the URL keyword that names the item."""
+        """The views that show an item: view name, as for ``reverse()``, to the URL keyword with the item's id."""
         nothing: Mapping[str, str] = {}
         return self._read("VIEWED_VIEWS", nothing)
 
     @cached_property
     def VIEWED_GUESTS(self) -> bool:
-        """Whether a guest without a session gets one, and its cookie, for viewing an item."""
+        """Whether a guest without a session gets one, and a cookie, by viewing an item."""
         return self._read("VIEWED_GUESTS", False)
 
     @cached_property
     def VIEWED_RESOLVE(self) -> str | None:
-        """Dotted path of a function that takes a list of item ids and returns a mapping of these to objects."""
+        """The dotted path of a function that takes a list of item ids and returns a mapping of ids to objects."""
         return self._read("VIEWED_RESOLVE", None)
 
     @cached_property
     def VIEWED_PER_SESSION(self) -> int:
-        """How many viewed items are kept for a session: the newest."""
+        """The most viewed items of a session: the newest are kept."""
         return self._read("VIEWED_PER_SESSION", 25)
 
     @cached_property
     def VIEWED_LIMIT(self) -> int:
-        """How many items the views are kept of: the most viewed."""
+        """The most items whose views are counted: the most viewed are kept."""
         return self._read("VIEWED_LIMIT", 100_000)
 
     def _read(self, name: str, default: T) -> T:
-        given: Mapping[str, T] = getattr(settings, "REDSESS", {})
-        return given.get(name, default)
+        redsess: Mapping[str, T] = getattr(settings, "REDSESS", {})
+        return redsess.get(name, default)
 
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
-        """Read all values anew, if it is our setting that has changed: receives Django's signal."""
+        """Receive Django's signal ``setting_changed``: forget all values if REDSESS has changed."""
         if setting == "REDSESS":
             self.__dict__.clear()
 

@@ -1,4 +1,4 @@
-"""A form to sign in with that knows of the limit of sessions. Public."""
+"""A sign-in form that shows when a user has too many sessions. Public."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ __all__ = [
 
 class SessionLimitAuthenticationForm(AuthenticationForm):
     """
-    Django's form to sign in, with an error for who has as many sessions as are allowed, where another is refused.
+    Django's sign-in form, with an error for users who have as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
 
-    So people read that in the form, and keep what they had as guests. It only asks beforehand: of two who sign in at
-    the same moment, ``login()`` may still refuse one.
+    It raises the error only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The visitors read it in the form, and keep
+    their guest's session. If two people sign in at the same moment, ``login()`` may still refuse one of them.
 
-    A form that is derived from it may have its own words in ``error_messages["session_limit"]``; they get ``maximum``.
-    For the admin: ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``, and its class as
-    ``login_form`` of the admin site.
+    A subclass may set its own text in ``error_messages["session_limit"]``; ``%(maximum)d`` is the limit. For the admin,
+    set ``login_form`` of the site to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
     """
 
     def confirm_login_allowed(self, user: AbstractBaseUser) -> None:
-        """Raise ValidationError with the code ``session_limit``, besides what Django's form raises."""
+        """Raise ValidationError as Django's form does, and one with the code ``session_limit``."""
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
         limit = limits.limit_of(user)
         if limit is None or limit.policy != limits.REFUSE:
             return
         user_id = online.user_id_of(user)
         session: Any = getattr(self.request, "session", {})
-        # Who signs in again in the same session needs no other.
+        # A user who signs in again in the same session needs no other session.
         own = str(session.get(SESSION_KEY)) == user_id
         if not own and online.count(user_ids=[user_id]) >= limit.maximum:
-            # Beside another form, whose messages go before ours or not.
+            # A form that is combined with another one may have the other's error_messages.
             text = self.error_messages.get("session_limit", limits.REFUSED)
             raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

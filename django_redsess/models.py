@@ -1,4 +1,4 @@
-"""The models that the admin shows. They have no table: their rows are read from Redis."""
+"""The models of the admin pages. They have no tables: their rows are read from Redis. Public."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess import viewed as viewed_items
-from django_redsess.querysets.items import RankingQuerySet, key_of, shown
+from django_redsess.querysets.items import RankingQuerySet, key_of, visible
 from django_redsess.querysets.sessions import SessionQuerySet
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ __all__ = [
 
 
 class _NoRows(models.Manager[Any]):
-    """For all that asks every model for its rows, such as ``dumpdata``: there are none in the database."""
+    """No rows, for what reads every model's rows from the database, such as ``dumpdata``."""
 
     def get_queryset(self) -> models.QuerySet[Any]:
         return super().get_queryset().none()
 
 
 class OnlineSession(models.Model):
-    """A session. ``OnlineSession.online`` lists those in which somebody is signed in."""
+    """A session. ``OnlineSession.online`` lists the signed-in ones."""
 
     sid = models.CharField(_("session"), max_length=20, primary_key=True)
     user_id = models.TextField(_("user"))
@@ -72,7 +72,7 @@ class OnlineSession(models.Model):
 
     @classmethod
     def of(cls, session: online_sessions.Session, user: AbstractBaseUser | None) -> OnlineSession:
-        """Make the row of ``session``, whose user is ``user`` (None for a guest, and when it was deleted)."""
+        """Return the row of ``session``. ``user`` is None for a guest's session, and for a deleted user."""
         row = cls(**{field.attname: getattr(session, field.attname) for field in cls._meta.concrete_fields})
         row.user, row.session = user, session
         row._state.adding = False
@@ -89,9 +89,9 @@ class PopularItem(models.Model):
     viewed = models.Manager.from_queryset(RankingQuerySet)()
 
     share: float
-    """Of all views, from 0 to 1."""
+    """Its share of all views, from 0 to 1."""
     object: Any = None
-    """The object found for it, if one was looked for: see ``RankingQuerySet.resolving()``."""
+    """The object of the item, if ``RankingQuerySet.resolving()`` found one."""
 
     class Meta:
         managed = False
@@ -102,23 +102,23 @@ class PopularItem(models.Model):
         permissions = (("reset_popularitem", _("Can reset the views of items")),)
 
     def __str__(self) -> str:
-        return shown(self.item)
+        return visible(self.item)
 
     @property  # type: ignore[no-redef]
-    def pk(self) -> str:  # Django's own is a property, too.
-        """What a form has for the item."""
+    def pk(self) -> str:  # Django's own pk is a property, too.
+        """The item as a form can carry it."""
         return key_of(self.item)
 
     @cached_property
     def rank(self) -> int:
-        """Its place among all: 1 for the most viewed; items with as many views share one."""
+        """Its rank among all items: 1 for the most viewed. Items with as many views share a rank."""
         return viewed_items.rank(self.views)
 
     @classmethod
     def of(cls, entry: viewed_items.ViewCount, *, of_views: int, thing: Any = None) -> PopularItem:
-        """Make the row of ``entry``, of which there are ``of_views`` views in all, and whose object is ``thing``."""
+        """Return the row of ``entry``. ``of_views`` is the number of all views, ``thing`` the item's object."""
         row = cls(item=entry.item, views=entry.views)
-        # What was counted before may be less.
+        # The total was counted earlier, and may be less than this item's views now.
         row.share, row.object = entry.views / max(of_views, entry.views), thing
         row._state.adding = False
         return row

@@ -1,4 +1,4 @@
-"""The pages of self-service: ``path("account/sessions/", include("django_redsess.urls"))``."""
+"""The URLs of the self-service pages: ``path("account/sessions/", include("django_redsess.urls"))``. Public."""
 
 from django.urls import path
 

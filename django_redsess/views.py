@@ -1,4 +1,4 @@
-"""Self-service: users see their own sessions, and end them."""
+"""The self-service pages: users see their own sessions, and end them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 LIST = "django_redsess:sessions"
 
 SHOWN_MAX = 100
-"""How many sessions the page shows: the one that asks, and the newest."""
+"""The most sessions that the page shows: the user's present one, and the newest others."""
 
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """
-    Ask for a sign-in, then call ``view`` with the request, the user and the sid of this session.
+    Require a sign-in, then call ``view`` with the request, the user, and the sid of the present session.
 
-    Unlike ``login_required``, a sign-in leads to the list always: a button that was pressed can't be got.
+    After the sign-in the user gets the list. ``login_required`` would lead to ``view``, which may take POST only.
     """
 
     @wraps(view)
@@ -52,13 +52,13 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
     return for_its_user
 
 
-# Not left to the site's middleware; the list sets the cookie that goes with its forms.
+# csrf_protect works without the site's CSRF middleware. Here it also sets the cookie for the forms of the list.
 @require_safe
 @never_cache
 @csrf_protect
 @_for_its_user
 def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
-    """List the user's sessions: this one first, then the newest sign-ins."""
+    """List the user's sessions: the present one first, then the newest sign-ins."""
     found = online.of_user(user, limit=SHOWN_MAX)
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
     own = [session for session in found if session.sid == own_sid] or _own(user, own_sid)
@@ -78,11 +78,11 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
 @csrf_protect
 @_for_its_user
 def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: str) -> HttpResponse:
-    """End one session of the user. Of somebody else's it tells what it tells of none."""
+    """End one session of the user. Another user's sid gets the same answer as an unknown one."""
     if sid == own_sid:
         text = gettext("This is the device that you are using. To end its session, sign out.")
         messages.warning(request, text, fail_silently=True)
-    elif (found := _own(user, sid)) and online.end(sid, message=_reason()):
+    elif (found := _own(user, sid)) and online.end(sid, message=_message()):
         text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
         messages.success(request, text, fail_silently=True)
     else:
@@ -94,20 +94,20 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
 @csrf_protect
 @_for_its_user
 def end_others(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
-    """End all sessions of the user but this one."""
-    count = online.end_user(user, keep=own_sid, message=_reason())
+    """End all sessions of the user but the present one."""
+    count = online.end_user(user, keep=own_sid, message=_message())
     text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
     messages.success(request, text % {"count": count}, fail_silently=True)
     return redirect(LIST)
 
 
-def _reason() -> str:
-    # Read behind "Your session was ended.", by whoever used it.
+def _message() -> str:
+    # The ended device shows it after "Your session was ended."
     return gettext("You ended it from another device. If that was not you, change your password.")
 
 
 def _own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
-    """Return the session ``sid`` if it is one of ``user``."""
+    """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
     return [found] if found and found.user_id == online.user_id_of(user) else []
 

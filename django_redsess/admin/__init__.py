@@ -1,6 +1,12 @@
-"""The admin pages. Public."""
+"""
+The admin pages: who is online, ending sessions, and which items are viewed most. Public.
+
+The classes in ``__all__`` are for sites that register the pages themselves. All other names are private. These modules
+show what ``querysets``, ``online`` and ``viewed`` return, and send nothing to the server by themselves.
+"""
 
 from django_redsess.admin.items import PopularItemAdmin
 from django_redsess.admin.sessions import OnlineSessionAdmin
+from django_redsess.admin.users import UserSessionsMixin
 
-__all__ = ["OnlineSessionAdmin", "PopularItemAdmin"]
+__all__ = ["OnlineSessionAdmin", "PopularItemAdmin", "UserSessionsMixin"]

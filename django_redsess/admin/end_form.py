@@ -1,4 +1,4 @@
-"""What the confirmation page of the admin sends when sessions are to end."""
+"""The form of the page on which an administrator confirms that sessions are to end."""
 
 from __future__ import annotations
 
@@ -13,49 +13,56 @@ from django_redsess.session import notice
 
 
 class Progress(NamedTuple):
-    """How many of a list were ended, of how many, where that takes several requests."""
+    """
+    How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
+
+    ``kept`` counts the sessions that a rule of the site's own has kept.
+    """
 
     ended: int = 0
     total: int = 0
-    # Those that a rule lets nobody end were asked about, and stay.
-    passed: int = 0
+    kept: int = 0
 
 
 class EndForm(forms.Form):
-    """What a confirmation page sends: which sessions, as sids or as the list's query and a time, and the reason."""
+    """
+    Which sessions to end, and the message for their users.
+
+    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
+    """
 
     sids = forms.CharField(required=False, widget=forms.HiddenInput)
     query = forms.CharField(required=False, widget=forms.HiddenInput)
-    # Sessions that began later were not counted, and stay: milliseconds of the server's clock.
+    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
-    # How far that is: see signed().
+    # Progress, signed: see signed_progress().
     progress = forms.CharField(required=False, widget=forms.HiddenInput)
-    reason = forms.CharField(
-        label=gettext_lazy("Reason"),
+    message = forms.CharField(
+        label=gettext_lazy("Message"),
         required=False,
         max_length=notice.TEXT_MAX,
-        help_text=gettext_lazy("Optional. Whoever used the session reads it on the next page they open."),
+        help_text=gettext_lazy("Optional. The users whose sessions end read it on the next page they open."),
         widget=forms.TextInput(attrs={"size": 60}),
     )
     own = forms.BooleanField(
         label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
     )
 
-    def clean_reason(self) -> str:
-        return notice.clean(self.cleaned_data["reason"])
+    def clean_message(self) -> str:
+        return notice.clean(self.cleaned_data["message"])
 
 
-def signed(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
-    """Write ``progress`` for the page that continues, so that nobody can make it up."""
+def signed_progress(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
+    """Return ``progress`` as a signed text for the next page's form: nobody can forge it."""
     return signing.dumps(progress, salt=_salt(request, query, latest))
 
 
-def progress_of(request: HttpRequest, given: dict[str, Any]) -> Progress | None:
-    """Return how far it was, or None where that was not said by a page of ours about the same."""
-    if not given["progress"]:
+def progress_of(request: HttpRequest, data: dict[str, Any]) -> Progress | None:
+    """Return the progress that the form's ``data`` contain; None if the signature is not ours, or for another list."""
+    if not data["progress"]:
         return Progress()
     try:
-        return Progress(*signing.loads(given["progress"], salt=_salt(request, given["query"], given["latest"])))
+        return Progress(*signing.loads(data["progress"], salt=_salt(request, data["query"], data["latest"])))
     except signing.BadSignature:
         return None
 

@@ -30,17 +30,19 @@ SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
 
 
 def only_by_seen(request: HttpRequest) -> bool:
-    """Tell whether the list that is asked for has no other order than by last seen."""
+    """Tell whether the filters of ``request`` allow no order but by last seen."""
     return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) == "everyone"
 
 
 def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None:
-    """Return the admin of users, if whoever asks may see users there: what it knows of them is not for others."""
+    """Return the admin of users if the administrator may see users there, else None."""
     found = site._registry.get(get_user_model())
     return found if found is not None and found.has_view_or_change_permission(request) else None
 
 
 class WhoFilter(SimpleListFilter):
+    """Signed-in sessions only, or guests' too."""
+
     title = gettext_lazy("visitor")
     parameter_name = WHO
 
@@ -59,6 +61,8 @@ class WhoFilter(SimpleListFilter):
 
 
 class ActiveFilter(SimpleListFilter):
+    """Sessions that were seen in the last minutes, hour or day."""
+
     title = gettext_lazy("last seen")
     parameter_name = ACTIVE
 
@@ -70,8 +74,8 @@ class ActiveFilter(SimpleListFilter):
         ]
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        whenever = changelist.get_query_string(remove=[ACTIVE, ORDER_VAR])
-        yield {"selected": self.value() not in SECONDS, "query_string": whenever, "display": gettext("All")}
+        at_any_time = changelist.get_query_string(remove=[ACTIVE, ORDER_VAR])
+        yield {"selected": self.value() not in SECONDS, "query_string": at_any_time, "display": gettext("All")}
         for value, display in self.lookup_choices:
             query = changelist.get_query_string({ACTIVE: value, **_by_seen(changelist)})
             yield {"selected": self.value() == value, "query_string": query, "display": display}
@@ -82,7 +86,7 @@ class ActiveFilter(SimpleListFilter):
 
 
 class StaffFilter(SimpleListFilter):
-    """For those who may see users, of whom it tells a field."""
+    """Sessions of staff. Only for administrators who may see users: it tells a field of theirs."""
 
     title = gettext_lazy("staff")
     parameter_name = STAFF
@@ -105,7 +109,7 @@ class StaffFilter(SimpleListFilter):
 
 
 class UserFilter(ListFilter):
-    """Reached by links: nobody could choose from a list of all users."""
+    """Sessions of some users. Links lead here: a list of all users would be too long to choose from."""
 
     title = gettext_lazy("user")
     parameter_name = USER  # django-unfold asks every filter for it.
@@ -119,7 +123,7 @@ class UserFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         self.user_ids = params.pop(USER, [])[:USERS_MAX]
-        self.names_others = users_admin(request, model_admin.admin_site) is not None
+        self.may_name_users = users_admin(request, model_admin.admin_site) is not None
         if self.user_ids:
             self.used_parameters[USER] = self.user_ids
 
@@ -135,9 +139,9 @@ class UserFilter(ListFilter):
             "query_string": changelist.get_query_string(remove=[USER]),
             "display": gettext("All"),
         }
-        # Those who are in the list have been fetched with it.
+        # The users in the list were fetched with it.
         known: dict[str, object] = {row.user_id: row.user for row in changelist.result_list if row.user}
-        if self.names_others:
+        if self.may_name_users:
             known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
         names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
         more = ["…"] if len(self.user_ids) > len(names) else []
@@ -152,14 +156,14 @@ class UserFilter(ListFilter):
 
 
 def _by_seen(changelist: ChangeList) -> dict[str, str]:
-    # Such a list has no other order; said in the link, the header shows it too.
+    # Such a list has no other order. With the order in the link, the table's header shows it, too.
     columns = list(changelist.list_display)
     return {ORDER_VAR: f"-{columns.index('seen')}"} if "seen" in columns else {}
 
 
 def ids_of(request: HttpRequest, users: QuerySet[Any]) -> list[str]:
-    """Return the ids of ``users`` as sessions hold them, at most 1 000, and say so where there are more."""
-    # The admin of users may have asked for more than that.
+    """Return the ids of ``users`` as sessions hold them: at most 1 000. If there are more, a message says so."""
+    # The admin of users may have added joins and prefetches, which are not needed here.
     found = list(users.select_related(None).prefetch_related(None).only("pk")[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":
         text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")

@@ -1,4 +1,4 @@
-"""The admin page of what is viewed most."""
+"""The admin's list of the most viewed items."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy
 
-from django_redsess.admin import naming
-from django_redsess.admin.resets import ResettingMixin
+from django_redsess.admin import links
+from django_redsess.admin.resets import ResetViewsMixin
 from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 
@@ -24,31 +24,33 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 LEAST_SHARE = 0.001
-"""A smaller share is told as being less than this."""
+"""A smaller share is shown as less than this one."""
 
 
 @admin.register(PopularItem)
-class PopularItemAdmin(ResettingMixin):
+class PopularItemAdmin(ResetViewsMixin):
+    """The list of the most viewed items."""
+
     list_display = ("rank", "name", "viewed", "share")
     list_display_links = None
     sortable_by = ()
     search_fields = ("item",)
-    search_help_text = gettext_lazy("The whole id of an item")
+    search_help_text = gettext_lazy("Search by the whole id of an item")
     actions = ("reset_selected",)
     change_list_template = "admin/django_redsess/popularitem/change_list.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
-        return PopularItem.viewed.resolving(partial(naming.named, request, self.admin_site)).counting_once()
+        return PopularItem.viewed.resolving(partial(links.links_of, request, self.admin_site)).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
-        # Not every database could look for the history of such an item.
+        # Some databases raise an error for text with a NUL character, when Django looks for the history.
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
     ) -> tuple[QuerySet[PopularItem], bool]:
         term = search_term.strip()
-        # Blanks come by mistake, but may be part of an id.
+        # Blanks around a term are usually a mistake, but may be part of an id: look for both.
         return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -62,7 +64,7 @@ class PopularItemAdmin(ResettingMixin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to the item in the list: it has no page of its own, but the history links to one."""
+        """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         return self.to_list(urlencode({SEARCH_VAR: unquote(object_id)}))
@@ -73,7 +75,7 @@ class PopularItemAdmin(ResettingMixin):
 
     @admin.display(description=gettext_lazy("item"))
     def name(self, row: PopularItem) -> str:
-        return naming.linked(row)
+        return links.link_html(row)
 
     @admin.display(description=gettext_lazy("views"))
     def viewed(self, row: PopularItem) -> str:
@@ -81,7 +83,7 @@ class PopularItemAdmin(ResettingMixin):
 
     @admin.display(description=gettext_lazy("share"))
     def share(self, row: PopularItem) -> str:
-        """Tell the share of all views, and draw it: in attributes, since a page's policy may forbid styles."""
+        """Show the share of all views, and a bar. It has no styles: a Content-Security-Policy may forbid them."""
         percent = round(100 * max(row.share, LEAST_SHARE), 1)
         text = gettext("%(number)s%%") % {"number": number_format(percent, 1)}
         if row.share < LEAST_SHARE:

@@ -1,4 +1,4 @@
-"""Resetting views in the admin: what is asked before, what is done, and what is written into the history."""
+"""Resetting views in the admin: the action, the page that asks first, and the view that resets them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import viewed
-from django_redsess.admin.lists import ListAdmin, history_line
-from django_redsess.admin.naming import linked
+from django_redsess.admin import history
+from django_redsess.admin.links import link_html
+from django_redsess.admin.lists import ListAdmin
 from django_redsess.models import PopularItem
-from django_redsess.querysets.items import item_of, shown
+from django_redsess.querysets.items import item_of, visible
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from django_redsess.querysets.items import RankingQuerySet
 
 
-class ResettingMixin(ListAdmin):
-    """The action and the pages that reset views; a part of ``PopularItemAdmin``."""
+class ResetViewsMixin(ListAdmin):
+    """The part of ``PopularItemAdmin`` that resets views."""
 
     reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
-        # One shows what would be reset, by GET; the other resets it, by POST only.
+        # The first asks, by GET. The second resets views, by POST only.
         return [
             path("confirm/", view(self.confirm_view), name="django_redsess_popularitem_confirm"),
             path("reset/", view(self.reset_view), name="django_redsess_popularitem_reset"),
@@ -45,7 +46,7 @@ class ResettingMixin(ListAdmin):
 
     @admin.action(description=gettext_lazy("Reset views of selected items"), permissions=["reset"])
     def reset_selected(self, request: HttpRequest, queryset: QuerySet[PopularItem]) -> HttpResponse:
-        """Ask whether to reset these items; or all, where all of a list that is not searched were selected."""
+        """Ask whether to reset the selected items, or all items: all of a list without a search."""
         ranking: RankingQuerySet = queryset  # type: ignore[assignment]
         return self.ask(request, ranking.items)
 
@@ -56,7 +57,7 @@ class ResettingMixin(ListAdmin):
         return self.ask(request, None)
 
     def reset_view(self, request: HttpRequest) -> HttpResponse:
-        """Reset what the confirmation page names, and write it into the history."""
+        """Reset the items that were confirmed, and save that in their histories."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         self._require_permission(request)
@@ -65,7 +66,7 @@ class ResettingMixin(ListAdmin):
         return self._reset_named(request, [item_of(key) for key in request.POST.getlist("item")])
 
     def ask(self, request: HttpRequest, items: Sequence[str] | None) -> HttpResponse:
-        """Show what would be reset: these items, or all for None."""
+        """Show which items would be reset: ``items``, or all for None."""
         self._require_permission(request)
         if items is None:
             number, count = viewed.total()
@@ -74,31 +75,34 @@ class ResettingMixin(ListAdmin):
             ranking: RankingQuerySet = self.get_queryset(request)  # type: ignore[assignment]
             rows = list(ranking.filter(item__in=items))
             number, count = len(rows), sum(row.views for row in rows)
-            context = {"found": [(linked(row), row.pk, _views(row.views)) for row in rows], "gone": len(items) - number}
+            context = {
+                "found": [(link_html(row), row.pk, _views(row.views)) for row in rows],
+                "gone": len(items) - number,
+            }
         if number:
             context |= {"number": number, "views": _views(count)}
             return self.page(request, self.reset_template, gettext("Reset views"), context)
-        self._tell_nothing(request)
+        self._report_nothing(request)
         return self.to_list()
 
     def _reset_named(self, request: HttpRequest, items: Sequence[str]) -> HttpResponse:
-        wanted = dict.fromkeys(items)
+        chosen = dict.fromkeys(items)
         counts: dict[str, int] = {}
         try:
-            for item in wanted:
-                # What can't be an id was never viewed.
+            for item in chosen:
+                # A text that can't be an id was never viewed.
                 with suppress(ValueError):
                     counts[item] = viewed.reset(item)
         finally:
-            # Of an outage half-way, too.
+            # In an outage half-way, too.
             done = {item: count for item, count in counts.items() if count}
             self._log(request, done)
         if not done:
-            self._tell_nothing(request)
+            self._report_nothing(request)
             return self.to_list()
         text = ngettext("%(count)s item was reset (%(views)s).", "%(count)s items were reset (%(views)s).", len(done))
         messages.success(request, text % {"count": _number(len(done)), "views": _views(sum(done.values()))})
-        if gone := len(wanted) - len(done):
+        if gone := len(chosen) - len(done):
             text = ngettext(
                 "%(count)s item was not reset: it had no views any more.",
                 "%(count)s items were not reset: they had no views any more.",
@@ -110,10 +114,10 @@ class ResettingMixin(ListAdmin):
     def _reset_all(self, request: HttpRequest) -> HttpResponse:
         count = viewed.reset_all()
         if not count:
-            self._tell_nothing(request)
+            self._report_nothing(request)
             return self.to_list()
         text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
-        history_line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
+        history.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
         return self.to_list()
 
@@ -121,11 +125,11 @@ class ResettingMixin(ListAdmin):
         lines = []
         for item, count in counts.items():
             text = ngettext("Reset %(count)d view.", "Reset %(count)d views.", count) % {"count": count}
-            # Not every database takes every control character.
-            lines.append(history_line(request, PopularItem, shown(item), shown(item), text))
+            # Some databases refuse control characters.
+            lines.append(history.line(request, PopularItem, visible(item), visible(item), text))
         LogEntry.objects.bulk_create(lines)
 
-    def _tell_nothing(self, request: HttpRequest) -> None:
+    def _report_nothing(self, request: HttpRequest) -> None:
         messages.warning(request, gettext("There are no views here to reset."))
 
     def _require_permission(self, request: HttpRequest) -> None:

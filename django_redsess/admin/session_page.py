@@ -1,4 +1,4 @@
-"""What the page of a session shows, part by part."""
+"""The parts of a session's page, as HTML."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
 
 VALUE_MAX = 1000
-"""Characters of a value that are shown."""
+"""A longer value is cut after so many characters."""
 
 KEYS_MAX = 500
-"""Keys of a session that its page lists."""
+"""The most keys of a session that its page lists."""
 
-KEPT_SECRET = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
-"""Keys whose values no page shows: they would do harm in other hands. ``HIDDEN_VALUES`` names more."""
+NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
+"""Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
 def deadlines(session: online.Session, details: online.Details | None) -> SafeString:
-    """Tell when each deadline of ``session`` is, and when it ends by the first of them."""
+    """Show each deadline of ``session``, and the first of them, when it ends."""
     rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session, details)]
     ends = format_html("<strong>{}</strong>", gettext("It ends"))
     rows.append((ends, when(session.expires_at), exactly(session.expires_at)))
@@ -50,22 +50,22 @@ def deadlines(session: online.Session, details: online.Details | None) -> SafeSt
 
 
 def viewed_items(session: online.Session) -> str:
-    """List what ``session`` viewed, the newest first."""
+    """Show the items that ``session`` viewed, the newest first."""
     found = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
-    rows = [(items.shown(view.item), when(view.at)) for view in found]
+    rows = [(items.visible(view.item), when(view.at)) for view in found]
     return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
 
 
 def data(details: online.Details | None, *, with_values: bool) -> str:
-    """List the keys of what is in a session, and the size of what each holds; and the values, if asked to."""
+    """Show the keys of a session's data and the size of each value; ``with_values`` shows the values, too."""
     if details is None or details.data is None:
         return gettext("It can't be read.")
     headings, rows = [gettext("Key"), gettext("Size")], []
     if with_values:
         headings.append(gettext("Value"))
     for key, size in islice(details.sizes.items(), KEYS_MAX):
-        value = [_shown(key, details.data[key])] if with_values else []
-        rows.append([items.shown(text) for text in (str(key), filesizeformat(size), *value)])
+        value = [_value_text(key, details.data[key])] if with_values else []
+        rows.append([items.visible(text) for text in (str(key), filesizeformat(size), *value)])
     if not rows:
         return gettext("There is nothing in it.")
     left = len(details.sizes) - len(rows)
@@ -74,7 +74,7 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
 
 
 def other_sessions(session: OnlineSession, site: AdminSite) -> str:
-    """List other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
+    """Show the other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
     if not session.user_id:
         return gettext("Nobody is signed in with it.")
     rows = [
@@ -99,22 +99,22 @@ def other_sessions(session: OnlineSession, site: AdminSite) -> str:
 
 
 def paragraph(text: str) -> SafeString:
-    """Make a paragraph below what is shown, of no text nothing."""
+    """Return ``text`` as a paragraph below a field; nothing for no text."""
     return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
-    """Make a table, as it looks on the page of a session."""
+    """Return a table in the style of the page."""
     return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": rows})
 
 
 def url_of(name: str, site: AdminSite, *args: str) -> str:
-    """Return the address of a page of our own."""
+    """Return the URL of the list, or of one of its pages."""
     return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
 
 
 def query_of(user_ids: Sequence[str]) -> str:
-    """Return the query with which the list shows the sessions of these users."""
+    """Return the query string with which the list shows the sessions of these users."""
     query = QueryDict(mutable=True)
     query.setlist(USER, user_ids)
     return query.urlencode()
@@ -133,8 +133,8 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
         yield gettext("Absolute: since sign-in"), session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT)
 
 
-def _shown(key: str, value: Any) -> str:
-    if key in KEPT_SECRET or key in conf.HIDDEN_VALUES:
+def _value_text(key: str, value: Any) -> str:
+    if key in NEVER_SHOWN or key in conf.HIDDEN_VALUES:
         return gettext("(not shown)")
     try:
         text = json.dumps(value, ensure_ascii=False)

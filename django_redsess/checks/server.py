@@ -1,4 +1,4 @@
-"""System checks of the entry of CACHES that sessions use, and of the server behind it."""
+"""System checks of the entry of CACHES that sessions use, and of its server."""
 
 from __future__ import annotations
 
@@ -29,69 +29,69 @@ ADD = {
     "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff).",
 }
 STOP = {
-    SERVER: "Take retry, retry_on_timeout and retry_on_error out of LOCATION and CONNECTION_POOL_KWARGS: they multiply "
-    "the wait in an outage, and can count a view twice. A command is repeated once without, where that is harmless.",
-    SENTINELS: f"{ADD[SENTINELS]} Else redis-py retries up to ten times, and a sentinel that is down costs seconds.",
+    SERVER: "Remove retry, retry_on_timeout and retry_on_error from LOCATION and CONNECTION_POOL_KWARGS: they multiply "
+    "the wait in an outage, and can count a view twice. This app repeats a command once, where that is harmless.",
+    SENTINELS: f"{ADD[SENTINELS]} Else redis-py retries up to ten times, and each sentinel that is down costs seconds.",
 }
 
 
 @checks.register(checks.Tags.caches)
 def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a ``SESSION_CACHE_ALIAS`` whose cache is not one of django-redis: sessions live on its connection."""
+    """Refuse a SESSION_CACHE_ALIAS whose cache is not one of django-redis: sessions use its connections."""
     if not is_in_use():
         return []
     alias = settings.SESSION_CACHE_ALIAS
-    entry, named = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
+    entry, subject = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
     if entry is None or not _is_of_django_redis(entry):
-        wrong = "which there is not" if entry is None else "which is no cache of django-redis"
+        wrong = "which does not exist" if entry is None else "which is not a cache of django-redis"
         fitting = [name for name, each in settings.CACHES.items() if _is_of_django_redis(each)]
         hint = f"CACHES has {_names(settings.CACHES)}: add one with the BACKEND 'django_redis.cache.RedisCache'."
         if fitting:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
-        return [error("E004", f"{named}, {wrong}.", hint)]
+        return [error("E004", f"{subject}, {wrong}.", hint)]
     try:
         pool = connections.pool()
-        # This connects to nothing, but fails on an option that there is not.
+        # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
-    except Exception as reason:  # Its text is left out: it may show a part of the URL, with the password.
+    except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
         if wrong := next(filter(None, map(_wrong_in, _urls(entry))), ""):
             hint = (
-                "It is like 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, "
+                "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, "
                 "[ as %5B, ] as %5D and a comma as %2C."
             )
-            return [error("E004", f"{named}, whose LOCATION {wrong}.", hint)]
-        hint = "Compare its OPTIONS with what django-redis and redis-py take. ShardClient can't keep sessions."
-        return [error("E004", f"{named}, which can't be used ({type(reason).__name__}).", hint)]
+            return [error("E004", f"{subject}, whose LOCATION {wrong}.", hint)]
+        hint = "Check its OPTIONS in the documentation of django-redis and redis-py. ShardClient can't keep sessions."
+        return [error("E004", f"{subject}, which can't be used ({type(reason).__name__}).", hint)]
     return []
 
 
 @checks.register(checks.Tags.caches)
 def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a connection that turns answers into text: a record is bytes."""
+    """Refuse a connection that decodes replies: a record is bytes."""
     pool = _pools().get(SERVER)
-    # redis-py takes it from a URL as text, and any text is true, "false" as well.
+    # In a URL the option is a text, and redis-py takes every text as true, even "false".
     if pool is None or not pool.connection_kwargs.get("decode_responses"):
         return []
     message = f"{_cache()} sets decode_responses: no session can be read."
-    hint = "Take it out of LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
+    hint = "Remove it from LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
     return [error("E007", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
 def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask the server whether it would drop sessions, and whether its user may do all that this app does."""
+    """Ask the server whether it may evict sessions, and whether our user may run all commands that this app needs."""
     pools = _pools()
-    # Asking must not hold up a command of the site for longer than the time-outs say.
+    # Without time-outs, a server that does not answer would hold up manage.py.
     if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
         return []
-    # Nor can names of keys be made of wrong settings.
+    # Wrong settings may give no names of keys.
     if check_settings():
         return []
     try:
         found = _refused()
-    except Exception:  # Out of reach: the checks must not depend on a server that runs.
+    except Exception:  # The server may not run now, which is no error of the settings.
         return []
-    with suppress(Exception):  # It need not be allowed to ask for that.
+    with suppress(Exception):  # The user need not be allowed to run INFO.
         found += _evicting()
     return found
 
@@ -99,14 +99,14 @@ def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
 def _refused() -> list[checks.CheckMessage]:
     database = connections.pool().connection_kwargs.get("db")
     commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
-    # Those of one partition stand for all.
+    # The keys of one partition stand for those of all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
         refused, keys = exchange.ask("EVAL", scripts.MAY.text, 0, len(commands), *commands, *names)
-    except NoPermissionError as reason:  # It names the command, and the user.
+    except NoPermissionError as reason:  # Its text names the command and the user.
         message = f"The server of the sessions refuses: {reason}"
     except ResponseError as reason:
-        if not str(reason).startswith("unknown command"):  # A server that can't tell.
+        if not str(reason).startswith("unknown command"):  # Too old a server for this question.
             return []
         message = "The server of the sessions has no EVAL: every request would fail."
     else:
@@ -119,9 +119,7 @@ def _refused() -> list[checks.CheckMessage]:
             return []
         message = f"The user of {_cache()} {' and '.join(wrong)}."
     rules = f"~{keyspace().pattern} {' '.join(f'+{name.lower()}' for name in sorted(commands))}"
-    hint = (
-        f"As an administrator of the server: ACL SETUSER … {rules}. A command that was renamed needs its own name back."
-    )
+    hint = f"As an administrator of the server, run: ACL SETUSER … {rules}. Give renamed commands their names back."
     return [warning("W023", message, hint)]
 
 
@@ -130,18 +128,18 @@ def _evicting() -> list[checks.CheckMessage]:
     if not found:
         return []
     policy = found[1]
-    message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it drops sessions."
+    message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it evicts sessions."
     hint = (
-        "All of a partition are in one key, and go at once. Set noeviction, and keep caches that need eviction on "
-        "another server. (A volatile policy drops the notes of ended sessions only: of why they ended, and under which "
-        "key one goes on, without which a late request signs its browser out.)"
+        "All sessions of a partition are in one key, and are evicted at once. Set noeviction, and keep caches that "
+        "need eviction on another server. (A volatile policy drops the notes of ended sessions only. They say why a "
+        "session ended, and which key replaces it: without them, a late request signs its browser out.)"
     )
     return [warning("W008", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
 def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn where clearing a cache ends all sessions: it empties the Redis database, not only what the cache wrote."""
+    """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
     if not _pools():
         return []
     alias = settings.SESSION_CACHE_ALIAS
@@ -161,13 +159,13 @@ def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.caches)
 def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn where a server that does not answer would hold up requests for long."""
-    without = (
-        "Without, redis-py 8 waits 5 seconds for a server that does not answer, and older versions without end; most "
-        "commands are sent twice before the visitor gets a 503."
+    """Warn if a server that does not answer would hold up requests for long."""
+    effect = (
+        "Without them, redis-py 8 waits 5 seconds for a server that does not answer, and older versions wait for ever. "
+        "Most commands are sent twice before the visitor gets a 503."
     )
     return [
-        warning("W010", f"{_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {without}")
+        warning("W010", f"{_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
         for whose, pool in _pools().items()
         if (missing := _missing_timeouts(pool))
     ]
@@ -175,16 +173,16 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.caches)
 def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a pool in which requests queue for longer than the server itself is waited for."""
+    """Warn of a pool in which requests wait longer for a connection than for an answer of the server."""
     pool = _pools().get(SERVER)
     if not isinstance(pool, BlockingConnectionPool):
         return []
     if pool.timeout is not None and pool.timeout <= (pool.connection_kwargs.get("socket_timeout") or 0.5):
         return []
-    wait = "without end" if pool.timeout is None else f"{pool.timeout} seconds"
-    message = f"{_cache()} has a BlockingConnectionPool that waits {wait} for a connection that is free."
+    wait = "for ever" if pool.timeout is None else f"{pool.timeout} seconds"
+    message = f"{_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
     hint = (
-        "While the server does not answer, requests queue there before they wait for it. Add to OPTIONS: "
+        "While the server does not answer, requests queue for a connection first. Add to OPTIONS: "
         "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}."
     )
     return [warning("W020", message, hint)]
@@ -192,7 +190,7 @@ def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.caches)
 def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of redis-py's own retries below ours."""
+    """Warn of retries by redis-py, which multiply ours."""
     return [
         warning("W011", f"{_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
         for whose, pool in _pools().items()
@@ -209,8 +207,8 @@ def _names(aliases: Iterable[str]) -> str:
 
 
 def _pools() -> dict[str, Any]:
-    # The connections that sessions use, none of them opened; nothing where they can't be made, which is E004.
-    # All sentinels are described by the same options, so one stands for them.
+    # The pools that sessions use, without opening a connection; none if they can't be made, which is E004. All
+    # sentinels have the same options, so one stands for all.
     if not is_in_use():
         return {}
     try:
@@ -228,11 +226,11 @@ def _missing_timeouts(pool: Any) -> list[str]:
 
 
 def _repeats(pool: Any) -> bool:
-    given = pool.connection_kwargs
-    if given.get("retry") is not None:
-        # No public name for it in redis-py 5. With a retry that repeats nothing, the other two have no effect.
-        return bool(getattr(given["retry"], "_retries", 1))
-    return bool(given.get("retry_on_timeout") or given.get("retry_on_error"))
+    kwargs = pool.connection_kwargs
+    if kwargs.get("retry") is not None:
+        # redis-py 5 has no public name for it. With 0 retries, the other two options have no effect.
+        return bool(getattr(kwargs["retry"], "_retries", 1))
+    return bool(kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
 
 
 def _is_of_django_redis(entry: Mapping[str, Any]) -> bool:
@@ -250,35 +248,35 @@ def _urls(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def _wrong_in(url: object) -> str:
-    """Say which part of ``url`` can't be read, without a word of it: where it is wrong, any may be of the password."""
+    """Say what is wrong with ``url``, without quoting it: any part may be of the password."""
     if not isinstance(url, str):
-        return "is missing, or no text"
+        return "is missing, or not a string"
     schemes = ("redis://", "rediss://", "unix://")
     if not url.startswith(schemes):
         return f"begins with none of {', '.join(schemes)}"
     try:
         urlsplit(url).port  # noqa: B018
     except ValueError:
-        return "has no host and port that can be read"
+        return "has a host and port that can't be read"
     try:
         parse_url(url)  # type: ignore[no-untyped-call]
-    except ValueError as reason:  # It names the option.
+    except ValueError as reason:  # Its text names the option.
         return f"has options that can't be read ({reason})"
     return ""
 
 
 def _databases(entry: Mapping[str, Any]) -> set[object]:
-    # Which Redis databases an entry of CACHES uses, as its settings say; nothing for other kinds of caches.
+    # The Redis databases of an entry of CACHES, by its settings; none for a cache of another kind.
     try:
         options = entry.get("OPTIONS", {})
-        given = options.get("CONNECTION_POOL_KWARGS", {}) if _is_of_django_redis(entry) else options
-        # Behind sentinels, the host is the name of a service, and they tell which.
+        kwargs = options.get("CONNECTION_POOL_KWARGS", {}) if _is_of_django_redis(entry) else options
+        # With sentinels, the host is the name of a service: it means something only together with the sentinels.
         sentinels = frozenset(map(tuple, options.get("SENTINELS", ())))
         found = set[object]()
         for url in _urls(entry):
-            at = {"host": "localhost", "port": 6379, "db": 0, **given, **parse_url(url)}  # type: ignore[no-untyped-call]
+            at = {"host": "localhost", "port": 6379, "db": 0, **kwargs, **parse_url(url)}  # type: ignore[no-untyped-call]
             host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
             found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))
         return found
-    except Exception:  # No URL of Redis.
+    except Exception:  # Not a URL of Redis.
         return set()

@@ -1,8 +1,4 @@
-"""
-System checks: a wrong setting is told at start, with a hint, and not by the first visitor's request.
-
-Those of the entry of CACHES, and of the server behind it, are in :mod:`django_redsess.checks.server`.
-"""
+"""System checks of ``REDSESS`` and of Django's own settings."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
 
 
 class Rule(NamedTuple):
-    """What a setting must be: ``allows`` tells whether a value is that, ``words`` says it to a person."""
+    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
 
     allows: Any
     words: str
@@ -77,10 +73,10 @@ RULES = {
         lambda value: (
             isinstance(value, list | tuple) and all(isinstance(path, str) and path.startswith("/") for path in value)
         ),
-        "a list or tuple of paths, each a text that begins with '/'",
+        "a list or tuple of paths, each a string that begins with '/'",
     ),
     "PASSIVE_HEADER": Rule(
-        lambda value: isinstance(value, str) and bool(value), "the name of a header, a text that is not empty"
+        lambda value: isinstance(value, str) and bool(value), "the name of a header, a string that is not empty"
     ),
     "TRUSTED_PROXIES": Rule(lambda value: _is_int_from(0, value), "an integer of 0 or more"),
     "CLIENT_ADDRESS": Rule(
@@ -88,13 +84,13 @@ RULES = {
     ),
     "HIDDEN_VALUES": Rule(
         lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
-        "a list or tuple of keys of sessions, each a text",
+        "a list or tuple of keys of sessions, each a string",
     ),
     "VIEWED_VIEWS": Rule(
         lambda value: (
             isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
         ),
-        "a dict of texts, view name to URL keyword, such as {'shop:product': 'slug'}",
+        "a dict of strings, view name to URL keyword, such as {'shop:product': 'slug'}",
     ),
     "VIEWED_GUESTS": TRUE_OR_FALSE,
     "VIEWED_RESOLVE": Rule(
@@ -117,133 +113,136 @@ def error(number: str, message: str, hint: str | None = None) -> checks.CheckMes
 @checks.register(checks.Tags.security)
 def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse unknown names and wrong types in ``settings.REDSESS``."""
-    given = getattr(settings, "REDSESS", {})
-    if not isinstance(given, Mapping):
+    redsess = getattr(settings, "REDSESS", {})
+    if not isinstance(redsess, Mapping):
         return [error("E001", "REDSESS must be a dict.")]
-    names, default = f"It knows {', '.join(SETTING_NAMES)}.", "Leave it out for its default."
+    names, default = f"The settings are {', '.join(SETTING_NAMES)}.", "Leave it out to use its default."
 
     def like(name: object) -> str:
         found = get_close_matches(str(name).upper(), SETTING_NAMES, n=1)
         return f"Did you mean {found[0]!r}? " if found else ""
 
-    unknown = [name for name in given if name not in SETTING_NAMES]
-    wrong = [name for name, rule in RULES.items() if name in given and not rule.allows(given[name])]
+    unknown = [name for name in redsess if name not in SETTING_NAMES]
+    wrong = [name for name, rule in RULES.items() if name in redsess and not rule.allows(redsess[name])]
     return [error("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
-        error("E003", f"REDSESS[{name!r}] must be {RULES[name].words}; it is {given[name]!r}.", default)
+        error("E003", f"REDSESS[{name!r}] must be {RULES[name].words}; it is {redsess[name]!r}.", default)
         for name in wrong
     ]
 
 
 @checks.register(checks.Tags.security)
 def check_guests(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a maximum of guests that is none."""
-    given = getattr(settings, "REDSESS", {})
-    if not isinstance(given, Mapping) or not all(RULES[name].allows(getattr(conf, name)) for name in MAXIMA):
+    """Warn of a MAX_GUESTS above MAX_SESSIONS: it has no effect."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not all(
+        RULES[name].allows(getattr(conf, name)) for name in MAXIMA
+    ):
         return []
     if conf.MAX_GUESTS is None or conf.MAX_GUESTS <= conf.MAX_SESSIONS:
         return []
-    message = f"REDSESS['MAX_GUESTS'] is {conf.MAX_GUESTS:,}, and MAX_SESSIONS {conf.MAX_SESSIONS:,}: it does nothing."
-    return [warning("W024", message, "Guests' sessions are part of MAX_SESSIONS: set it lower, or leave it out.")]
+    message = f"REDSESS['MAX_GUESTS'] has no effect: {conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
+    return [warning("W024", message, "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out.")]
 
 
 @checks.register(checks.Tags.security)
 def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn where this app is installed and another engine keeps the sessions: its pages would list nobody."""
+    """Warn if another engine keeps the sessions: the pages of this app would list nobody."""
     if is_in_use():
         return []
-    message = f"SESSION_ENGINE is {settings.SESSION_ENGINE!r}: sessions are kept elsewhere, and nobody is listed."
+    message = f"SESSION_ENGINE is {settings.SESSION_ENGINE!r}: another engine keeps the sessions, and nobody is listed."
     hint = (
-        "Set SESSION_ENGINE = 'django_redsess.backend'. If you mean another engine, add 'django_redsess.W018' to "
-        "SILENCED_SYSTEM_CHECKS."
+        "Set SESSION_ENGINE = 'django_redsess.backend'. If you want to keep the other engine, add "
+        "'django_redsess.W018' to SILENCED_SYSTEM_CHECKS."
     )
     return [warning("W018", message, hint)]
 
 
 @checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask for our session middleware, above what needs it, and for no other beside it."""
+    """Require one session middleware, ours, above every middleware that needs the session."""
     found = [settings.MIDDLEWARE[at] for at in places_of(DjangoSessionMiddleware)]
     ours = [settings.MIDDLEWARE[at] for at in places_of(SessionMiddleware)]
     if ours and len(found) > 1:
         message = f"MIDDLEWARE has more than one session middleware: {', '.join(found)}."
         place = "" if found[0] == ours[0] else f", in the place of {found[0]!r}"
-        hint = f"Each replaces the session that the one above it opened, and all save it. Keep {ours[0]!r} only{place}."
+        hint = (
+            f"Each replaces the session of the one above it, and all of them save theirs. Keep {ours[0]!r} only{place}."
+        )
         return [error("E006", message, hint)]
     if ours:
         needing = [path for path in settings.MIDDLEWARE[: settings.MIDDLEWARE.index(ours[0])] if _needs_session(path)]
         if not needing:
             return []
-        message = f"In MIDDLEWARE {ours[0]!r} stands below {needing[0]!r}, which needs the session."
-        # Django's own words for it ask for its own SessionMiddleware.
+        message = f"In MIDDLEWARE, {ours[0]!r} is below {needing[0]!r}, which needs the session."
+        # Django's own message tells people to add its SessionMiddleware.
         hint = f"Move it up, above {needing[0]!r}. Do not add Django's SessionMiddleware."
         return [error("E019", message, hint)]
     if not is_in_use():
         return []
     hint = (
-        "Put it in place of Django's SessionMiddleware. Without, no address, browser and last visit are noted, no "
-        "cookie is renewed, and no 503 is answered when Redis can't be reached."
+        "Put it in place of Django's SessionMiddleware. Without it, sessions have no address, browser and time of the "
+        "last visit, cookies are not renewed, and an outage of the server is not answered with 503."
     )
     return [warning("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 
 @checks.register(checks.Tags.security, deploy=True)
 def check_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Say of the cookie's flags what Django says where it finds an app or middleware of its own, and not ours."""
-    django_says_it = (
+    """Warn about the cookie's flags as Django does, which only does so if its own app or middleware is installed."""
+    django_warns = (
         "django.contrib.sessions" in settings.INSTALLED_APPS
         or "django.contrib.sessions.middleware.SessionMiddleware" in settings.MIDDLEWARE
     )
-    if django_says_it or not (is_in_use() or places_of(SessionMiddleware)):
+    if django_warns or not (is_in_use() or places_of(SessionMiddleware)):
         return []
     found = []
     if settings.SESSION_COOKIE_SECURE is not True:
-        hint = "Set it to True: else the cookie is sent over plain HTTP too, where others can read it."
+        hint = "Set it to True. Else the cookie is sent over plain HTTP, too, where others can read it."
         found.append(warning("W021", "SESSION_COOKIE_SECURE is not True.", hint))
     if settings.SESSION_COOKIE_HTTPONLY is not True:
-        hint = "Set it to True: else scripts in your pages can read the cookie, foreign ones too."
+        hint = "Set it to True. Else every script in your pages can read the cookie, injected ones too."
         found.append(warning("W022", "SESSION_COOKIE_HTTPONLY is not True.", hint))
     return found
 
 
 @checks.register(checks.Tags.security)
 def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask for the middleware that records views where views are named, and for a function that can be imported."""
+    """Require the middleware that records views, if VIEWED_VIEWS is set, and a VIEWED_RESOLVE that can be imported."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
     recording, opening = places_of(ViewedItemsMiddleware), places_of(DjangoSessionMiddleware)
     if conf.VIEWED_VIEWS and not recording:
-        message = "REDSESS['VIEWED_VIEWS'] is set, and nothing records those views."
+        message = "REDSESS['VIEWED_VIEWS'] is set, but no middleware records those views."
         hint = "Add 'django_redsess.middleware.ViewedItemsMiddleware' to MIDDLEWARE, below the session middleware."
         found.append(warning("W014", message, hint))
     if recording and opening and min(recording) < min(opening):
-        message = "ViewedItemsMiddleware stands above the session middleware: no view is recorded."
+        message = "ViewedItemsMiddleware is above the session middleware: no view is recorded."
         found.append(error("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
     if _is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
-        message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported, or called."
-        hint = "It names a function that takes a list of item ids, and returns a dict of these to objects."
+        message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
+        hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
         found.append(error("E016", message, hint))
     return found
 
 
 @checks.register(checks.Tags.security)
 def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask for a function that can be imported, where one tells how many sessions a user may have."""
+    """Require a MAX_SESSIONS_PER_USER that can be imported, if it is the path of a function."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     path = conf.MAX_SESSIONS_PER_USER
     if not _is_path(path) or _is_function(path):
         return []
-    message = f"{limits.MAXIMUM}, {path!r}, can't be imported, or called: nobody could sign in."
-    return [error("E017", message, "It names a function that takes a user, and returns an integer, or None.")]
+    message = f"{limits.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
+    return [error("E017", message, "It must name a function that takes a user and returns an integer or None.")]
 
 
 @checks.register(checks.Tags.security)
 def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a ``SESSION_SERIALIZER`` that does not work, and warn of one that pickles."""
+    """Refuse a SESSION_SERIALIZER that does not work, and warn of one that pickles."""
     if not is_in_use():
         return []
-    name, of_django = settings.SESSION_SERIALIZER, "'django.contrib.sessions.serializers.JSONSerializer'"
+    name, json = settings.SESSION_SERIALIZER, "'django.contrib.sessions.serializers.JSONSerializer'"
     try:
         serializer = import_string(name)()
         data = serializer.dumps({})
@@ -251,13 +250,15 @@ def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
     except Exception:  # It may be any code.
         works = False
     if not works:
-        message = f"SESSION_SERIALIZER {name!r} can't be imported, or does not read what it wrote."
-        hint = f"It names a class with dumps(), which returns bytes, and loads(). Django's own is {of_django}."
+        message = f"SESSION_SERIALIZER {name!r} can't be imported, or can't read its own output."
+        hint = f"It must name a class with dumps(), which returns bytes, and loads(). Django's own is {json}."
         return [error("E012", message, hint)]
     if not data.startswith(b"\x80"):
         return []
-    hint = "Reading a pickle can run any code: whoever writes to Redis and knows SECRET_KEY takes over the site."
-    return [warning("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {of_django}.")]
+    hint = (
+        "Loading a pickle can run any code: an attacker who writes to Redis and knows SECRET_KEY takes over the site."
+    )
+    return [warning("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {json}.")]
 
 
 def _is_function(path: Any) -> bool:
@@ -270,11 +271,11 @@ def _is_function(path: Any) -> bool:
 def _needs_session(path: str) -> bool:
     try:
         middleware = import_string(path)
-        # Not at the top: without django.contrib.auth in INSTALLED_APPS, its middleware can't be imported.
+        # Imported late: without django.contrib.auth in INSTALLED_APPS, its middleware can't be imported.
         if issubclass(middleware, CsrfViewMiddleware):
             return settings.CSRF_USE_SESSIONS
         if issubclass(middleware, MessageMiddleware):
             return not issubclass(import_string(settings.MESSAGE_STORAGE), CookieStorage)
         return issubclass(middleware, import_string("django.contrib.auth.middleware.AuthenticationMiddleware"))
-    except Exception:  # It may be any code, and Django says so itself when it starts to serve.
+    except Exception:  # It may be any code. Django reports the error when it starts to serve.
         return False

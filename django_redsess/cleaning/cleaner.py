@@ -1,4 +1,4 @@
-"""Taking out what is due or too much, bit by bit: what the commands run."""
+"""Ending sessions and forgetting items, batch by batch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ BATCH_SIZE = 100
 
 def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """
-    End every session whose deadline has passed, ``batch_size`` (1 to 1 000) at a time; yield how many, each time.
+    End every session whose deadline has passed, and yield the size of each batch.
 
-    ``go_on`` is asked before each batch. (A call takes 250 at most, so that the server is not kept from others.) Each
-    script looks at the clock itself, so that a session whose deadline moved meanwhile stays.
+    A batch has up to ``batch_size`` (1 to 1 000) sessions; a call ends 250 at most, so that others are served in
+    between. ``go_on`` is asked before each batch. Each script reads the clock: a session whose deadline has moved
+    meanwhile stays.
     """
     yield from _until_done(batches.expire(limit=batch_size), go_on)
 
@@ -36,19 +37,19 @@ def evicted(
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[int]:
     """
-    End the sessions that are too many, guests' first, those longest unseen, as :func:`expired` does.
+    End the sessions above the maximum, and yield as :func:`expired` does: guests' first, longest unseen first.
 
-    ``maximum`` is how many there may be, ``guests`` how many of guests (the settings MAX_SESSIONS and MAX_GUESTS when
-    None). Each script counts anew, so that two cleaners at once don't take out too many.
+    ``maximum`` is the most sessions, ``guests`` the most guests' sessions; None is the setting MAX_SESSIONS or
+    MAX_GUESTS. Each script counts again: two cleaners at once do not end too many.
     """
     yield from _until_done(batches.evict(capacity.allowed(maximum, guests), limit=batch_size), go_on)
 
 
 def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
     """
-    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would.
+    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would end.
 
-    ``after_expired`` counts the latter as they would be with the former gone already.
+    With ``after_expired``, the second number is the one after the expired sessions have ended.
     """
     due, excess = 0, 0
     allowed = capacity.allowed(maximum, guests)
@@ -61,20 +62,20 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
 
 
 def seconds_to_next() -> float | None:
-    """Return in how many seconds the next session is due, 0 if one is already; None where there is none."""
+    """Return the seconds until the next deadline: 0 if a session is due now, None if there is no session."""
     return min((seconds for call in batches.next_deadline() if (seconds := call.run()) is not None), default=None)
 
 
 def sample() -> float:
-    """Note who is online, once a minute, for ``online.history()``. Returns the seconds until the next minute."""
+    """Take this minute's sample for ``online.history()``, and return the seconds until the next minute."""
     return min(call.run() for call in samples.sample())
 
 
 def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
     """
-    Forget the least viewed items, all but the ``limit`` (the setting VIEWED_LIMIT when None) most viewed.
+    Forget all but the ``limit`` most viewed items, and yield the size of each batch. None is the setting VIEWED_LIMIT.
 
-    Takes ``batch_size`` (1 to 1 000) a call, and yields how many after each. Each script goes by its moment's ranks.
+    A call forgets up to ``batch_size`` (1 to 1 000) items. Each script goes by the ranks at that moment.
     """
     if not 1 <= batch_size <= batches.BATCH_MAX:
         raise ValueError(f"A batch has 1 to {batches.BATCH_MAX} items, not {batch_size}.")
@@ -97,14 +98,14 @@ def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator
         while more and go_on():
             ended, more = call.run()
             yield ended
-            # Receivers are called in this thread: no batch may then end in another one.
+            # Receivers of session_ended must be called in this thread: without any, two threads may send batches.
             if more and not session_ended.receivers:
                 yield from _two_at_once(call, go_on)
                 break
 
 
 def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
-    # The server works on one batch while this process reads the reply to another.
+    # The server works on one batch while this process reads the reply to the one before.
     running: deque[Future[Batch]] = deque()
     more = True
     with ThreadPoolExecutor(2) as threads:

@@ -1,4 +1,4 @@
-"""Sleeping until a save brings a deadline that is earlier than all others."""
+"""Sleeping until a save sets a deadline that is earlier than all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import UNREACHABLE
 
 PATIENCE_SECONDS = 5
-"""How much later than asked for an answer may come, before its connection counts as lost."""
+"""An answer may come so much later than asked for. After that, its connection counts as lost."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -28,10 +28,10 @@ class HasFileno(Protocol):
 
 class Waker:
     """
-    Waits for the ``wake`` key of each partition, with BLPOP on a connection of its own for each.
+    Wait for the ``wake`` key of each partition: a BLPOP on a connection of its own for each.
 
-    A connection that breaks is opened anew for the next wait, and the rest of this one is slept through: whoever waits
-    looks after the sessions every few seconds anyway, and learns of an outage by that.
+    If a connection breaks, this wait lasts its full time, and the next one opens the connection again. The cleaner
+    sends commands every few seconds anyway, and so learns of the outage.
     """
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
@@ -56,13 +56,13 @@ class Waker:
 
 
 class _Bell:
-    """The connection to one partition. An answer may be outstanding from one wait to the next."""
+    """The connection for one partition. Its answer may come in a later wait than the one that asked."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._connection: Any = None
         self._answer_by = 0.0
-        self._complained = False
+        self._warned = False
 
     def listen(self, selector: selectors.BaseSelector, ends: float) -> None:
         try:
@@ -81,7 +81,7 @@ class _Bell:
             raise
 
     def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
-        """Read the answer; tell whether there was a bell in it. If not, listen on."""
+        """Read the answer, and return whether it is a wake-up call. If not, ask again."""
         sock = self._connection._sock
         try:
             rang = self._connection.read_response() is not None
@@ -93,7 +93,7 @@ class _Bell:
             self._failed(error)
             return False
         except BaseException:
-            # What is left of the answer must not be taken for the next.
+            # The rest of this answer must not be read as the next one.
             self.close()
             raise
         return rang
@@ -104,29 +104,32 @@ class _Bell:
             self._connection = None
 
     def _ask(self, ends: float) -> None:
-        # Less than a millisecond would mean: without end.
+        # BLPOP takes a time that rounds to 0 as: for ever.
         seconds = max(0.01, ends - time.monotonic())
         self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
         self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        if not isinstance(error, UNREACHABLE) and not self._complained:
-            self._complained = True
-            logger.warning("Can't wait for %s: %s. Earlier deadlines are noticed late.", self._partition.wake, error)
+        if not isinstance(error, UNREACHABLE) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._partition.wake, error
+            )
 
 
 def _connection() -> Any:
-    # Like those of the pool, but nothing is repeated. Its time-outs are for connecting: an answer is waited for above.
+    # Like the pool's connections, but without retries. The time-outs here are for connecting: the wait for an answer
+    # is in Waker.wait().
     connections = pool()
-    given = connections.connection_kwargs
+    kwargs = connections.connection_kwargs
     options: dict[str, Any] = {
-        "socket_timeout": given.get("socket_timeout") or PATIENCE_SECONDS,
-        "socket_connect_timeout": given.get("socket_connect_timeout") or PATIENCE_SECONDS,
+        "socket_timeout": kwargs.get("socket_timeout") or PATIENCE_SECONDS,
+        "socket_connect_timeout": kwargs.get("socket_connect_timeout") or PATIENCE_SECONDS,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
         "retry_on_timeout": False,
     }
-    connection = connections.connection_class(**{**given, **options})
+    connection = connections.connection_class(**{**kwargs, **options})
     connection.connect()
     return connection

@@ -1,23 +1,24 @@
-"""Ending all sessions of a kind: steps, as in :mod:`django_redsess.transport.steps`."""
+"""Ending many sessions, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from django_redsess.online.queries import Which, lists_of
+from django_redsess.session import operations
 from django_redsess.session.operations import session_keys, with_ended
 from django_redsess.signals import Ended, Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.steps import Call, Steps, drive
 
 
 class BulkEnding:
     """
-    Ending all sessions of a kind, bit by bit. Who asks for the next step until ``done`` has ended all of them.
+    End all sessions that ``which`` describes: take steps, or end batches, until ``done``.
 
-    ``reason`` is why, ``message`` is for the users to read. ``latest`` (milliseconds of the server's clock) leaves
-    those that began later; ``active_seconds`` of ``which`` counts back from there. ``keep`` are sids of sessions that
-    stay, ``keep_users`` users whose sessions stay.
+    ``reason`` is why they end, ``message`` is for their users to read. Sessions that began after ``latest``
+    (milliseconds of the server's clock) stay, and ``active_seconds`` counts back from that time. So do the sessions
+    whose sids are in ``keep``, and those of the users ``keep_users``.
     """
 
     def __init__(
@@ -65,6 +66,17 @@ class BulkEnding:
             self._place = self._low, 0
             self.done = not self._left
         return ended
+
+    def end_batch(self) -> list[Ended]:
+        """Take one step, and return the sessions that it ended: up to 250."""
+        return drive(self.step())
+
+
+def end_batch(
+    sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
+) -> list[Ended]:
+    """End these sessions, and return those that were there. The arguments are those of :class:`BulkEnding`."""
+    return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))
 
 
 def _set(texts: Collection[str]) -> Iterator[str | int]:

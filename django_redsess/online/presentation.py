@@ -1,4 +1,4 @@
-"""How pages and commands show browsers and times."""
+"""Browsers, times and foreign text, as pages and commands show them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from django.utils.translation import gettext, ngettext
 
 def browser_name(user_agent: str) -> str:
     """
-    Name browser and system, as in "Firefox 145 on Linux".
+    Return the names of browser and system, as in "Firefox 145 on Linux".
 
-    Without the extra ``browsers``, which brings ua-parser, and where it knows no such browser, it is ``user_agent``
-    as it came.
+    Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
     """
     try:
         from ua_parser import parse
@@ -33,7 +32,7 @@ def browser_name(user_agent: str) -> str:
 
 
 def when(at: datetime) -> SafeString:
-    """Tell how long ago, or in how long, ``at`` is, and exactly when on hover: an element of HTML."""
+    """Return ``at`` as HTML: how long ago, or in how long, and the exact time on hover."""
     now = timezone.now()
     if abs(now - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= now else gettext("in less than a minute")
@@ -46,16 +45,16 @@ def when(at: datetime) -> SafeString:
 
 
 def _days(time: timedelta) -> str:
-    # Django would call thirteen days one week.
+    # Django would round thirteen days to one week.
     return ngettext("%(num)d day", "%(num)d days", time.days) % {"num": time.days} if 2 <= time.days < 60 else ""
 
 
 def exactly(at: datetime) -> str:
-    """Write ``at`` with date, time of day, and the current time zone."""
+    """Return ``at`` with date, time of day and time zone."""
     local = timezone.localtime(at)
     return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
 
 
 def printable(text: str) -> str:
-    """Return ``text`` as a terminal can be sent it: what somebody else wrote must not act on it."""
+    """Return ``text`` without control characters: text that a stranger wrote must not control the terminal."""
     return text if text.isprintable() else ascii(text)

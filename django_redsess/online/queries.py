@@ -14,6 +14,7 @@ from django_redsess.session.operations import batches, session_keys, time_of
 from django_redsess.session.reading import TIME_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
+from django_redsess.transport.bisection import Bound, bisect, guess_by_share
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Call, Steps
 
@@ -160,37 +161,33 @@ def _search(
 ) -> Steps[tuple[list[int], int]]:
     # From which rank of each partition a page far down is to be read, and how many entries of all come before that.
     # Each partition says how many entries have a lower score than a guess; ranks count from the lowest here.
-    def below(score: float) -> Steps[list[tuple[int, int, int, int]]]:
+    def ranks_at(score: int) -> Steps[list[tuple[int, int, int, int]]]:
         found = []
         for partition, names in lists:
-            args = (f"{score:.0f}", milliseconds(which.active_seconds))
+            args = (f"{score}", milliseconds(which.active_seconds))
             found.append((yield from Call(partition, scripts.RANKS, (*session_keys(partition), *names), args, _ranks)))
         return found
 
-    ranks = yield from below(0)
+    def bound_at(score: int) -> Steps[Bound]:
+        return Bound(score, [lower for lower, _, _, _ in (yield from ranks_at(score))])
+
+    ranks = yield from ranks_at(0)
     cards = [card for _, card, _, _ in ranks]
     if sum(cards) <= first:
         # Some have gone since they were counted.
         return cards, sum(cards)
-    wanted = sum(cards) - 1 - first if latest_first else first
-    # The wanted rank is at `low` or above, and below `high`.
-    low = min(lowest for _, _, lowest, highest in ranks if highest)
-    high = max(highest for _, _, _, highest in ranks) + 1
-    lower, upper = [0] * len(lists), cards
-    by_share = True
-    while high - low > 1 and (sum(upper) - wanted if latest_first else wanted - sum(lower)) > NEAR_ENOUGH:
-        guess = (low + high) // 2
-        if by_share:
-            # As if the scores were spread evenly; halving every other time, since they may not be.
-            guess = low + (high - low) * (wanted - sum(lower)) // (sum(upper) - sum(lower))
-        by_share = not by_share
-        guess = min(max(guess, low + 1), high - 1)
-        counts = [rank[0] for rank in (yield from below(guess))]
-        if sum(counts) <= wanted:
-            low, lower = guess, counts
-        else:
-            high, upper = guess, counts
-    starts = [card - count for card, count in zip(cards, upper, strict=True)] if latest_first else lower
+    rank = sum(cards) - 1 - first if latest_first else first
+    low, high = yield from bisect(
+        bound_at,
+        rank,
+        Bound(min(lowest for _, _, lowest, highest in ranks if highest), [0] * len(lists)),
+        Bound(max(highest for _, _, _, highest in ranks) + 1, cards),
+        guess=guess_by_share(rank),
+        near_enough=lambda low, high: (high.total - rank if latest_first else rank - low.total) <= NEAR_ENOUGH,
+    )
+    if not latest_first:
+        return low.counts, low.total
+    starts = [card - count for card, count in zip(cards, high.counts, strict=True)]
     return starts, sum(starts)
 
 

@@ -1,4 +1,4 @@
-"""A true QuerySet over the most viewed items in Redis, for Django's admin."""
+"""A QuerySet of the most viewed items."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from django_redsess.models import PopularItem
 
 Resolve = Callable[[Collection[str]], Mapping[str, Any]]
-"""Finds the objects of items: see :func:`django_redsess.viewed.resolve`."""
+"""A function that finds the objects of items: see :func:`django_redsess.viewed.resolve`."""
 
 QUOTED = "\t"
-"""What the key of an item begins with that a form would not bring back as it was."""
+"""The first character of a key that is quoted: a form would change the item itself on its way."""
 
 CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
 """Unicode has a picture of each control character."""
@@ -28,35 +28,35 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
     """
     The items that were viewed, the most viewed first.
 
-    It filters by ``item``, ``item__in`` and ``pk``, slices, counts, gets and iterates. Anything else raises
+    It can be filtered by ``item``, ``item__in`` and ``pk``, sliced, counted and iterated. Everything else raises
     NotSupportedError.
     """
 
-    _called = "Most viewed items"
+    _title = "Most viewed items"
     _items: tuple[str, ...] | None = None
     _resolve: Resolve | None = None
 
     @property
     def items(self) -> tuple[str, ...] | None:
-        """The only items that these may be; None where they are all there are."""
+        """The items that a filter names; None for all items."""
         return () if self.query.is_empty() else self._items
 
     @property
     def total(self) -> viewed.ViewTotal:
-        """How many items were viewed, and how often: all of them, however this is filtered."""
+        """How many items were viewed, and how often: all items, whatever the filter is."""
         return self._once("total", viewed.total)
 
     def resolving(self, resolve: Resolve) -> Self:
-        """Give each row the ``object`` that ``resolve`` finds for its item. It is called once for all rows."""
+        """Set each row's ``object`` to what ``resolve`` finds for its item. It is called once for all rows."""
         clone = self.all()
         clone._resolve = resolve
         return clone
 
     def order_by(self, *field_names: Any) -> Self:
-        # The item only breaks ties, as it does anyway.
+        # The order among items with as many views is always by item.
         for name in field_names:
             if name != "-views" and str(name).lstrip("-") not in {"pk", "item"}:
-                raise NotSupportedError(f"{self._called} can't be ordered by {name!r}.")
+                raise NotSupportedError(f"{self._title} can't be ordered by {name!r}.")
         return self._unsliced()
 
     reverse = refuse("reverse")
@@ -115,7 +115,7 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
 
 
 def key_of(item: str) -> str:
-    """Return ``item``, or another text for one with characters that get lost or change on the way through a form."""
+    """Return ``item`` as a form can carry it: quoted, if it has characters that a form would lose or change."""
     is_safe = not (item.startswith(QUOTED) or {"\0", "\r", "\n"} & set(item))
     return item if is_safe else QUOTED + quote(item)
 
@@ -125,19 +125,19 @@ def item_of(key: str) -> str:
     return unquote(key.removeprefix(QUOTED)) if key.startswith(QUOTED) else key
 
 
-def shown(item: str) -> str:
-    """Return ``item``, or another text, as pages and the history show it: with pictures of what can't be seen."""
-    return item.translate(CONTROLS)
+def visible(text: str) -> str:
+    """Return ``text`` as pages and histories show it: each control character becomes its Unicode picture."""
+    return text.translate(CONTROLS)
 
 
 def _rank(rows: Sequence[PopularItem], first: int) -> None:
-    """Tell rows that follow each other, the first of them at the place ``first`` from 0, their ranks."""
+    """Set the ranks of consecutive rows. ``first`` is the place of the first one, from 0."""
     for place, row in enumerate(rows, 1):
         if place > 1 and row.views == rows[place - 2].views:
             row.rank = rows[place - 2].rank
         elif place > 1 or first == 0:
             row.rank = first + place
-        # Else it may be level with others that come before, and asks for its rank.
+        # Else rows before this page may have as many views: the row asks the server for its rank.
 
 
 def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
@@ -145,7 +145,7 @@ def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
         try:
             entry = viewed.ViewCount(item, viewed.count(item))
         except ValueError:
-            # None that was ever viewed.
+            # A text that can't be an id was never viewed.
             continue
         if entry.views > 0:
             yield entry

@@ -1,4 +1,4 @@
-"""What querysets over rows in Redis have in common: what can be asked of them, and that all else is refused."""
+"""The base of querysets whose rows are in Redis: what they can do, and what they refuse."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 class RedisQuerySet(QuerySet[M]):
     """
-    Rows that are read from Redis, in an order that they always have.
+    Rows that are read from Redis, always in some order.
 
-    It filters by what ``_where`` knows, slices, counts, gets and iterates. Anything else raises NotSupportedError,
-    since it would ask the database for a table that isn't there.
+    It can be filtered as ``_where()`` says, sliced, counted and iterated. Everything else raises NotSupportedError: it
+    would look for a table in the database, and there is none.
     """
 
-    _called = "Rows"
-    """How errors call them."""
+    _title = "Rows"
+    """What error messages call the rows."""
 
     _answers: dict[Hashable, Any] | None = None
 
@@ -32,7 +32,7 @@ class RedisQuerySet(QuerySet[M]):
         return True
 
     def counting_once(self) -> Self:
-        """Keep what is counted, for all querysets that are made of this one: a page asks for its count twice."""
+        """Count once for all querysets that are made of this one: a page of the admin asks twice."""
         clone = self.all()
         clone._answers = {}
         return clone
@@ -58,10 +58,10 @@ class RedisQuerySet(QuerySet[M]):
     def get(self, *args: Any, **kwargs: Any) -> M:
         found = list((self.filter(*args, **kwargs) if args or kwargs else self)[:2])
         if not found:
-            raise self.model.DoesNotExist(f"{self._called}: there is no such one.")  # type: ignore[attr-defined]
+            raise self.model.DoesNotExist(f"{self._title}: no row matches.")  # type: ignore[attr-defined]
         if len(found) > 1:
             raise self.model.MultipleObjectsReturned(  # type: ignore[attr-defined]
-                f"{self._called}: there is more than one."
+                f"{self._title}: more than one row matches."
             )
         return found[0]
 
@@ -73,11 +73,11 @@ class RedisQuerySet(QuerySet[M]):
             yield row
 
     def _where(self, lookup: str, value: Any) -> Self:
-        """Keep those for which the condition holds. Here are those that are refused."""
-        raise NotSupportedError(f"{self._called} can't be filtered by {lookup!r}.")
+        """Return a clone with this condition. A subclass adds the lookups that it knows; this refuses all others."""
+        raise NotSupportedError(f"{self._title} can't be filtered by {lookup!r}.")
 
     def _count(self) -> int:
-        """Count the rows, whatever the slice is."""
+        """Count the rows, without regard to the slice."""
         raise NotImplementedError
 
     def _rows(self) -> list[M]:
@@ -85,12 +85,12 @@ class RedisQuerySet(QuerySet[M]):
         raise NotImplementedError
 
     def _once(self, question: Hashable, ask: Callable[[], T]) -> T:
-        """Ask, or give the answer that was given before, where those are kept."""
+        """Return what ``ask`` returns. After :meth:`counting_once` it is called once for each ``question``."""
         answers = {} if self._answers is None else self._answers
         if question not in answers:
             answers[question] = ask()
-        found: T = answers[question]
-        return found
+        answer: T = answers[question]
+        return answer
 
     def _clone(self) -> Self:
         clone = super()._clone()  # type: ignore[misc]
@@ -103,26 +103,26 @@ class RedisQuerySet(QuerySet[M]):
 
     def _unsliced(self) -> Self:
         if self.query.is_sliced:
-            raise TypeError(f"{self._called} can't be filtered or ordered once a slice has been taken.")
+            raise TypeError(f"{self._title} can't be filtered or ordered once a slice has been taken.")
         return self.all()
 
     def _conditions(self, q: Q) -> Iterator[tuple[str, Any]]:
         if q.negated or (q.connector != Q.AND and len(q.children) > 1):
-            raise NotSupportedError(f"{self._called} can be filtered by conditions that all hold, and by no others.")
+            raise NotSupportedError(f"{self._title} can't be filtered with OR, XOR or NOT.")
         for child in q.children:
             if isinstance(child, Q):
                 yield from self._conditions(child)
             elif isinstance(child, tuple):
                 yield child
             else:
-                raise NotSupportedError(f"{self._called} can't be filtered by an expression.")
+                raise NotSupportedError(f"{self._title} can't be filtered by an expression.")
 
 
 def refuse(name: str) -> Any:
-    """Make a method of that name that is not possible."""
+    """Return a method that raises NotSupportedError; ``name`` is its name."""
 
     def refused(self: RedisQuerySet[Any], *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotSupportedError(f"{self._called} are in Redis: {name}() is not possible with them.")
+        raise NotSupportedError(f"{self._title} are in Redis: {name}() is not supported.")
 
     refused.__name__ = name
     return refused

@@ -1,4 +1,4 @@
-"""A true QuerySet over the sessions in Redis, so that Django's admin works with them as with any model."""
+"""A QuerySet of the sessions that are online."""
 
 from __future__ import annotations
 
@@ -30,50 +30,54 @@ REVERSED: dict[online.Order, online.Order] = {
 
 class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     """
-    The signed-in sessions, by the time of sign-in.
+    The signed-in sessions, the latest sign-in first.
 
-    It filters by ``sid`` (or ``pk``), ``sid__in`` and ``user_id``, orders by ``login_at`` or ``seen_at``, slices,
-    counts, gets and iterates. Anything else raises NotSupportedError.
+    It can be filtered by ``sid`` (or ``pk``), ``sid__in`` and ``user_id``, ordered by ``login_at`` or ``seen_at``,
+    sliced, counted and iterated. Everything else raises NotSupportedError.
     """
 
-    _called = "Online sessions"
+    _title = "Online sessions"
     _sids: tuple[str, ...] | None = None
     _order: online.Order = "-login_at"
 
     _own_sid: str | None = None
     _links_users = False
 
-    which = Which()
-    """Which sessions these are, ``sids`` aside."""
+    session_filter = Which()
+    """The filter, apart from ``sids``."""
 
     @property
     def sids(self) -> tuple[str, ...] | None:
-        """The only sids that these may have; None where there are others than ``which`` tells of."""
+        """The sids that a filter names; None for all sessions that ``session_filter`` describes."""
         return () if self.query.is_empty() else self._sids
 
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users: primary keys as text, at most 1 000."""
-        before = self.which.user_ids
+        before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
-        """Add the sessions in which nobody is signed in. The order is by last seen then."""
+        """Add guests' sessions. The order is by last seen then."""
         return self._with(guests=True)
 
     def active(self, seconds: float) -> Self:
-        """Keep those that were seen in so many last seconds. The order is by last seen then."""
-        before = self.which.active_seconds
+        """Keep the sessions that were seen in the last ``seconds``. The order is by last seen then."""
+        before = self.session_filter.active_seconds
         return self._with(active_seconds=seconds if before is None else min(before, seconds))
 
     def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
-        """Mark the session ``sid`` as that of whoever asks, ``is_own``, and whether that one may see users' pages."""
+        """
+        Set ``is_own`` and ``links_user`` of each row.
+
+        ``sid`` is the administrator's own session. ``links_users`` tells whether the administrator may see users.
+        """
         clone = self.all()
         clone._own_sid, clone._links_users = sid, links_users
         return clone
 
     def order_by(self, *field_names: Any) -> Self:
         clone = self._unsliced()
-        # The sid only breaks ties, as it does anyway.
+        # The order among sessions with the same time is always by sid.
         for name in [name for name in field_names if str(name).lstrip("-") not in {"pk", "sid"}][:1]:
             if name not in get_args(online.Order):
                 raise NotSupportedError(f"Online sessions can't be ordered by {name!r}.")
@@ -87,7 +91,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def _clone(self) -> Self:
         clone = super()._clone()
-        clone._sids, clone.which, clone._order = self._sids, self.which, self._order
+        clone._sids, clone.session_filter, clone._order = self._sids, self.session_filter, self._order
         clone._own_sid, clone._links_users = self._own_sid, self._links_users
         return clone
 
@@ -104,7 +108,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def _with(self, **changes: Any) -> Self:
         clone = self._unsliced()
-        clone.which = self.which._replace(**changes)
+        clone.session_filter = self.session_filter._replace(**changes)
         return clone
 
     def _of_sids(self, sids: Sequence[Any]) -> Self:
@@ -115,18 +119,18 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     @property
     def _by_seen(self) -> bool:
-        return self.which.only_by_seen or self._order.endswith("seen_at")
+        return self.session_filter.only_by_seen or self._order.endswith("seen_at")
 
     @property
     def _is_limited(self) -> bool:
-        # Whether they have to be looked at one by one to find their order: see online.sessions().
-        user_ids = self.which.user_ids
+        # The server sorts the sessions of several users itself, and not more than some: see online.sessions().
+        user_ids = self.session_filter.user_ids
         return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
 
     def _count(self) -> int:
         if self._sids is not None:
             return len(self._found())
-        return self._once(self.which, lambda: online.census(self.which, listed=self._is_limited)[0])
+        return self._once(self.session_filter, lambda: online.census(self.session_filter, listed=self._is_limited)[0])
 
     def _rows(self) -> list[OnlineSession]:
         sessions = self._read()
@@ -147,11 +151,11 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         sessions: list[online.Session] = []
         for offset in range(first, last, READ_AT_ONCE):
             limit = min(READ_AT_ONCE, last - offset)
-            sessions += online.sessions(offset=offset, limit=limit, order=order, **self.which._asdict())
+            sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
         return sessions
 
     def _found(self) -> list[online.Session]:
-        user_ids, guests, active_seconds = self.which
+        user_ids, guests, active_seconds = self.session_filter
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
             since = timezone.now() - timedelta(seconds=active_seconds)
@@ -170,7 +174,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
 
 def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch these users (primary keys as text) in one query. One that was deleted is left out."""
+    """Fetch users by primary keys, as text, in one query. Deleted ones are left out."""
     user_model = get_user_model()
     keys = []
     for user_id in user_ids:

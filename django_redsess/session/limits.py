@@ -1,4 +1,4 @@
-"""How many sessions a user may have at once: ``MAX_SESSIONS_PER_USER`` and ``SESSION_LIMIT_POLICY``."""
+"""The limit of a user's sessions: ``MAX_SESSIONS_PER_USER`` and ``SESSION_LIMIT_POLICY``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ POLICIES = ("end_oldest", "end_least_recent", REFUSE)
 MAXIMUM, POLICY = "REDSESS['MAX_SESSIONS_PER_USER']", "REDSESS['SESSION_LIMIT_POLICY']"
 
 REFUSED = ngettext_lazy(
-    "You are signed in with %(maximum)d session already, and more are not allowed. Sign out there first.",
-    "You are signed in with %(maximum)d sessions already, and more are not allowed. Sign out of one of them first.",
+    "You already have %(maximum)d session, and more are not allowed. Sign out there first.",
+    "You already have %(maximum)d sessions, and more are not allowed. Sign out of one of them first.",
     "maximum",
 )
 
@@ -30,46 +30,46 @@ logger = logging.getLogger("django_redsess")
 
 
 def is_maximum(value: object) -> bool:
-    """Tell whether ``value`` can be the most sessions of a user."""
+    """Tell whether ``value`` is a valid limit."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
 
 
 def limit_of(user: AbstractBaseUser) -> Limit | None:
     """
-    Return how many sessions ``user`` may have, and what happens above that; None for no limit.
+    Return the limit of the user's sessions; None for no limit.
 
-    Raises ImproperlyConfigured where the settings can't be made sense of, or their function fails.
+    Raises ImproperlyConfigured if the settings are wrong, or if their function fails.
     """
-    given: Any = conf.MAX_SESSIONS_PER_USER
-    maximum, said = given, f"it is {given!r}"
-    if isinstance(given, str):
+    setting: Any = conf.MAX_SESSIONS_PER_USER
+    maximum, found = setting, f"it is {setting!r}"
+    if isinstance(setting, str):
         try:
-            maximum = import_string(given)(user)
+            maximum = import_string(setting)(user)
         except Exception as error:
-            raise ImproperlyConfigured(f"{MAXIMUM}, {given!r}, failed with {type(error).__name__}.") from error
-        said = f"{given!r} returned {maximum!r}"
+            raise ImproperlyConfigured(f"{MAXIMUM}, {setting!r}, failed with {type(error).__name__}.") from error
+        found = f"{setting!r} returned {maximum!r}"
     if not is_maximum(maximum):
-        raise ImproperlyConfigured(f"{MAXIMUM} must be an integer of 1 or more, or None; {said}.")
+        raise ImproperlyConfigured(f"{MAXIMUM} must be an integer of 1 or more, or None; {found}.")
     if conf.SESSION_LIMIT_POLICY not in POLICIES:
         raise ImproperlyConfigured(f"{POLICY} must be one of {', '.join(POLICIES)}; not {conf.SESSION_LIMIT_POLICY!r}.")
     return None if maximum is None else Limit(maximum, conf.SESSION_LIMIT_POLICY)
 
 
 def describe(user: AbstractBaseUser | None) -> str:
-    """Say how many sessions ``user`` may have, and what one more sign-in does; ``""`` without a limit, or a user."""
+    """Return the limit of the user's sessions in words, and what one more sign-in does; ``""`` if there is none."""
     try:
         limit = limit_of(user) if user is not None else None
     except ImproperlyConfigured:
-        logger.exception("A page can't tell how many sessions a user may have.")
-        return gettext("How many sessions are allowed can't be told at the moment.")
+        logger.exception("A page can't show how many sessions a user may have.")
+        return gettext("The number of allowed sessions is not known at the moment.")
     if limit is None:
         return ""
     number = limit.maximum
     allowed = ngettext("At most %(maximum)d session is allowed.", "At most %(maximum)d sessions are allowed.", number)
     ends_it = gettext("Another sign-in ends it.") if number == 1 else None
     above = {
-        "end_oldest": ends_it or gettext("Another sign-in ends the one that was signed in first."),
-        "end_least_recent": ends_it or gettext("Another sign-in ends the one that has not been used for longest."),
-        REFUSE: gettext("Another sign-in is refused until there is room."),
+        "end_oldest": ends_it or gettext("Another sign-in ends the oldest one."),
+        "end_least_recent": ends_it or gettext("Another sign-in ends the one that was unused for longest."),
+        REFUSE: gettext("Another sign-in is refused until a session ends."),
     }[limit.policy]
     return f"{allowed % {'maximum': number}} {above}"

@@ -1,4 +1,4 @@
-"""What the user of a session that has ended is told at the next request."""
+"""Notices: what a user is told after the session has ended, at the next request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from django_redsess.session.operations import time_of
 from django_redsess.signals import Reason
 
 TEXT_MAX = 200
-"""Characters of the text that an administrator may leave for the users whose sessions end."""
+"""The most characters of an administrator's message to the users whose sessions end."""
 
 JOINERS = "\u200c\u200d"
-"""What Persian, Hindi and many an emoji are not written without, though Python takes it for not printable."""
+"""Joiners that Persian, Hindi and many emoji need. Python counts them as not printable."""
 
 HEADER = "X-Session-Ended"
 
 TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
-"""Ends that the user did not ask for, or that come with a text."""
+"""The reasons that a user is told: ends that the user did not ask for, or that may have a message."""
 
 
 class Notice(NamedTuple):
@@ -53,7 +53,7 @@ class Notice(NamedTuple):
 
 
 def read(note: str) -> Notice | None:
-    """Read the note of a session that is gone; None where it says nothing that its user is to be told."""
+    """Read the note of an ended session; None if it has nothing to tell the user."""
     reason, _, rest = note.partition(" ")
     at, _, text = rest.partition(" ")
     if reason not in TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
@@ -62,13 +62,13 @@ def read(note: str) -> Notice | None:
 
 
 def clean(text: str) -> str:
-    """Return ``text`` on one line, without what could forge a line of a log or a header."""
+    """Return ``text`` on one line: without characters that could forge a line of a log, or a header."""
     return " ".join("".join(letter if letter.isprintable() or letter in JOINERS else " " for letter in text).split())
 
 
 def check(text: str) -> str:
-    """Return ``text`` as a note can hold it. Raises ValueError for more than 200 characters."""
+    """Return ``text`` as :func:`clean` does. Raises ValueError for more than 200 characters."""
     cleaned = clean(text)
     if len(cleaned) > TEXT_MAX:
-        raise ValueError(f"The reason that ended users read has at most {TEXT_MAX} characters, not {len(cleaned)}.")
+        raise ValueError(f"A message to ended users has at most {TEXT_MAX} characters, not {len(cleaned)}.")
     return cleaned

@@ -1,9 +1,9 @@
 """
-Template tags: what this visitor viewed, and what all of them view most.
+Template tags: the items that this visitor viewed, and those that all visitors view most.
 
-``{% load viewed_items %}``, then ``{% recently_viewed 5 as items %}`` or ``{% most_viewed 10 as items %}``. Each of
-``items`` has the ``item``, its ``object`` where ``REDSESS["VIEWED_RESOLVE"]`` finds it, and ``at``, when it was viewed,
-or ``views``, how often.
+``{% load viewed_items %}``, then ``{% recently_viewed 5 as items %}`` or ``{% most_viewed 10 as items %}``. Each row
+has the ``item``, its ``object`` if ``REDSESS["VIEWED_RESOLVE"]`` finds one, and ``at`` (when it was viewed) or
+``views`` (how often).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ register = template.Library()
 
 
 class Recent(NamedTuple):
-    """An item that the visitor viewed."""
+    """A row of ``recently_viewed``."""
 
     item: str
     at: datetime
@@ -36,7 +36,7 @@ class Recent(NamedTuple):
 
 
 class Popular(NamedTuple):
-    """An item that many viewed."""
+    """A row of ``most_viewed``."""
 
     item: str
     views: int
@@ -46,16 +46,17 @@ class Popular(NamedTuple):
 @register.simple_tag(takes_context=True)
 def recently_viewed(context: template.Context, limit: int, leave_out: str | int | None = None) -> list[Recent]:
     """
-    List what this visitor viewed, newest first, at most ``limit``; not ``leave_out``, such as what the page shows.
+    List the items that this visitor viewed, newest first, at most ``limit``.
 
-    It needs the request in the context. Items whose object is gone are left out, where objects are looked up.
+    ``leave_out`` is an item that is not listed, such as the one that the page shows. The tag needs the request in the
+    context. If ``VIEWED_RESOLVE`` is set, items whose objects it does not find are left out.
     """
     session = session_of(context.get("request"))
     if session is None:
         if settings.DEBUG and "request" not in context:
             warnings.warn(
-                "{% recently_viewed %} finds no request: render the page with it, and have "
-                "django.template.context_processors.request in TEMPLATES.",
+                "{% recently_viewed %} finds no request: render the page with a request, and add "
+                "django.template.context_processors.request to TEMPLATES.",
                 stacklevel=2,
             )
         return []
@@ -67,10 +68,10 @@ def recently_viewed(context: template.Context, limit: int, leave_out: str | int 
 @register.simple_tag
 def most_viewed(limit: int) -> list[Popular]:
     """
-    List what is viewed most by everybody, at most ``limit``.
+    List the items that all visitors view most, at most ``limit``.
 
-    Items whose object is gone are left out, where objects are looked up; as many more are read, to make up for some. In
-    an outage the list is empty: it is no part of anybody's session.
+    If ``VIEWED_RESOLVE`` is set, items whose objects it does not find are left out, and up to ``limit`` others take
+    their places. In an outage the list is empty: the page can be shown without it.
     """
     try:
         found = viewed.popular(limit=limit if conf.VIEWED_RESOLVE is None else 2 * limit)

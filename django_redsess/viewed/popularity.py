@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import scripts
+from django_redsess.transport.bisection import Bound, bisect
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps
 
@@ -55,22 +56,15 @@ def split(rank: int) -> Steps[list[int]]:
     partitions = keyspace().partitions
     if len(partitions) == 1 or rank == 0:
         return [rank] * len(partitions)
-    # At most `rank` items have `enough` views, and more than that have `too_few`.
-    too_few, enough = 1, 2
-    candidates = yield from _counts(too_few)
-    if sum(candidates) <= rank:
-        return candidates
-    sure = yield from _counts(enough)
-    while sum(sure) > rank:
-        too_few, enough, candidates = enough, enough * 2, sure
-        sure = yield from _counts(enough)
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        counts = yield from _counts(middle)
-        if sum(counts) <= rank:
-            enough, sure = middle, counts
-        else:
-            too_few, candidates = middle, counts
+    # The score of an item is minus its views. Below 0 are all items, below -1 those with at least 2 views.
+    all_items = yield from _bound_at(0)
+    if all_items.total <= rank:
+        return all_items.counts
+    low, high = (yield from _bound_at(-1)), all_items
+    while low.total > rank:
+        low, high = (yield from _bound_at(2 * low.score - 1)), low
+    low, high = yield from bisect(_bound_at, rank, low, high)
+    sure, candidates = low.counts, high.counts
     for number, count in enumerate(candidates):
         sure[number] += max(0, min(count - sure[number], rank - sum(sure)))
     return sure
@@ -119,11 +113,11 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
     ]
 
 
-def _counts(at_least: int) -> Steps[list[int]]:
+def _bound_at(score: int) -> Steps[Bound]:
     counts = []
-    for part in counted(at_least):
+    for part in counted(1 - score):
         counts.append((yield from part).items)
-    return counts
+    return Bound(score, counts)
 
 
 def _keys(partition: Partition) -> tuple[str, str]:

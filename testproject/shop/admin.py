@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 
-from django_redsess.admin.sessions import UserSessionsMixin
+from django_redsess.admin import UserSessionsMixin
 from testproject.shop.forms import AdminSignInForm
 from testproject.shop.models import Product
 

@@ -90,7 +90,7 @@ def test_a_limit_of_one_is_told_in_the_singular(alice: User, set_limit: SetLimit
     sign_in_elsewhere(alice)
     form = SessionLimitAuthenticationForm(None, given())
     assert errors(form) == ["session_limit"]
-    assert "1 session already" in form.non_field_errors()[0]
+    assert "You already have 1 session," in form.non_field_errors()[0]
 
 
 def test_the_guests_session_and_basket_stay(
@@ -100,7 +100,7 @@ def test_the_guests_session_and_basket_stay(
     there = sign_in_elsewhere(alice)
     cookie = guest.cookies["sessionid"].value
     response = guest.post("/sign-in-by-form/", given())
-    assert "1 session already" in response.content.decode()
+    assert "You already have 1 session," in response.content.decode()
     assert "sessionid" not in response.cookies
     assert guest.cookies["sessionid"].value == cookie
     assert guest.get("/swap/basket/lamp/").content == b"lamp"
@@ -168,7 +168,7 @@ def test_the_session_of_another_user_counts_for_nothing(guest: Client, alice: Us
     set_limit(1)
     guest.force_login(User.objects.create_user("bob"))
     sign_in_elsewhere(alice)
-    assert "1 session already" in guest.post("/sign-in-by-form/", given()).content.decode()
+    assert "You already have 1 session," in guest.post("/sign-in-by-form/", given()).content.decode()
     assert guest.get("/who/").content == b"bob"
 
 

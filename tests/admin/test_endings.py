@@ -16,8 +16,7 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import endings
-from django_redsess.admin.sessions import OnlineSessionAdmin
+from django_redsess.admin import OnlineSessionAdmin, endings, history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.transport.keys import keyspace
@@ -179,15 +178,15 @@ def test_what_was_ended_stays_ended_for_a_request_that_is_under_way(admin_client
     assert not shopper.get("/").wsgi_request.user.is_authenticated
 
 
-# The reason.
+# The message.
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["one session", "all of a user"])
-def test_whose_session_was_ended_reads_the_reason(admin_client, users, listed) -> None:
+def test_whose_session_was_ended_reads_the_message(admin_client, users, listed) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
     query = f"user={users['alice'].pk}" if listed else f"sid={shopper.session.sid}"
-    answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"), reason="We move house: <b>back at 8</b>")
+    answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"), message="We move house: <b>back at 8</b>")
     response = shopper.get("/")
     assert response.wsgi_request.session.ended.message == "We move house: <b>back at 8</b>"
     assert "We move house: <b>back at 8</b>" in Page(response).text
@@ -195,7 +194,7 @@ def test_whose_session_was_ended_reads_the_reason(admin_client, users, listed) -
     assert not response.wsgi_request.user.is_authenticated
 
 
-def test_without_a_reason_it_is_only_told_that_it_was_ended(admin_client, users) -> None:
+def test_without_a_message_it_is_only_told_that_it_was_ended(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
     answer(admin_client, select(admin_client, shopper.session.sid))
@@ -204,45 +203,45 @@ def test_without_a_reason_it_is_only_told_that_it_was_ended(admin_client, users)
     assert "Your session was ended." in Page(response).text
 
 
-def test_a_reason_of_200_characters_is_taken(admin_client, users) -> None:
+def test_a_message_of_200_characters_is_taken(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
-    answer(admin_client, select(admin_client, shopper.session.sid), reason="é" * 200)
+    answer(admin_client, select(admin_client, shopper.session.sid), message="é" * 200)
     assert shopper.get("/").wsgi_request.session.ended.message == "é" * 200
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
-def test_a_longer_reason_is_an_error_that_ends_nothing_and_loses_nothing(admin_client, sids, listed) -> None:
+def test_a_longer_message_is_an_error_that_ends_nothing_and_loses_nothing(admin_client, sids, listed) -> None:
     own = admin_client.session.sid
     response = admin_client.get(CONFIRM) if listed else select(admin_client, sids["alice"], sids["bob"], own)
     before, number = Page(response).fields, asked(response)
-    again = answer(admin_client, response, reason="x" * 201, own="on")
+    again = answer(admin_client, response, message="x" * 201, own="on")
     assert again.status_code == 200
     assert "at most 200 characters" in Page(again).text
     fields = Page(again).fields
-    assert fields["reason"] == "x" * 201
+    assert fields["message"] == "x" * 201
     assert fields["own"] == "on"
     kept = ("sids", "query")
     assert [fields.get(name) for name in kept] == [before.get(name) for name in kept]
     assert asked(again) == number
     assert len(left()) == 4
-    answer(admin_client, again, reason="shorter")
+    answer(admin_client, again, message="shorter")
     assert left() == (set() if listed else {sids["carol"]})
 
 
 def test_the_number_after_an_error_is_of_those_that_will_be_ended(admin_client, users, sids, new_session) -> None:
     response = admin_client.get(CONFIRM)
     newcomer = sign_in(new_session, str(users["alice"].pk))[0]
-    again = answer(admin_client, response, reason="x" * 201)
+    again = answer(admin_client, response, message="x" * 201)
     number = asked(again)
-    assert told(answer(admin_client, again, reason="")).startswith(f"{number} sessions were ended")
+    assert told(answer(admin_client, again, message="")).startswith(f"{number} sessions were ended")
     assert (newcomer in left()) == (number == 3)
 
 
-def test_a_reason_can_forge_no_line(admin_client, users) -> None:
+def test_a_message_can_forge_no_line(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
-    answer(admin_client, select(admin_client, shopper.session.sid), reason="a\r\nSet-Cookie: x\u2028b")
+    answer(admin_client, select(admin_client, shopper.session.sid), message="a\r\nSet-Cookie: x\u2028b")
     response = shopper.get("/")
     assert response.wsgi_request.session.ended.message == "a Set-Cookie: x b"
     assert "\n" not in LogEntry.objects.get().change_message
@@ -400,7 +399,7 @@ def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
     sids = left() - {admin_client.session.sid}
     response = admin_client.get(CONFIRM)
     assert asked(response) == 600
-    response, pages = answer(admin_client, response, reason="Closing time", **({"own": "on"} if own else {})), 0
+    response, pages = answer(admin_client, response, message="Closing time", **({"own": "on"} if own else {})), 0
     so_far = 0
     while "so far" in Page(response).text:
         pages += 1
@@ -416,14 +415,14 @@ def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
     assert all(note.endswith(b"Closing time") for note in notes)
     lines = LogEntry.objects.values_list("change_message", flat=True)
     assert sum(int(re.search(r"\d+", line)[0]) for line in lines) == 600 + own
-    assert all(line.endswith("Reason: Closing time") for line in lines)
+    assert all(line.endswith("Message: Closing time") for line in lines)
 
 
 def test_what_is_continued_has_its_lines_of_history_together_if_there_are_many_users(
     admin_client, redis, monkeypatch
 ) -> None:
     monkeypatch.setattr(endings, "END_MAX", 250)
-    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    monkeypatch.setattr(history, "LINES_MAX", 3)
     fill(redis, 600, viewed=0)
     response = answer(admin_client, admin_client.get(CONFIRM))
     while "so far" in Page(response).text:
@@ -503,9 +502,9 @@ def test_the_own_session_stays_where_others_are_ended(admin_client, sids) -> Non
 
 def test_the_own_session_alone_is_asked_for_again(admin_client, sids) -> None:
     own = admin_client.session.sid
-    response = answer(admin_client, select(admin_client, own), reason="why not")
+    response = answer(admin_client, select(admin_client, own), message="why not")
     assert "Tick the box to end it" in Page(response).text
-    assert Page(response).fields["reason"] == "why not"
+    assert Page(response).fields["message"] == "why not"
     assert own in left()
     ended = answer(admin_client, response, own="on")
     assert own not in left()
@@ -540,7 +539,7 @@ def test_who_ends_the_own_session_too_is_signed_out_and_told_how_many(
     own = admin_client.session.sid
     response = admin_client.get(CONFIRM) if way == "everyone" else select(admin_client, own, *sids.values())
     assert asked(response) == 3
-    response = answer(admin_client, response, own="on", reason="Good night")
+    response = answer(admin_client, response, own="on", message="Good night")
     assert response.status_code == 200
     assert response.redirect_chain[-1][0].startswith("/admin/login/")
     assert "4 sessions were ended." in told(response)
@@ -768,28 +767,28 @@ def test_the_page_brings_its_csrf_token(admin_user, sids) -> None:
 
 def test_each_user_has_a_line_of_history(admin_client, admin_user, users, sids, new_session) -> None:
     more = new_session(str(users["bob"].pk)).sid
-    answer(admin_client, select(admin_client, sids["alice"], sids["bob"], more), reason="Closing <b>time</b>")
+    answer(admin_client, select(admin_client, sids["alice"], sids["bob"], more), message="Closing <b>time</b>")
     assert LogEntry.objects.count() == 2
     text = history_of(admin_client, users["bob"])
     assert "admin" in text
-    assert "Ended 2 sessions. Reason: Closing <b>time</b>" in text
-    assert "Ended 1 session. Reason: Closing" in history_of(admin_client, users["alice"])
+    assert "Ended 2 sessions. Message: Closing <b>time</b>" in text
+    assert "Ended 1 session. Message: Closing" in history_of(admin_client, users["alice"])
     assert "Ended" not in history_of(admin_client, users["carol"])
     assert "<b>time" not in admin_client.get(f"/admin/auth/user/{users['bob'].pk}/history/").text
 
 
-def test_without_a_reason_history_has_none(admin_client, users, sids) -> None:
+def test_without_a_message_history_has_none(admin_client, users, sids) -> None:
     answer(admin_client, admin_client.get(f"{CONFIRM}?user={users['bob'].pk}"))
     assert LogEntry.objects.get().change_message == "Ended 1 session."
 
 
 def test_guests_have_one_line_together(admin_client, admin_user, users, sids, new_session) -> None:
     guests = [new_session(colour="blue").sid for _ in range(3)]
-    answer(admin_client, select(admin_client, sids["bob"], *guests, query="?who=everyone"), reason="Robots")
+    answer(admin_client, select(admin_client, sids["bob"], *guests, query="?who=everyone"), message="Robots")
     entry = LogEntry.objects.get(content_type=ContentType.objects.get_for_model(OnlineSession))
     assert entry.user == admin_user
     assert entry.object_id is None
-    assert entry.change_message == "Ended 3 sessions of guests. Reason: Robots"
+    assert entry.change_message == "Ended 3 sessions of guests. Message: Robots"
     assert LogEntry.objects.count() == 2
     # Where the newest lines are shown.
     assert admin_client.get("/admin/").status_code == 200
@@ -799,21 +798,21 @@ def test_guests_have_one_line_together(admin_client, admin_user, users, sids, ne
 def test_more_users_than_history_has_lines_for_have_one_together(
     admin_client, sids, new_session, monkeypatch, listed
 ) -> None:
-    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    monkeypatch.setattr(history, "LINES_MAX", 3)
     new = [new_session(str(User.objects.create_user(f"more{number}").pk)).sid for number in range(2)]
     response = admin_client.get(CONFIRM) if listed else select(admin_client, *sids.values(), *new)
-    answer(admin_client, response, reason="Closing time")
+    answer(admin_client, response, message="Closing time")
     entry = LogEntry.objects.get()
     assert entry.content_type == ContentType.objects.get_for_model(OnlineSession)
     named = ", ".join(str(user.pk) for user in User.objects.all() if user != entry.user)
     assert entry.change_message.startswith("Ended sessions: 5, of users: 5. Ids of users: ")
-    assert entry.change_message.endswith(". Reason: Closing time")
-    ids = entry.change_message.removesuffix(". Reason: Closing time").rpartition(": ")[2]
+    assert entry.change_message.endswith(". Message: Closing time")
+    ids = entry.change_message.removesuffix(". Message: Closing time").rpartition(": ")[2]
     assert sorted(ids.split(", ")) == sorted(named.split(", "))
 
 
 def test_as_many_users_as_history_has_lines_for_have_one_each(admin_client, users, sids, monkeypatch) -> None:
-    monkeypatch.setattr(endings, "LINES_MAX", 3)
+    monkeypatch.setattr(history, "LINES_MAX", 3)
     answer(admin_client, admin_client.get(CONFIRM))
     assert {entry.object_id for entry in LogEntry.objects.all()} == {str(user.pk) for user in users.values()}
 
@@ -830,7 +829,7 @@ def test_where_nothing_was_ended_nothing_is_written_down(admin_client, client, r
     online.end(sids["bob"])
     admin_client.post(END, {"sids": sids["bob"]})
     admin_client.post(END, {"sids": admin_client.session.sid})
-    admin_client.post(END, {"sids": sids["alice"], "reason": "x" * 201})
+    admin_client.post(END, {"sids": sids["alice"], "message": "x" * 201})
     admin_client.post(END, {"query": "user=nobody", "latest": LATER})
     staff(client, *MAY_END)
     client.post(END, {"sids": root.sid})
@@ -844,7 +843,7 @@ def test_history_holds_neither_session_keys_nor_addresses(admin_client, users, n
     shopper.post("/login/", {"username": "dave", "password": "secret"})
     guest = new_session(colour="blue")
     keys = [shopper.session.session_key, guest.session_key, admin_client.session.session_key]
-    answer(admin_client, admin_client.get(CONFIRM + "?who=everyone"), reason="Closing time", own="on")
+    answer(admin_client, admin_client.get(CONFIRM + "?who=everyone"), message="Closing time", own="on")
     entries = list(LogEntry.objects.values("change_message", "object_repr", "object_id"))
     assert len(entries) == 3
     text = repr(entries)

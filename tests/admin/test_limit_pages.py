@@ -12,7 +12,7 @@ from django.test import Client
 from django_redsess import online
 
 LIST = "/admin/django_redsess/onlinesession/"
-ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the one that was signed in first."
+ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."
 
 pytestmark = pytest.mark.django_db
 
@@ -99,7 +99,7 @@ def test_a_function_that_fails_breaks_no_page_and_is_logged(
 ) -> None:
     limited(f"{__name__}.no_answer")
     for name, page in pages().items():
-        assert "How many sessions are allowed can't be told at the moment." in page, name
+        assert "The number of allowed sessions is not known at the moment." in page, name
         assert "contracts" not in page
     assert "LookupError" in caplog.text
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import path
 
-from django_redsess.admin.sessions import OnlineSessionAdmin, UserSessionsMixin
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
 from tests.support.admin_pages import LIST, MARKUP, Page, answer, asked, left, staff, told
 from tests.support.behind import make_due
@@ -175,11 +175,11 @@ def test_the_action_ends_all_sessions_of_the_users_that_are_selected(admin_clien
     response = select(admin_client, users["alice"], users["carol"])
     assert asked(response) == 2
     assert set(sids) < left()
-    response = answer(admin_client, response, reason="Moved")
+    response = answer(admin_client, response, message="Moved")
     assert told(response) == "2 sessions were ended."
     assert left() == {sids[2], admin_client.session.sid}
     entry = LogEntry.objects.get()
-    assert (entry.object_id, entry.change_message) == (str(users["alice"].pk), "Ended 2 sessions. Reason: Moved")
+    assert (entry.object_id, entry.change_message) == (str(users["alice"].pk), "Ended 2 sessions. Message: Moved")
 
 
 def test_the_action_says_where_there_is_nothing_to_end(admin_client, users, sids) -> None:

@@ -50,7 +50,7 @@ def test_a_session_is_ended_and_its_user_reads_why_at_the_next_click(
     shopper.goto("/")
     expect(shopper.get_by_text("Signed in as alice")).to_be_visible()
 
-    admin.get_by_label("Reason").fill("We close <b>at noon</b>.")
+    admin.get_by_label("Message").fill("We close <b>at noon</b>.")
     keep_picture(admin, "admin-end")
     admin.get_by_role("button", name="Yes, end it").click()
     expect(admin.get_by_text("1 session was ended.")).to_be_visible()
@@ -141,7 +141,7 @@ def test_a_session_is_ended_with_the_keyboard_alone(admin: Page) -> None:
     admin.keyboard.press("Tab")
     admin.keyboard.press("Enter")
     expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
-    admin.get_by_label("Reason").focus()
+    admin.get_by_label("Message").focus()
     admin.keyboard.press("Enter")
     expect(admin.get_by_text("1 session was ended.")).to_be_visible()
 

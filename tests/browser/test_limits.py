@@ -13,7 +13,7 @@ from tests.support.shop import AskedNobody
 pytestmark = pytest.mark.slow
 
 ELSEWHERE = "Your session was ended, because you signed in elsewhere."
-REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."
+REFUSED = "You already have 3 sessions, and more are not allowed. Sign out of one of them first."
 
 
 @pytest.fixture

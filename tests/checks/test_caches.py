@@ -18,7 +18,7 @@ def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) ->
     settings.SESSION_CACHE_ALIAS = alias
     [error] = messages()
     assert error.id == "django_redsess.E004"
-    assert ("which there is not" in error.msg) == (alias == "missing")
+    assert ("which does not exist" in error.msg) == (alias == "missing")
     assert error.hint == "Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: 'sessions'."
 
 
@@ -35,12 +35,12 @@ def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settin
     [
         ("http://:hush@127.0.0.1", {}, "begins with none of redis://, rediss://, unix://"),
         ("127.0.0.1:6379", {}, "begins with none of redis://, rediss://, unix://"),
-        ([6379], {}, "is missing, or no text"),
+        ([6379], {}, "is missing, or not a string"),
         # A slash in a password has to be escaped: this is a port "hush".
-        ("redis://:hush/1@127.0.0.1", {}, "has no host and port that can be read"),
-        ("redis://:hush,1@127.0.0.1", {}, "has no host and port that can be read"),
-        ("redis://:hush[1@127.0.0.1", {}, "has no host and port that can be read"),
-        ("redis://:hush@127.0.0.1:66379", {}, "has no host and port that can be read"),
+        ("redis://:hush/1@127.0.0.1", {}, "has a host and port that can't be read"),
+        ("redis://:hush,1@127.0.0.1", {}, "has a host and port that can't be read"),
+        ("redis://:hush[1@127.0.0.1", {}, "has a host and port that can't be read"),
+        ("redis://:hush@127.0.0.1:66379", {}, "has a host and port that can't be read"),
         ("redis://:hush@127.0.0.1?db=hush", {}, "Invalid value for 'db'"),
         ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}, "can't be used"),
         ("redis://127.0.0.1/0", {"SOCKET_TIMEOUT": "1"}, "can't be used"),
@@ -129,7 +129,7 @@ def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_
 
 
 @pytest.mark.parametrize(
-    ("timeout", "words"), [({}, "20 seconds"), ({"timeout": None}, "without end"), ({"timeout": 0.6}, "0.6 seconds")]
+    ("timeout", "words"), [({}, "20 seconds"), ({"timeout": None}, "for ever"), ({"timeout": 0.6}, "0.6 seconds")]
 )
 def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(
     set_cache: SetCache, timeout: dict[str, Any], words: str
@@ -137,7 +137,7 @@ def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of
     set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
     [warning] = messages()
     assert warning.id == "django_redsess.W020"
-    assert f"waits {words} for a connection" in warning.msg
+    assert f"waits {words} for a free connection" in warning.msg
     assert "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}" in warning.hint
 
 

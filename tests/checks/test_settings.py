@@ -49,7 +49,7 @@ def test_an_unknown_setting_is_refused_with_the_names_allowed(settings) -> None:
     [error] = messages()
     assert error.id == "django_redsess.E002"
     assert "'MAX_SESSION'" in error.msg
-    assert error.hint.startswith("Did you mean 'MAX_SESSIONS'? It knows ABSOLUTE_TIMEOUT, ")
+    assert error.hint.startswith("Did you mean 'MAX_SESSIONS'? The settings are ABSOLUTE_TIMEOUT, ")
 
 
 @pytest.mark.parametrize(("name", "meant"), [("idle_timeout", "IDLE_TIMEOUT"), ("IDLE_TIME_OUT", "IDLE_TIMEOUT")])
@@ -64,7 +64,7 @@ def test_an_unknown_setting_that_is_like_none_gets_no_guess(settings, name: obje
     settings.REDSESS = {name: 5}
     [error] = messages()
     assert error.id == "django_redsess.E002"
-    assert error.hint.startswith("It knows ")
+    assert error.hint.startswith("The settings are ")
 
 
 def test_more_guests_than_sessions_is_warned_of(settings) -> None:

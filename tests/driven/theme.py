@@ -44,12 +44,12 @@ def main() -> None:
 
     question = admin.post(LIST, {"action": "end_selected", "_selected_action": [bob.sid]})
     assert "end 1 session?" in text_of(question)
-    answer = admin.post(LIST + "end/", {**hidden(question), "reason": "Back at noon."}, follow=True)
+    answer = admin.post(LIST + "end/", {**hidden(question), "message": "Back at noon."}, follow=True)
     assert "1 session was ended." in text_of(answer)
     assert names(answer) == ["admin", "carol", "alice"]
     assert "Back at noon." in text_of(browsers["bob"].get("/"))
     history = text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
-    assert "Ended 1 session. Reason: Back at noon." in history
+    assert "Ended 1 session. Message: Back at noon." in history
 
     chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
     question = admin.post(LIST + "?q=alice", chosen)

@@ -132,7 +132,7 @@ def ended(site: Site) -> None:
             assert site.told == [(site.key(name), ending.reason)] * len(ending.browsers), (reason, site.told)
             if ending.in_history:
                 count = len(ending.browsers)
-                expected[name].append(f"Ended {count} session{'s' * (count > 1)}. Reason: {reason}")
+                expected[name].append(f"Ended {count} session{'s' * (count > 1)}. Message: {reason}")
         site.check()
     for name, written in expected.items():
         page = text_of(site.admin.get(site.page_of(name, "history")))
@@ -149,7 +149,7 @@ def protected(site: Site) -> None:
     assert helper.login(username="helper", password="helper")
     refused = helper.get(LIST + "confirm/", {"user": site.key("admin")})
     assert "only a superuser can end" in refused.text
-    named = {"sids": site.admin_sid, "reason": "protected"}
+    named = {"sids": site.admin_sid, "message": "protected"}
     assert "only superusers can end it" in helper.post(LIST + "end/", named, follow=True).text
     everybody = len(site.browsers)
     question = helper.get(LIST + "confirm/")

@@ -125,13 +125,13 @@ def test_a_superuser_ends_a_superusers_session() -> None:
 
 def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_that_it_was_over(administrator, victim) -> None:
     sid = victim.sid
-    response = administrator.client.post(END, {"sids": sid, "reason": "Robbed"}, follow=True)
+    response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
     assert "1 session was ended." in response.text
     assert not victim.is_signed_in()
     entry = LogEntry.objects.get()
     assert (entry.user, entry.object_id) == (administrator.user, str(victim.user.pk))
-    assert entry.change_message == "Ended 1 session. Reason: Robbed"
-    response = administrator.client.post(END, {"sids": sid, "reason": "Robbed"}, follow=True)
+    assert entry.change_message == "Ended 1 session. Message: Robbed"
+    response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
     assert "1 session was ended." not in response.text
     assert "1 session was not ended: it was over already." in response.text
     assert LogEntry.objects.count() == 1
@@ -166,7 +166,7 @@ def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administ
     for query in ("", f"?sid={victim.sid}", f"?user={victim.user.pk}"):
         keep(client.get(CONFIRM + query))
     keep(client.post(LIST, {"action": "end_selected", "_selected_action": [victim.sid]}))
-    keep(client.post(END, {"sids": victim.sid, "reason": "Robbed"}))
+    keep(client.post(END, {"sids": victim.sid, "message": "Robbed"}))
     keep(client.get(LIST))
     keep(client.get(f"/admin/auth/user/{victim.user.pk}/history/"))
     keep(client.get("/admin/"))
@@ -187,7 +187,7 @@ def test_a_key_that_is_searched_for_finds_nothing(administrator, victim) -> None
     assert "Browser of victim" not in response.text
 
 
-@pytest.mark.parametrize("field", ["sids", "query", "latest", "progress", "reason", "own"])
+@pytest.mark.parametrize("field", ["sids", "query", "latest", "progress", "message", "own"])
 @pytest.mark.parametrize(
     "value",
     ["\0", "x" * 1_000_000, "\r\nSet-Cookie: sessionid=forged", "<script>alert(1)</script>", "' OR 1=1 --"],

@@ -55,7 +55,7 @@ def test_a_refused_sign_in_is_a_403_that_ends_the_visitors_session(
     guest = str(visitor.cookie)
     response = visitor.get(f"{visitor.views}/held/sign-in/1/")
     assert response.status_code == 403
-    assert response.content.decode().startswith("You are signed in with 1 session already")
+    assert response.content.decode().startswith("You already have 1 session,")
     assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
     assert traces(redis, guest) == []
     assert SessionStore(guest).load() == {}

@@ -15,8 +15,7 @@ from django.urls import include, path
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import endings
-from django_redsess.admin.sessions import OnlineSessionAdmin, UserSessionsMixin
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, endings, history
 from django_redsess.models import OnlineSession
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
 from tests.support.admin_pages import END as ENDING
@@ -84,7 +83,7 @@ def test_nobody_spells_out_an_address_that_they_may_not_see(client: Client, sids
 def test_who_may_see_users_searches_as_on_their_page(client: Client, sids: dict[str, str]) -> None:
     staff(client, VIEW, "view_user")
     assert Page(client.get(LIST, {"q": "alice.q7@"})).names == ["alice"]
-    assert "Search as on the page of users, or by session id" in Page(client.get(LIST)).text
+    assert "Search as in the list of users, or by session id" in Page(client.get(LIST)).text
 
 
 def test_without_a_page_of_users_only_user_names_are_searched(
@@ -156,7 +155,7 @@ def test_each_request_of_an_ending_names_its_users(
     client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], sids: dict[str, str]
 ) -> None:
     monkeypatch.setattr(endings, "END_MAX", 250)
-    monkeypatch.setattr(endings, "LINES_MAX", 100)
+    monkeypatch.setattr(history, "LINES_MAX", 100)
     fill(redis, 250, viewed=0)
     staff(client, VIEW, END)
     response = answer(client, client.get(CONFIRM))

@@ -20,7 +20,7 @@ import redis as redis_py
 from django.core.management import call_command, execute_from_command_line
 
 from django_redsess import online
-from django_redsess.management import cleaning
+from django_redsess.management import cleaning_command
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
@@ -233,7 +233,7 @@ def test_verbosity_2_tells_each_batch(redis, new_session, capsys) -> None:
 
 
 def test_a_long_pass_tells_in_lines_how_far_it_is(redis, new_session, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(cleaning, "LINE_SECONDS", 0)
+    monkeypatch.setattr(cleaning_command, "LINE_SECONDS", 0)
     sessions = [new_session("7") for _ in range(3)]
     make_due(redis, *(session.sid for session in sessions))
     call_command("cleansessions", batch_size=2)
@@ -407,7 +407,7 @@ def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_sessio
 
 @pytest.mark.slow
 def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_session, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(cleaning, "PATIENCE_SECONDS", 4)
+    monkeypatch.setattr(cleaning_command, "PATIENCE_SECONDS", 4)
     sessions = [new_session("7") for _ in range(4)]
     make_due(own_server.client, *(session.sid for session in sessions))
     starting: list[threading.Timer] = []

@@ -268,7 +268,7 @@ def test_without_a_terminal_fewer_than_the_setting_keeps_must_be_confirmed(redis
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     status, told = start("--limit", "3").ended()
     assert status == 1
-    assert told == "CommandError: Without a terminal nobody can be asked: give --noinput, to go on without asking.\n"
+    assert told == "CommandError: There is no terminal to ask on: give --noinput to go on without asking.\n"
     assert len(views_of(redis)) == 20
 
 

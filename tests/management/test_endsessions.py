@@ -38,12 +38,12 @@ GONE = "x" * 20
 
 WRONG = {
     "nobody": ([], "Give user names or sids, or --all."),
-    "all and one": (["--all", "alice"], "--all ends all sessions: name no users or sessions with it."),
+    "all and one": (["--all", "alice"], "--all ends all sessions: give no user names or sids with it."),
     "unknown ones": (["alice", "nobody", "none"], "There is no user or session nobody, none. Nothing was ended."),
     "a name in red": (["\x1b[31m"], r"There is no user or session '\x1b[31m'. Nothing was ended."),
     "a long reason": (
-        ["alice", "--reason", "x" * 201],
-        "--reason: The reason that ended users read has at most 200 characters, not 201.",
+        ["alice", "--message", "x" * 201],
+        "--message: A message to ended users has at most 200 characters, not 201.",
     ),
     "what is gone is to stay": (
         ["alice", "--keep", GONE],
@@ -166,7 +166,7 @@ def test_who_is_not_signed_in_is_nothing_to_do(users) -> None:
 
 def test_a_name_that_is_a_session_too_is_not_guessed_at(sids) -> None:
     User.objects.create_user(sids[0])
-    with pytest.raises(CommandError, match=f"Both a user and a session are named {re.escape(sids[0])}. Nothing was"):
+    with pytest.raises(CommandError, match=f"A user and a session have this name: {re.escape(sids[0])}. Nothing was"):
         run(sids[0], "bob")
     assert len(left()) == 4
 
@@ -203,7 +203,7 @@ def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
 def test_users_read_why_their_session_was_ended(users, new_session) -> None:
     key = new_session(str(users["alice"].pk)).session_key
     other = new_session(str(users["bob"].pk))
-    run("alice", other.sid, "--reason", "We have moved.")
+    run("alice", other.sid, "--message", "We have moved.")
     for session in (SessionStore(key), SessionStore(other.session_key)):
         assert session.ended.message == "We have moved."
 
@@ -238,7 +238,7 @@ def test_any_other_answer_ends_nothing(sids, answer, word: str) -> None:
 def test_all_is_asked_about_with_its_number(sids, answer) -> None:
     answer("n\n")
     [line] = run("--all", "--keep", sids[0], interactive=True)
-    assert line == "End 3 sessions, all in which somebody is signed in? [y/N] Nothing was ended."
+    assert line == "End 3 sessions, all that are signed in? [y/N] Nothing was ended."
 
 
 def test_a_question_leaves_stdout_to_json(sids, answer) -> None:
@@ -254,7 +254,7 @@ def test_nothing_is_asked_where_nothing_would_end(users, answer) -> None:
 
 def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
     command = start("endsessions", "--all")
-    error = "CommandError: Without a terminal nobody can be asked: give --noinput, to end without asking.\n"
+    error = "CommandError: There is no terminal to ask on: give --noinput to end without asking.\n"
     assert command.ended() == (1, error)
     assert online.count() == 4
 
@@ -262,7 +262,7 @@ def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
 def test_without_a_terminal_a_name_that_is_none_is_told_first(sids) -> None:
     with pytest.raises(CommandError, match=r"There is no user or session nobody\."):
         run("nobody", interactive=True)
-    with pytest.raises(CommandError, match="Without a terminal nobody can be asked"):
+    with pytest.raises(CommandError, match="There is no terminal to ask on"):
         run("alice", interactive=True)
     assert online.count() == 4
 
@@ -378,7 +378,7 @@ def test_a_terminal_asks_and_shows_a_bar(new_session, on_terminal) -> None:
     for _ in range(600):
         new_session("7")
     command = on_terminal("--all")
-    command.read_until("End 600 sessions, all in which somebody is signed in? [y/N] ")
+    command.read_until("End 600 sessions, all that are signed in? [y/N] ")
     assert online.count() == 600
     command.type("y\n")
     assert command.ended() == 0

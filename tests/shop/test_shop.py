@@ -405,7 +405,7 @@ def test_a_picture_can_be_cached_for_everyone(signed_in: Client, products: list[
     assert not response.has_header("Vary")
 
 
-REFUSED = "You are signed in with 3 sessions already, and more are not allowed. Sign out of one of them first."
+REFUSED = "You already have 3 sessions, and more are not allowed. Sign out of one of them first."
 
 
 @pytest.fixture

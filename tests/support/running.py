@@ -21,9 +21,9 @@ class Running:
     """A command of manage.py in a process of its own. It can be read while it runs."""
 
     def __init__(self, folder: Path, url: str, *arguments: str, stderr: int | None = None, **changes: float) -> None:
-        """Start it. ``changes`` replace constants of ``management.cleaning``; ``stderr`` may be a terminal."""
-        code = "from django_redsess.management import cleaning\n"
-        code += "".join(f"cleaning.{name} = {value}\n" for name, value in changes.items())
+        """Start it. ``changes`` replace constants of ``management.cleaning_command``; ``stderr`` may be a terminal."""
+        code = "from django_redsess.management import cleaning_command\n"
+        code += "".join(f"cleaning_command.{name} = {value}\n" for name, value in changes.items())
         code += "from django.core.management import execute_from_command_line\n"
         code += "import sys\nexecute_from_command_line(sys.argv)"
         started = ["-c", code] if changes else ["testproject/manage.py"]

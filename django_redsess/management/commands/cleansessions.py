@@ -8,33 +8,33 @@ from django.core.management.base import CommandError, CommandParser
 from django_redsess.cleaning import cleaner, consistency
 from django_redsess.cleaning.waker import Waker
 from django_redsess.conf import conf
-from django_redsess.management.cleaning import CleaningCommand
+from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.session.capacity import NO_LIMIT
 from django_redsess.transport.keys import keyspace
 
 REST_SECONDS_MAX = 5
-"""The longest sleep: the maximum is looked after too, and a deadline whose news got lost."""
+"""The longest sleep. The maximum needs a look, too, and a wake-up call may get lost."""
 
 REST_SECONDS_MIN = 0.05
-"""The shortest: on a busy site sessions are due every few milliseconds, and go a few at a time."""
+"""The shortest sleep: on a busy site, sessions are due every few milliseconds, and are better ended together."""
 
 FAULTS_SHOWN = 100
 
 KINDS = {"expired": "expired", "evicted": "excess"}
-"""How sessions end here, and what --only calls it."""
+"""How sessions end here, and the name of that for --only."""
 
-BESIDE_NO_GUESTS = ("only", "max_sessions", "check", "repair", "forever")
+NOT_WITH_GUESTS = ("only", "max_sessions", "check", "repair", "forever")
 
-ALONE = ("check", "repair", "dry_run", "forever")
+EXCLUSIVE = ("check", "repair", "dry_run", "forever")
 
 
 class Command(CleaningCommand):
     help = (
-        "End the sessions whose deadline has passed, then the ones longest unseen above the setting MAX_SESSIONS, "
-        "guests' before those of users. With --guests N, end guests' sessions only, until N are left. "
-        "Without --forever it makes one pass: run it from cron, every minute or every hour. With it, it sleeps until "
-        "the next deadline, and takes the samples that online.history() shows. Between runs new sessions take "
-        "some of either along. It can be stopped at any moment, and run in several places at once."
+        "End the sessions whose deadline has passed. Then, above the setting MAX_SESSIONS, end the ones longest "
+        "unseen, guests' first. With --guests N, end guests' sessions only, until N are left. "
+        "Without --forever it makes one pass: run it from cron, every minute or every hour. With --forever it sleeps "
+        "until the next deadline, and takes the samples that online.history() returns. Between runs, each new session "
+        "ends some of both. It can be stopped at any moment, and can run in several places at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -44,38 +44,43 @@ class Command(CleaningCommand):
             "manage.py cleansessions --guests 0 (after a flood of visitors without an account: nobody is signed out)"
         )
         add = parser.add_argument
-        add("--only", metavar="expired|excess", help="take out only those whose time is over, or only those too many")
-        add("--max-sessions", type=int, metavar="N", help="keep so many sessions (default: MAX_SESSIONS)")
-        add("--guests", type=int, metavar="N", help="take out guests' sessions, those longest unseen, until N are left")
-        add("--dry-run", action="store_true", help="count what would be taken out, and change nothing")
+        add("--only", metavar="expired|excess", help="end only expired sessions, or only those above the maximum")
+        add("--max-sessions", type=int, metavar="N", help="keep N sessions (default: MAX_SESSIONS)")
+        add(
+            "--guests",
+            type=int,
+            metavar="N",
+            help="end only guests' sessions, longest unseen first, until N are left",
+        )
+        add("--dry-run", action="store_true", help="count the sessions that would end, and change nothing")
         add(
             "--check",
             action="store_true",
-            help="compare all keys, list what disagrees, and exit with 1 if anything does",
+            help="compare all keys, list the entries that disagree, and exit with 1 if there are any",
         )
-        add("--repair", action="store_true", help="compare all keys, and mend what disagrees")
+        add("--repair", action="store_true", help="compare all keys, and mend the entries that disagree")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.checks = options["check"] or options["repair"]
-        self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.checks else {"expired": 0, "evicted": 0}
+        self.comparing = options["check"] or options["repair"]
+        self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.comparing else {"expired": 0, "evicted": 0}
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
         self._waker: Waker | None = None
         self._next_sample = 0.0
         super().handle(*args, **options)
-        if self.checks and (left := self.counts["faults"] - self.counts["mended"]):
-            what_to_do = "left alone" if options["repair"] else "see above; --repair mends what can be mended"
-            raise CommandError(f"{left:,} that disagree: {what_to_do}.")
+        if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
+            what_to_do = "they can't be mended" if options["repair"] else "see above; --repair mends what can be mended"
+            raise CommandError(f"{left:,} entries disagree: {what_to_do}.")
 
     def validate(self) -> None:
-        given = [f"--{name.replace('_', '-')}" for name in ALONE if self.options[name]]
-        if len(given) > 1:
-            raise CommandError(f"{given[0]} and {given[1]} can't be given together.")
+        chosen = [f"--{name.replace('_', '-')}" for name in EXCLUSIVE if self.options[name]]
+        if len(chosen) > 1:
+            raise CommandError(f"{chosen[0]} and {chosen[1]} can't be given together.")
         self.at_least_one("max_sessions")
         self.guests = self.options["guests"]
         if self.guests is not None:
-            others = [name for name in BESIDE_NO_GUESTS if self.options[name]]
+            others = [name for name in NOT_WITH_GUESTS if self.options[name]]
             if others:
                 raise CommandError(f"--guests and --{others[0].replace('_', '-')} can't be given together.")
             if self.guests < 0:
@@ -90,12 +95,12 @@ class Command(CleaningCommand):
         super().validate()
 
     def total(self) -> int | None:
-        if self.checks:
+        if self.comparing:
             return None
         return sum(count for kind, count in self._backlog().items() if kind in self.kinds)
 
     def work(self) -> None:
-        if self.checks:
+        if self.comparing:
             self._compare()
         elif self.options["dry_run"]:
             self.counts.update(self._backlog())
@@ -104,7 +109,7 @@ class Command(CleaningCommand):
 
     def rest(self) -> None:
         if self._waker is None:
-            # What is only too much has no deadline, and needs no waking.
+            # Only deadlines need a wake-up call, not the maximum.
             self._waker = Waker(keyspace().partitions if "expired" in self.kinds else [])
         due_in = cleaner.seconds_to_next() if "expired" in self.kinds else None
         seconds = min(
@@ -117,7 +122,7 @@ class Command(CleaningCommand):
             self._waker.close()
 
     def sentence(self, counts: dict[str, int]) -> str:
-        if self.checks:
+        if self.comparing:
             mended = f", {counts['mended']:,} are mended" if self.options["repair"] else ""
             return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}."
         verb = "There are" if self.options["dry_run"] else "Removed"
@@ -147,7 +152,7 @@ class Command(CleaningCommand):
 
     def _compare(self) -> None:
         if not self.options["repair"]:
-            # After an outage it begins anew.
+            # After an outage the comparison starts again.
             self.counts = dict.fromkeys(self.counts, 0)
         for step in consistency.check(mend=self.options["repair"]):
             for fault in step.faults:

@@ -6,18 +6,19 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_redsess.cleaning import cleaner
 from django_redsess.conf import conf
-from django_redsess.management.cleaning import CleaningCommand
-from django_redsess.management.people import agreed, need_terminal, told_as_errors
+from django_redsess.management.cleaning_command import CleaningCommand
+from django_redsess.management.people import command_errors
+from django_redsess.management.terminal import confirm, need_terminal
 
 REST_SECONDS = 60
 
 
 class Command(CleaningCommand):
     help = (
-        "Forget the views of all items but the most viewed ones: as many as the setting VIEWED_LIMIT says, or --limit. "
-        "Of two that were viewed equally often, either may go. Items in the sessions' own lists stay. "
-        "It asks before it forgets more than VIEWED_LIMIT says; from cron, give --noinput with such a limit. "
-        "It can be stopped at any moment, and run twice at once."
+        "Keep the views of the most viewed items, and forget those of all others. VIEWED_LIMIT or --limit "
+        "says how many items to keep. Of two items with as many views, either may go. The sessions' own lists "
+        "stay. With a --limit below VIEWED_LIMIT it asks first; from cron, give --noinput. "
+        "It can be stopped at any moment, and can run twice at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,8 +27,8 @@ class Command(CleaningCommand):
             "cleanviewed --limit 10000"
         )
         add = parser.add_argument
-        add("--limit", type=int, metavar="N", help="keep so many items (default: VIEWED_LIMIT)")
-        add("--dry-run", action="store_true", help="count what would be forgotten, and change nothing")
+        add("--limit", type=int, metavar="N", help="keep N items (default: VIEWED_LIMIT)")
+        add("--dry-run", action="store_true", help="count the items that would be forgotten, and change nothing")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
         super().add_arguments(parser)
 
@@ -42,10 +43,10 @@ class Command(CleaningCommand):
         self.limit = self.options["limit"] or conf.VIEWED_LIMIT
         super().validate()
 
-    def agreed(self) -> bool:
+    def confirmed(self) -> bool:
         if self.options["dry_run"] or not self.options["interactive"] or self.limit >= conf.VIEWED_LIMIT:
             return True
-        with told_as_errors():
+        with command_errors():
             count = cleaner.backlog_of_items(limit=self.limit)
             kept = count - cleaner.backlog_of_items(limit=conf.VIEWED_LIMIT)
         if kept <= 0:
@@ -53,7 +54,7 @@ class Command(CleaningCommand):
         need_terminal("go on")
         question = f"Forget the views of {count:,} items? VIEWED_LIMIT would keep {kept:,} of them."
         out = self.stderr if self.options["json"] else self.stdout
-        return agreed(question, out, refused="Nothing was removed.")
+        return confirm(question, out, refused="Nothing was removed.")
 
     def total(self) -> int:
         return cleaner.backlog_of_items(limit=self.limit)

@@ -9,16 +9,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.cleaning import Stop, progress_bar
-from django_redsess.management.people import (
-    STOPPED,
-    agreed,
-    need_terminal,
-    owner_of,
-    say,
-    told_as_errors,
-    user_named,
-)
+from django_redsess.management.people import command_errors, owner_of, user_named
+from django_redsess.management.terminal import STOPPED, Stop, confirm, need_terminal, progress_bar, say
 from django_redsess.online.presentation import printable
 from django_redsess.online.queries import USERS_MAX
 from django_redsess.querysets.sessions import users_by_id
@@ -34,46 +26,51 @@ if TYPE_CHECKING:
 
 class Command(BaseCommand):
     help = (
-        "End sessions: all of a user, or a single one by its sid, which the command online shows. It tells how many "
-        "these are, and asks; each one's next request then finds itself signed out. It can be stopped at any moment: "
-        "what it has ended by then stays ended, and it says how many that were."
+        "End sessions: all sessions of a user, or one session by its sid, which the command online shows. It shows "
+        "how many these are, and asks. The next request of each session finds itself signed out. It can be stopped at "
+        "any moment: the sessions ended so far stay ended, and it says how many."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.epilog = (
             "Examples: manage.py endsessions alice; manage.py endsessions alice bob Zk1.vV0qUoT7_bXn3sLa; manage.py "
-            "endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa; manage.py endsessions --all --noinput --reason 'Please "
+            "endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa; manage.py endsessions --all --noinput --message 'Please "
             "sign in again: we have moved.'"
         )
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
-        add("--all", action="store_true", help="every session in which somebody is signed in")
+        add("--all", action="store_true", help="all signed-in sessions")
         add(
             "--new-secret-key",
             action="store_true",
-            help="with --all: SECRET_KEY was replaced, without SECRET_KEY_FALLBACKS; use the new one from now on",
+            help="with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS",
         )
-        add("--keep", action="append", metavar="SID", help="leave this session; can be given several times")
-        add("--reason", default="", metavar="TEXT", help=f"for the users to read, at most {notice.TEXT_MAX} characters")
+        add("--keep", action="append", metavar="SID", help="do not end this session; can be repeated")
+        add(
+            "--message",
+            default="",
+            metavar="TEXT",
+            help=f"shown to the users on their next page, at most {notice.TEXT_MAX} characters",
+        )
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
-        add("--json", action="store_true", help='end with {"ended": N}, and nothing else on stdout')
+        add("--json", action="store_true", help='print {"ended": N} at the end, and nothing else on stdout')
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self._validate()
-        with told_as_errors():
+        with command_errors():
             if options["new_secret_key"]:
-                # Before that, nothing of the store can be asked.
+                # Until then the store answers no other question.
                 drive(agreement.take_new_secret_key())
             self._resolve()
-            # What is named wrongly is told before.
+            # Not earlier: a wrong name is the more useful error.
             if options["interactive"]:
                 need_terminal("end")
             count = self._tell()
             if not count:
                 self._summarize(0, "There is nothing to end.")
-            elif not self._agreed():
+            elif not self._confirmed():
                 self._summarize(0, "Nothing was ended.")
             else:
                 self._end(count)
@@ -81,42 +78,42 @@ class Command(BaseCommand):
     def _validate(self) -> None:
         options = self.options
         if options["all"] and options["targets"]:
-            raise CommandError("--all ends all sessions: name no users or sessions with it.")
+            raise CommandError("--all ends all sessions: give no user names or sids with it.")
         if not options["all"] and not options["targets"]:
             raise CommandError("Give user names or sids, or --all.")
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         try:
-            notice.check(options["reason"])
+            notice.check(options["message"])
         except ValueError as error:
-            raise CommandError(f"--reason: {error}") from error
+            raise CommandError(f"--message: {error}") from error
 
     def _resolve(self) -> None:
-        """Find out who and what is meant; where any of that is not clear, raise CommandError."""
+        """Look up the users and sessions that are named. Raises CommandError if any of them is not clear."""
         targets = list(dict.fromkeys(self.options["targets"]))
         keep = list(dict.fromkeys(self.options["keep"] or ()))
         sessions = {session.sid: session for session in online.find([*targets, *keep])}
         users = {name: user for name in targets if (user := user_named(name)) is not None}
-        _refuse("Both a user and a session are named", [name for name in users if name in sessions])
-        _refuse("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
-        # Who mistypes what is to stay would lose it.
-        _refuse("--keep: there is no session", [sid for sid in keep if sid not in sessions])
+        _reject("A user and a session have this name:", [name for name in users if name in sessions])
+        _reject("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
+        # A mistyped sid here would end the session that was to be kept.
+        _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")
         self.over = [name for name in targets if name not in users and name not in sessions]
         self.users = {online.user_id_of(user): user for user in users.values()}
         self.kept = [sessions[sid] for sid in keep]
         chosen = [sessions[sid] for sid in targets if sid in sessions and sid not in keep]
-        # A named user's is among those of the user, and is not to be counted twice.
+        # A session of a user who is named, too, is counted with that user's sessions.
         self.single = [session for session in chosen if session.user_id not in self.users]
 
     def _tell(self) -> int:
-        """Say what is meant, and return how many sessions that are."""
+        """Print what would end, and return how many sessions."""
         for sid in self.over:
             self._say(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
             count = online.count() - sum(session.login_at is not None for session in self.kept)
-            self._whose = f"{_sessions(count)}, all in which somebody is signed in"
+            self._whose = f"{_sessions(count)}, all that are signed in"
             return count
         tally = _Tally()
         for user_id, user in self.users.items():
@@ -132,16 +129,16 @@ class Command(BaseCommand):
         self._whose = str(tally)
         return tally.sessions
 
-    def _agreed(self) -> bool:
+    def _confirmed(self) -> bool:
         out = self.stderr if self.options["json"] else self.stdout
-        return not self.options["interactive"] or agreed(f"End {self._whose}?", out, refused="Nothing was ended.")
+        return not self.options["interactive"] or confirm(f"End {self._whose}?", out, refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
         tally, stop, bar = _Tally(), Stop(), None
         if self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty():
             bar = progress_bar(count)
         try:
-            # A signal is heard after the batch that is under way: all that was ended is counted.
+            # A signal takes effect after the batch under way, so that all ended sessions are counted.
             with stop.listening():
                 for batch in self._batches():
                     for ended in batch:
@@ -152,7 +149,7 @@ class Command(BaseCommand):
                         break
         except SessionStoreUnavailable as error:
             self._summarize(tally.sessions)
-            # Of a batch whose answer did not arrive, nobody knows.
+            # Whether a batch without an answer was ended is unknown.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
         finally:
             if bar is not None:
@@ -162,14 +159,14 @@ class Command(BaseCommand):
             raise CommandError(f"Stopped. Ended {tally}.", returncode=STOPPED)
 
     def _batches(self) -> Iterator[list[Ended]]:
-        reason = self.options["reason"]
+        message = self.options["message"]
         sids = [session.sid for session in self.single]
         for start in range(0, len(sids), AT_ONCE_MAX):
-            yield online.end(*sids[start : start + AT_ONCE_MAX], message=reason)
+            yield online.end(*sids[start : start + AT_ONCE_MAX], message=message)
         if self.users or self.options["all"]:
             user_ids = None if self.options["all"] else list(self.users)
             yield from online.end_in_batches(
-                user_ids=user_ids, keep=[session.sid for session in self.kept], message=reason
+                user_ids=user_ids, keep=[session.sid for session in self.kept], message=message
             )
 
     def _summarize(self, ended: int, sentence: str = "") -> None:
@@ -179,7 +176,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"ended": ended}))
 
     def _say(self, line: str) -> None:
-        """Tell a person; what a question is about needs to be told at any verbosity."""
+        """Print a line for a person. Before a question it is printed at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
             out = self.stderr if self.options["json"] else self.stdout
             say(line, out)
@@ -187,7 +184,7 @@ class Command(BaseCommand):
 
 
 class _Tally:
-    """How many sessions, and of whom. It reads "12 sessions of 3 users"."""
+    """Counts sessions and their owners. As a text it reads "12 sessions of 3 users"."""
 
     def __init__(self) -> None:
         self.sessions = self._guests = 0
@@ -213,6 +210,6 @@ def _sessions(count: int) -> str:
     return f"{count:,} {'session' if count == 1 else 'sessions'}"
 
 
-def _refuse(what: str, names: Sequence[str]) -> None:
+def _reject(what: str, names: Sequence[str]) -> None:
     if names:
         raise CommandError(f"{what} {', '.join(map(printable, names))}. Nothing was ended.")

@@ -285,7 +285,7 @@ def test_a_search_term_that_is_no_text_breaks_nothing(admin_client, known, term)
 
 
 def test_search_says_what_it_takes(admin_client, known) -> None:
-    assert "The whole id of an item" in admin_client.get(LIST).text
+    assert "Search by the whole id of an item" in admin_client.get(LIST).text
 
 
 @pytest.mark.parametrize(

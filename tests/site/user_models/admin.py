@@ -1,7 +1,7 @@
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 
-from django_redsess.admin.sessions import UserSessionsMixin
+from django_redsess.admin import UserSessionsMixin
 from tests.site.user_models.models import User
 
 

@@ -5,7 +5,7 @@ from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from unfold.admin import ModelAdmin
 
-from django_redsess.admin.sessions import OnlineSessionAdmin, PopularItemAdmin, UserSessionsMixin
+from django_redsess.admin import OnlineSessionAdmin, PopularItemAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession, PopularItem
 
 admin.site.unregister([OnlineSession, PopularItem, User])

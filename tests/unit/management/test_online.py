@@ -31,12 +31,12 @@ WRONG = {
     "an endless time": (["--active", "9" * 400 + "d"], "--active must be a time such as"),
     "guests who are users": (
         ["--everyone", "--staff"],
-        "--everyone and --staff can't be given together: guests are no users.",
+        "--everyone and --staff can't be given together: guests are not users.",
     ),
     "one session of many": (["--sid", "x" * 20, "--active", "5m"], "--sid and --active can't be given together."),
-    "no sid": (["--sid", "short"], "--sid: short is no sid. It has 20 characters."),
-    "an empty sid": (["--sid", ""], "--sid:  is no sid. It has 20 characters."),
-    "unknown users": (["--user", "nobody", "--user", "none"], "--user: there is no user nobody and no none."),
+    "no sid": (["--sid", "short"], "--sid: short is not a sid. A sid has 20 characters."),
+    "an empty sid": (["--sid", ""], "--sid:  is not a sid. A sid has 20 characters."),
+    "unknown users": (["--user", "nobody", "--user", "none"], "--user: there is no user nobody or none."),
     "a user who writes in red": (["--user", "\x1b[31m"], r"--user: there is no user '\x1b[31m'."),
 }
 

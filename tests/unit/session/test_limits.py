@@ -11,7 +11,7 @@ from tests.support.sign_ins import SetLimit
 
 ALICE = User(pk=7, username="alice")
 
-ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the one that was signed in first."
+ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the one that 
     [
         (1, "end_oldest", "At most 1 session is allowed. Another sign-in ends it."),
         (1, "end_least_recent", "At most 1 session is allowed. Another sign-in ends it."),
-        (1, "refuse", "At most 1 session is allowed. Another sign-in is refused until there is room."),
+        (1, "refuse", "At most 1 session is allowed. Another sign-in is refused until a session ends."),
         (3, "end_oldest", ENDS_FIRST),
         (
             3,
             "end_least_recent",
-            "At most 3 sessions are allowed. Another sign-in ends the one that has not been used for longest.",
+            "At most 3 sessions are allowed. Another sign-in ends the one that was unused for longest.",
         ),
-        (3, "refuse", "At most 3 sessions are allowed. Another sign-in is refused until there is room."),
+        (3, "refuse", "At most 3 sessions are allowed. Another sign-in is refused until a session ends."),
     ],
 )
 def test_the_limit_is_said_in_words(set_limit: SetLimit, maximum: int, policy: str, text: str) -> None:
@@ -38,4 +38,4 @@ def test_the_limit_is_said_in_german(set_limit: SetLimit) -> None:
     set_limit(2, "refuse")
     with translation.override("de"):
         told = limits.describe(ALICE)
-    assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis wieder Platz ist."
+    assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis eine Sitzung endet."

@@ -1,4 +1,4 @@
-"""How the admin calls items, and where it leads from them, and from users."""
+"""Names of viewed items in the admin, and links to items and users."""
 
 from __future__ import annotations
 
@@ -19,42 +19,44 @@ from django.utils.translation import gettext
 
 from django_redsess import viewed
 from django_redsess.models import PopularItem
-from django_redsess.querysets.items import shown
+from django_redsess.querysets.items import visible
 
 logger = logging.getLogger("django_redsess")
 
 
-class Named(NamedTuple):
-    """How the object of an item is called, and where it is to be seen: ``""`` for nowhere."""
+class ItemLink(NamedTuple):
+    """The name of an item's object, and the URL of its page; ``""`` if it has none."""
 
     name: str
     url: str
 
 
-def named(request: HttpRequest, site: AdminSite, items: Collection[str]) -> dict[str, Named]:
-    """Name items by their objects, as far as those are found. Where that fails, a message says so."""
+def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> dict[str, ItemLink]:
+    """Return the names and URLs of the items whose objects are found. If the lookup fails, a message says so."""
     try:
         found = viewed.resolve(items)
-        return {item: Named(str(thing) or shown(item), _url_of(request, site, thing)) for item, thing in found.items()}
+        return {
+            item: ItemLink(str(thing) or visible(item), _url_of(request, site, thing)) for item, thing in found.items()
+        }
     except Exception:
-        # The function is the site's own, and may raise anything.
+        # The site's own function may raise anything.
         logger.exception('The function that REDSESS["VIEWED_RESOLVE"] names failed.')
         text = gettext("Items have no names here: the function that %(setting)s names failed. The log says why.")
         messages.warning(request, text % {"setting": 'REDSESS["VIEWED_RESOLVE"]'}, fail_silently=True)
         return {}
 
 
-def linked(row: PopularItem) -> SafeString:
-    """Write how an item is called, with a link where there is one, and with its id where that is not the name."""
-    name, url = row.object or Named(str(row), "")
-    # Each is apart, so that one that is written from right to left turns nothing else round.
+def link_html(row: PopularItem) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
+    name, url = row.object or ItemLink(str(row), "")
+    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
     text = format_html('<a href="{}"><bdi>{}</bdi></a>', url, name) if url else format_html("<bdi>{}</bdi>", name)
     id_beside = format_html(" <small><bdi>{}</bdi></small>", row) if name != str(row) else ""
     return format_html('<span class="redsess-item">{}{}</span>', text, id_beside)
 
 
 def admin_url(thing: Model, site: AdminSite) -> str:
-    """Return the address of the admin page of ``thing``, or ``""`` where there is none."""
+    """Return the URL of the admin page of ``thing``; ``""`` if it has none."""
     name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_change"
     try:
         return reverse(name, args=(quote(thing.pk),), current_app=site.name)
@@ -63,10 +65,10 @@ def admin_url(thing: Model, site: AdminSite) -> str:
 
 
 def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
-    # In the admin, where this administrator may see it, else where it says that it is.
-    own_admin = site._registry.get(type(thing))
-    visible = isinstance(thing, Model) and own_admin and own_admin.has_view_or_change_permission(request, thing)
-    if visible and (url := admin_url(thing, site)):
+    # Its admin page, if the administrator may see that; else the object's own page.
+    model_admin = site._registry.get(type(thing))
+    may_view = isinstance(thing, Model) and model_admin and model_admin.has_view_or_change_permission(request, thing)
+    if may_view and (url := admin_url(thing, site)):
         return url
     with suppress(NoReverseMatch):
         return str(thing.get_absolute_url()) if hasattr(thing, "get_absolute_url") else ""

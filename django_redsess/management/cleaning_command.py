@@ -1,14 +1,11 @@
-"""What the commands that run cleaners have in common: how long they run, what ends them, and what they tell."""
+"""The base of the commands that clean up: how long they run, what stops them, and what they report."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,99 +20,68 @@ from redis.exceptions import ResponseError
 from django_redsess.cleaning.batches import BATCH_MAX
 from django_redsess.cleaning.cleaner import BATCH_SIZE
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.management.terminal import Stop, progress_bar
 
 T = TypeVar("T")
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.25, 5.0
-"""Between two tries to reach a server that is out of reach."""
+"""The pause between two tries to reach the server."""
 
 PATIENCE_SECONDS = 60
-"""How long one pass waits for such a server before it gives up. With ``--forever`` there is no such limit."""
+"""After so long without an answer, a single pass gives up. With ``--forever`` it never does."""
 
 LINE_SECONDS = 5
-"""Between two lines that tell how far a pass is; with ``--forever``, a minute."""
+"""The time between two lines about progress; with ``--forever``, it is a minute."""
 
 logger = logging.getLogger("django_redsess")
 
 
-class Stop:
-    """Whether SIGTERM or Ctrl-C asked the command to stop. A second one stops it at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._ear, self._mouth = socket.socketpair()
-
-    def fileno(self) -> int:
-        """Return what can be read once it was asked."""
-        return self._ear.fileno()
-
-    def wait(self, seconds: float) -> None:
-        """Return after so many seconds, or when it is asked."""
-        self._ear.settimeout(max(seconds, 0.001))
-        with suppress(TimeoutError):
-            self._ear.recv(1, socket.MSG_PEEK)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        # Only the main thread can: elsewhere, whoever started the thread knows how to end it.
-        before = {}
-        if threading.current_thread() is threading.main_thread():
-            before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._ear.close()
-            self._mouth.close()
-
-    def _ask(self, number: int, frame: object) -> None:
-        self.asked = True
-        self._mouth.send(b".")
-        signal.signal(number, signal.SIG_DFL)
-
-
 class CleaningCommand(BaseCommand):
     """
-    A command that works in batches, once or for as long as it runs.
+    A command that works in batches, for one pass or until it is stopped.
 
-    A subclass says in :meth:`work` what a pass does, counts in ``counts``, and calls :meth:`batch_done` after each.
+    A subclass defines in :meth:`work` what a pass does, and calls :meth:`batch_done` after each batch. ``counts`` are
+    the numbers that it reports.
     """
 
     counts: dict[str, int]
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("--forever", action="store_true", help="go on until SIGTERM or Ctrl-C, as a service does")
+        add("--forever", action="store_true", help="run until SIGTERM or Ctrl-C, as a service")
         add(
             "--batch-size",
             type=int,
             default=BATCH_SIZE,
             metavar="N",
-            help=f"work in batches of so many, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
+            help=f"the size of a batch, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
         )
         add(
             "--heartbeat",
             type=Path,
             metavar="FILE",
-            help="touch FILE whenever the server has answered",
+            help="touch FILE after each answer of the server",
         )
-        add("--json", action="store_true", help="end with the counts as one line of JSON, and nothing else on stdout")
+        add(
+            "--json",
+            action="store_true",
+            help="print the counts as one line of JSON, and nothing else on stdout",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self.validate()
-        agreed = self.agreed()
+        confirmed = self.confirmed()
         self.stop = Stop()
-        self._began = self._told = self._answered = time.monotonic()
+        self._started = self._reported = self._answered = time.monotonic()
         self._bar: Any = None
-        self._told_counts: dict[str, int] = dict(self.counts)
+        self._reported_counts: dict[str, int] = dict(self.counts)
         with ExitStack() as stack:
             stack.enter_context(self.stop.listening())
-            stack.enter_context(self._outages_told())
+            stack.enter_context(self._outages_on_terminal())
             stack.callback(self.close)
             try:
-                if agreed:
+                if confirmed:
                     self._run()
             except ImproperlyConfigured as error:
                 raise CommandError(str(error)) from error
@@ -127,46 +93,46 @@ class CleaningCommand(BaseCommand):
         self._summarize()
 
     def validate(self) -> None:
-        """Raise CommandError for an option that can't be."""
+        """Raise CommandError for a wrong option."""
         size = self.options["batch_size"]
         if not 1 <= size <= BATCH_MAX:
             raise CommandError(f"--batch-size must be from 1 to {BATCH_MAX}, not {size}.")
         heartbeat = self.options["heartbeat"]
-        # Not by touching it: nothing has answered yet.
+        # Without touching it: the server has not answered yet.
         if heartbeat is not None and not os.access(heartbeat if heartbeat.exists() else heartbeat.parent, os.W_OK):
             raise CommandError(f"--heartbeat: {heartbeat} can't be written.")
 
-    def agreed(self) -> bool:
-        """Tell whether to begin, having asked where that is due."""
+    def confirmed(self) -> bool:
+        """Return whether to begin. A subclass may ask."""
         return True
 
     def at_least_one(self, option: str) -> None:
-        """Raise CommandError for an option that was given, and is below 1."""
+        """Raise CommandError if ``option`` is below 1."""
         number = self.options[option]
         if number is not None and number < 1:
             raise CommandError(f"--{option.replace('_', '-')} must be 1 or more, not {number}.")
 
     def work(self) -> None:
-        """Do all that there is to do now, or what can be done until ``self.stop.asked``."""
+        """Do one pass: all that there is to do now, or until ``self.stop.asked``."""
         raise NotImplementedError
 
     def total(self) -> int | None:
-        """Count what there is to do now, for a progress bar; None where that would take as long as doing it."""
+        """Count what there is to do now, for the progress bar. None if counting would take as long as the work."""
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Wait until there may be more to do."""
+        """Wait until there may be more work."""
         raise NotImplementedError
 
     def sentence(self, counts: dict[str, int]) -> str:
-        """Say what was done."""
+        """Return a sentence about what was done."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close what was opened for waiting."""
+        """Close what :meth:`rest` opened."""
 
     def batch_done(self, what: str, count: int) -> bool:
-        """Count ``count`` more of ``what``, tell it where that is due, and return whether to go on."""
+        """Add ``count`` to ``counts[what]``, report progress if it is time, and return whether to go on."""
         self.counts[what] += count
         self._answered = time.monotonic()
         self._beat()
@@ -174,13 +140,13 @@ class CleaningCommand(BaseCommand):
             self._bar.update(count)
         elif self.options["verbosity"] > 1 and count:
             self.say(f"{what}: {count:,}")
-        elif not self.options["forever"] and time.monotonic() - self._told > LINE_SECONDS:
-            self._told = time.monotonic()
+        elif not self.options["forever"] and time.monotonic() - self._reported > LINE_SECONDS:
+            self._reported = time.monotonic()
             self.say(", ".join(f"{each} so far: {number:,}" for each, number in self.counts.items()))
         return not self.stop.asked
 
     def say(self, line: str) -> None:
-        """Print a line for a person, if anything is to be told."""
+        """Print a line for a person, unless the verbosity is 0."""
         if self.options["verbosity"] > 0:
             self._clear_bar()
             if self.options["json"]:
@@ -189,7 +155,7 @@ class CleaningCommand(BaseCommand):
                 self.stdout.write(line)
 
     def patiently(self, work: Callable[[], T]) -> T | None:
-        """Do ``work``; while the server is out of reach, wait for it. Returns None if asked to stop meanwhile."""
+        """Return what ``work`` returns. Try again while the server can't be reached; None if asked to stop."""
         failed, pause = 0.0, PAUSE_SECONDS_MIN
         while not self.stop.asked:
             try:
@@ -213,21 +179,21 @@ class CleaningCommand(BaseCommand):
             if self.stop.asked or not forever:
                 return
             self._beat()
-            self._tell_minute()
-            # Receivers of the signal may use the database: what it has closed is opened again.
+            self._report_minute()
+            # Receivers of session_ended may use the database, which may have closed the connection meanwhile.
             close_old_connections()
             self.patiently(self.rest)
 
-    def _tell_minute(self) -> None:
-        if time.monotonic() - self._told < 60:
+    def _report_minute(self) -> None:
+        if time.monotonic() - self._reported < 60:
             return
-        counts = {name: number - self._told_counts[name] for name, number in self.counts.items()}
-        self._told, self._told_counts = time.monotonic(), dict(self.counts)
+        counts = {name: number - self._reported_counts[name] for name, number in self.counts.items()}
+        self._reported, self._reported_counts = time.monotonic(), dict(self.counts)
         if any(counts.values()):
             self.say(self.sentence(counts))
 
     def _summarize(self) -> None:
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - self._started
         done = sum(self.counts.values())
         rate = done / seconds if done else 0.0
         if self.options["json"]:
@@ -240,7 +206,7 @@ class CleaningCommand(BaseCommand):
 
     def _beat(self) -> None:
         if self.options["heartbeat"] is not None:
-            # Where that fails, the file grows old, and says so.
+            # If that fails, the file grows old, and whoever watches it notices.
             with suppress(OSError):
                 self.options["heartbeat"].touch()
 
@@ -249,8 +215,8 @@ class CleaningCommand(BaseCommand):
             self._bar.clear()
 
     @contextmanager
-    def _outages_told(self) -> Iterator[None]:
-        # The engine logs when an outage begins and when it is over. Where logs go nowhere, they go to the terminal.
+    def _outages_on_terminal(self) -> Iterator[None]:
+        # The engine logs when an outage begins and ends. If the site has no log handler, print that on the terminal.
         if logger.hasHandlers():
             yield
             return
@@ -263,12 +229,3 @@ class CleaningCommand(BaseCommand):
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-
-
-def progress_bar(total: int | None) -> Any:
-    """Begin a bar on stderr that goes up to ``total`` (None: nobody knows); None where tqdm is not installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, unit="", unit_scale=False, leave=False, dynamic_ncols=True)

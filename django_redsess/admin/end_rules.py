@@ -1,0 +1,88 @@
+"""Who may end which session in the admin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.http import HttpRequest
+from django.utils.translation import gettext
+
+from django_redsess import online
+from django_redsess.admin.lists import ListAdmin
+from django_redsess.models import OnlineSession
+from django_redsess.online.queries import USERS_MAX, Which
+
+if TYPE_CHECKING:
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+
+class EndRulesMixin(ListAdmin):
+    """The rules of ``OnlineSessionAdmin`` about which sessions an administrator may see and end."""
+
+    def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """
+        Tell whether the administrator may end sessions, or the session ``obj``. Only superusers end superusers' ones.
+
+        A subclass may have another rule. It is asked about each session, which is slower for long lists.
+        """
+        may_end = request.user.has_perm("django_redsess.end_onlinesession")
+        return may_end and (_is_superuser(request.user) or obj is None or not _is_superuser(obj.user))
+
+    def sessions(self, request: HttpRequest) -> SessionQuerySet:
+        """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
+        return cast("SessionQuerySet", self.get_queryset(request))
+
+    def look_up(self, request: HttpRequest, *sids: str) -> list[OnlineSession]:
+        """Return those of the sessions ``sids`` that the administrator may see, guests' too."""
+        found = self.sessions(request).with_guests().filter(sid__in=sids)
+        return [session for session in found if self.has_view_permission(request, session)]
+
+    def _require_permission(self, request: HttpRequest) -> None:
+        if not (self.has_end_permission(request) and self.has_view_permission(request)):
+            raise PermissionDenied
+
+    def _protected_user_ids(self, request: HttpRequest) -> list[str]:
+        """Return the ids of superusers whose sessions the administrator may not end. A subclass's rule needs none."""
+        if self._has_custom_rule or _is_superuser(request.user):
+            return []
+        try:
+            get_user_model()._meta.get_field("is_superuser")
+        except FieldDoesNotExist:
+            return []
+        users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
+        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
+        if len(found) > USERS_MAX:
+            raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
+        return found
+
+    @property
+    def _has_custom_rule(self) -> bool:
+        return type(self).has_end_permission is not EndRulesMixin.has_end_permission
+
+    @property
+    def _asks_each(self) -> bool:
+        # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
+        return self._has_custom_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
+
+    def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
+        may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
+        return may and session.sid != own_sid_of(request)
+
+    def _own_among(self, request: HttpRequest, session_filter: Which) -> list[OnlineSession]:
+        # The administrator's own session was seen just now: any filter by time includes it.
+        own = self.look_up(request, own_sid_of(request) or "")
+        return [
+            session for session in own if session_filter.user_ids is None or session.user_id in session_filter.user_ids
+        ]
+
+
+def own_sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with; None if another engine keeps it."""
+    return getattr(request.session, "stored_sid", None)
+
+
+def _is_superuser(user: object) -> bool:
+    return bool(getattr(user, "is_superuser", False))

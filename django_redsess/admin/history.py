@@ -1,0 +1,83 @@
+"""What administrators have done, as lines in the history pages of Django's admin."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
+
+from django_redsess.models import OnlineSession
+from django_redsess.online.presentation import printable
+from django_redsess.querysets.sessions import users_by_id
+from django_redsess.signals import Ended
+
+LINES_MAX = 1000
+"""Up to so many users in a request each get a line. Above that, the list gets one line for each thousand users."""
+
+IDS_IN_LINE = 1000
+
+
+def line(request: HttpRequest, model: type[Model], object_id: str | None, name: object, text: str) -> LogEntry:
+    """
+    Return a line, not yet saved, for the history of an object of ``model``.
+
+    ``object_id`` None stands for the history of the whole list. ``name`` is the object's name in the line.
+    """
+    return LogEntry(
+        user_id=request.user.pk,  # type: ignore[misc]  # somebody is signed in here
+        content_type=ContentType.objects.get_for_model(model),
+        object_id=object_id,
+        object_repr=str(name)[:200],
+        action_flag=CHANGE,
+        change_message=text,
+    )
+
+
+def save_ends(request: HttpRequest, ended: Sequence[Ended], message: str) -> None:
+    """
+    Save which sessions ``request`` has ended: in each user's history, since an ended session has no page.
+
+    Guests have no page either: the history of the list has a line for them. ``message`` is what the users read.
+    """
+    # A forged record may hold any text as its user id.
+    users = Counter(printable(session.user_id) for session in ended)
+    guests = users.pop("", 0)
+    lines = []
+    if guests:
+        text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
+        lines.append(_line_of_list(request, text % {"count": guests}))
+    lines += _lines_of_many(request, users) if len(users) > LINES_MAX else _lines_of_users(request, users)
+    if message:
+        for each in lines:
+            each.change_message += " " + gettext("Message: %s") % message
+    LogEntry.objects.bulk_create(lines)
+
+
+def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
+    users = users_by_id(set(counts))
+    lines = []
+    for user_id, count in counts.items():
+        text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count) % {"count": count}
+        lines.append(line(request, get_user_model(), user_id, users.get(user_id, user_id), text))
+    return lines
+
+
+def _lines_of_many(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
+    text = gettext("Ended sessions: %(count)d, of users: %(users)d. Ids of users: %(ids)s.")
+    user_ids = list(counts)
+    lines = []
+    for start in range(0, len(user_ids), IDS_IN_LINE):
+        some = user_ids[start : start + IDS_IN_LINE]
+        count = sum(counts[user_id] for user_id in some)
+        lines.append(_line_of_list(request, text % {"count": count, "users": len(some), "ids": ", ".join(some)}))
+    return lines
+
+
+def _line_of_list(request: HttpRequest, text: str) -> LogEntry:
+    return line(request, OnlineSession, None, OnlineSession._meta.verbose_name_plural, text)

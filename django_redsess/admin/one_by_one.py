@@ -1,0 +1,48 @@
+"""Ending a list of sessions one by one, where a rule in Python decides about each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from django_redsess.models import OnlineSession
+from django_redsess.online.ending import end_batch
+from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.signals import Ended
+
+if TYPE_CHECKING:
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+
+class OneByOneEnding:
+    """
+    End the sessions of a queryset, as :class:`django_redsess.online.ending.BulkEnding` does, but ask about each.
+
+    ``may_end`` decides about a session. ``kept`` counts those that it has kept. A request that goes on where another
+    one stopped starts with the other's ``kept``. The keyword arguments are those of :func:`end_batch`.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionQuerySet,
+        may_end: Callable[[OnlineSession], bool],
+        kept: int,
+        *,
+        message: str,
+        latest: int,
+        keep_users: Collection[str],
+    ) -> None:
+        # In this order, a session that signs in or is seen meanwhile moves to a place that was read already, or to one
+        # that will be. If a session that is kept is seen meanwhile, one other may be skipped: it is still in the list.
+        self._sessions = sessions.order_by("seen_at" if sessions.session_filter.only_by_seen else "-login_at")
+        self._may_end = may_end
+        self._options: dict[str, Any] = {"message": message, "latest": latest, "keep_users": keep_users}
+        self.kept, self.done = kept, False
+
+    def end_batch(self) -> list[Ended]:
+        """Read up to 250 sessions, and end those that may be ended."""
+        page = list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
+        self.done = not page
+        ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
+        self.kept += len(page) - len(ended)
+        return ended
