@@ -35,6 +35,10 @@ lint: .venv/installed-dev  ## Check style, types, import layers and migrations
 	$(BIN)/lint-imports
 	$(BIN)/python testproject/manage.py makemigrations --check --dry-run
 
+docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -d .venv/doctrees $(ARGS) docs .venv/docs
+	@echo "Open .venv/docs/index.html"
+
 clean:  ## Remove what the other targets made
 	rm -rf .venv .demo dist
 
@@ -47,4 +51,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-django test-matrix bench lint clean
+.PHONY: help demo test test-all test-django test-matrix bench lint docs clean

@@ -1,0 +1,35 @@
+"""Sphinx's settings for the documentation. ``make docs`` builds it, with warnings as errors."""
+
+import os
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+import django
+
+# What autodoc imports needs a Django site. No server is asked.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+django.setup()
+
+project = "django-redsess"
+author = "the django-redsess authors"
+project_copyright = f"2026, {author}"
+release = version_of("django-redsess")
+
+extensions = ["sphinx.ext.autodoc", "docs._ext.directives"]
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88
+# No page is fetched from the network, so names of other packages have no target. Ours must have one.
+nitpicky = True
+# Type variables have none either.
+nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View")]
+
+html_theme = "furo"
+html_title = "django-redsess"
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0c4b33", "color-brand-content": "#0a6847"},
+    "dark_css_variables": {"color-brand-primary": "#9fdcc0", "color-brand-content": "#7fd1ac"},
+}
+html_copy_source = False
+html_show_sphinx = False
