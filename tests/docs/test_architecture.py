@@ -13,14 +13,17 @@ import pytest
 from django_redsess.signals import Reason
 from docs._ext import rooms, sequence
 
-pytestmark = pytest.mark.no_server
-
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "architecture"
 PACKAGE = ROOT / "django_redsess"
 
 NO_CODE = {"locale", "lua", "migrations", "static", "templates"}
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(autouse=True)
+def empty_store() -> None:
+    """Pages need no server."""
 
 
 def page(name: str) -> str:

@@ -28,8 +28,6 @@ from django_redsess.templatetags import viewed_items
 from django_redsess.transport.keys import Keyspace, Partition
 from docs._ext import facts
 
-pytestmark = pytest.mark.no_server
-
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 PACKAGE = ROOT / "django_redsess"
@@ -46,6 +44,11 @@ DOORS = (
     "signals",
     "viewed",
 )
+
+
+@pytest.fixture(autouse=True)
+def empty_store() -> None:
+    """Pages need no server."""
 
 
 def page(name: str) -> str:
