@@ -36,7 +36,8 @@ lint: .venv/installed-dev  ## Check style, types, import layers and migrations
 	$(BIN)/python testproject/manage.py makemigrations --check --dry-run
 
 docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
-	$(BIN)/python -m sphinx -q -W --keep-going -d .venv/doctrees $(ARGS) docs .venv/docs
+	@rm -rf .venv/docs
+	$(BIN)/python -m sphinx -q -W --keep-going $(ARGS) docs .venv/docs
 	@echo "Open .venv/docs/index.html"
 
 clean:  ## Remove what the other targets made
