@@ -1,7 +1,7 @@
 """
 What the reference and the pages on architecture are written with.
 
-``setting`` and ``command`` take their words from the code, ``twins`` lists functions to be awaited, ``rooms`` and
+``setting`` and ``command`` take their words from the code, ``twins`` and ``layers`` list what is there, ``rooms`` and
 ``sequence`` draw. System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from importlib import import_module
 from textwrap import indent
 from typing import Any
@@ -47,6 +48,19 @@ class CommandDirective(SphinxDirective):
         lines += [f".. option:: {option.names}\n\n   {_plain(option.help)}" for option in command.options]
         lines += ["Examples:", _literal("console", [f"$ {example}" for example in command.examples])]
         return self.parse_text_to_nodes("\n\n".join(lines))
+
+
+class LayersDirective(SphinxDirective):
+    """List the modules of a room, from the one that may import all others to those that may import none."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(rooms.PYPROJECT)
+        layers = rooms.layers(self.arguments[0])
+        return self.parse_text_to_nodes(
+            "\n".join(f"#. {', '.join(f'``{name}``' for name in layer)}" for layer in layers)
+        )
 
 
 class TwinsDirective(SphinxDirective):
@@ -103,7 +117,7 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<!\S)(--[a-z-]+)", r"``\1``", text)
 
 
-def _literal(language: str, lines: list[str]) -> str:
+def _literal(language: str, lines: Sequence[str]) -> str:
     return f".. code-block:: {language}\n\n" + indent("\n".join(lines), "   ")
 
 
@@ -112,6 +126,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("command", CommandDirective)
     app.add_directive("twins", TwinsDirective)
     app.add_directive("rooms", RoomsDirective)
+    app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
     app.connect("autodoc-before-process-signature", show_what_is_returned)
     app.add_object_type("check", "check", "pair: %s; system check")

@@ -40,11 +40,11 @@ WIDTH, HEIGHT = 96.0, 28.0
 LEFT = 72.0
 
 
-def layers() -> list[list[str]]:
-    """Return the layers of the package, from the top, as import-linter is told them."""
+def layers(room: str = PACKAGE.name) -> list[list[str]]:
+    """Return the layers of the package or of a room, from the top, as import-linter is told them."""
     contracts = tomllib.loads(Path(PYPROJECT).read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    [whole] = [contract for contract in contracts if contract.get("containers") == [PACKAGE.name]]
-    return [layer.split(" | ") for layer in whole["layers"]]
+    [found] = [contract for contract in contracts if contract.get("containers") == [room]]
+    return [layer.split(" | ") for layer in found["layers"]]
 
 
 def imports() -> Mapping[str, set[str]]:
