@@ -38,6 +38,7 @@ PLACES = {
 ACROSS, DOWN = 118.0, 58.0
 WIDTH, HEIGHT = 96.0, 28.0
 LEFT = 72.0
+SPREAD = 18.0
 
 
 def layers(room: str = PACKAGE.name) -> list[list[str]]:
@@ -97,12 +98,37 @@ def spots() -> dict[str, tuple[float, float]]:
     }
 
 
+def lines() -> dict[tuple[str, str], tuple[float, float, float, float]]:
+    """Return where each arrow begins and ends. Those of one box lie side by side."""
+    at, drawn = spots(), arrows()
+
+    def beside(name: str, others: list[str], other: str) -> float:
+        x, y = at[name]
+        # By their slope, so that they do not cross right at the box.
+        others = sorted(others, key=lambda each: (at[each][0] - x) / abs(at[each][1] - y))
+        return x + (others.index(other) - (len(others) - 1) / 2) * SPREAD
+
+    return {
+        (upper, lower): (
+            beside(upper, [b for a, b in drawn if a == upper], lower),
+            at[upper][1] + HEIGHT / 2,
+            beside(lower, [a for a, b in drawn if b == lower], upper),
+            at[lower][1] - HEIGHT / 2,
+        )
+        for upper, lower in drawn
+    }
+
+
 def draw(*, alt: str) -> str:
     """Return the picture, as SVG."""
     at = spots()
-    lines = [svg.arrow(at[a][0], at[a][1] + HEIGHT / 2, at[b][0], at[b][1] - HEIGHT / 2) for a, b in arrows()]
     boxes = [
         svg.box(x, y, WIDTH, HEIGHT, name, kind="room" if is_room(name) else "door") for name, (x, y) in at.items()
     ]
     width = max(x for x, _ in at.values()) + WIDTH / 2 + 2
-    return svg.picture(width, HEIGHT + len(layers()) * DOWN - DOWN + HEIGHT, [*lines, *boxes], alt=alt)
+    return svg.picture(
+        width,
+        HEIGHT + len(layers()) * DOWN - DOWN + HEIGHT,
+        [*(svg.arrow(*line) for line in lines().values()), *boxes],
+        alt=alt,
+    )

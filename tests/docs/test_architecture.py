@@ -79,8 +79,9 @@ def test_no_box_lies_on_another() -> None:
 @pytest.mark.parametrize("arrow", rooms.arrows(), ids=" to ".join)
 def test_an_arrow_goes_through_no_box(arrow: tuple[str, str]) -> None:
     spots = rooms.spots()
-    (x1, y1), (x2, y2) = spots[arrow[0]], spots[arrow[1]]
-    y1, y2 = y1 + rooms.HEIGHT / 2, y2 - rooms.HEIGHT / 2
+    x1, y1, x2, y2 = rooms.lines()[arrow]
+    assert abs(x1 - spots[arrow[0]][0]) < rooms.WIDTH / 2
+    assert abs(x2 - spots[arrow[1]][0]) < rooms.WIDTH / 2
     for name in spots.keys() - set(arrow):
         x, y = spots[name]
         for step in range(101):
