@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from docs._ext import svg
@@ -27,8 +28,8 @@ PLACES = {
     "querysets": 4.85,
     "accounts": 1.75, "forms": 0.2,
     "middleware": 2.35,
-    "backend": 3.35,
-    "cleaning": 4.1,
+    "backend": 3.35, "answering": 2.0,
+    "cleaning": 4.4,
     "online": 1.2, "viewed": 4.85,
     "session": 3.0,
     "transport": 3.0,
@@ -48,6 +49,7 @@ def layers(room: str = PACKAGE.name) -> list[list[str]]:
     return [layer.split(" | ") for layer in found["layers"]]
 
 
+@cache
 def imports() -> Mapping[str, set[str]]:
     """Return what each room and public module imports of the others, but for what only type checkers import."""
     found: dict[str, set[str]] = {name: set() for layer in layers() for name in layer}
