@@ -17,12 +17,13 @@ author = "the django-redsess authors"
 project_copyright = f"2026, {author}"
 release = version_of("django-redsess")
 
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "docs._ext.directives"]
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+python_maximum_signature_line_length = 88
 # No page is fetched from the network, so names of other packages have no target. Ours must have one.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*")]
+# Type variables have none either.
+nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View")]
 
 html_theme = "furo"
 html_title = "django-redsess"

@@ -1,0 +1,133 @@
+"""
+What the reference and the pages on architecture are written with.
+
+``setting`` and ``command`` take their words from the code, ``twins`` and ``layers`` list what is there, ``rooms`` and
+``sequence`` draw. System checks are objects that other pages can link to: ``:check:`E001```.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from textwrap import indent
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from docs._ext import facts, rooms, sequence
+
+
+class SettingDirective(SphinxDirective):
+    """Describe a setting. What stands in the directive follows: an example, mostly."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        setting = facts.settings()[self.arguments[0]]
+        allowed = re.sub(r"(\{.*\}|'[^']*')", r"``\1``", setting.allowed)
+        facts_in_short = f"*Default*: ``{setting.default}``. *Type*: ``{setting.type}``. *Allowed*: {allowed}."
+        text = "\n\n".join([setting.meaning, facts_in_short, "\n".join(self.content)])
+        return self.parse_text_to_nodes(f".. confval:: {setting.name}\n\n" + indent(text, "   "))
+
+
+class CommandDirective(SphinxDirective):
+    """Describe a command, by its own help."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        command = facts.command(name)
+        lines = [_literal("text", command.usage), _plain(command.help), f".. program:: {name}"]
+        lines += [f".. option:: {option.names}\n\n   {_plain(option.help)}" for option in command.options]
+        lines += ["Examples:", _literal("console", [f"$ {example}" for example in command.examples])]
+        return self.parse_text_to_nodes("\n\n".join(lines))
+
+
+class LayersDirective(SphinxDirective):
+    """List the modules of a room, from the one that may import all others to those that may import none."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(rooms.PYPROJECT)
+        layers = rooms.layers(self.arguments[0])
+        return self.parse_text_to_nodes(
+            "\n".join(f"#. {', '.join(f'``{name}``' for name in layer)}" for layer in layers)
+        )
+
+
+class TwinsDirective(SphinxDirective):
+    """Name the functions of a module that have a twin to be awaited."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        names = facts.twins(import_module(self.arguments[0])).values()
+        return self.parse_text_to_nodes(f"The twins are {', '.join(f'``{name}()``' for name in names)}.")
+
+
+class Picture(SphinxDirective):
+    """A picture in the page, as wide as there is room. Where there is less than it needs, it scrolls."""
+
+    has_content = True
+    option_spec = {"alt": directives.unchanged_required}
+
+    def draw(self) -> str:
+        raise NotImplementedError
+
+    def run(self) -> list[nodes.Node]:
+        # Without a tab stop, no keyboard could scroll it.
+        head = '<div tabindex="0" role="group" aria-label="Picture" style="overflow-x: auto">'
+        return [nodes.raw("", f"{head}{self.draw()}</div>", format="html")]
+
+
+class RoomsDirective(Picture):
+    """Draw the rooms of the package, and what imports what."""
+
+    def draw(self) -> str:
+        self.env.note_dependency(rooms.PYPROJECT)
+        return rooms.draw(alt=self.options["alt"])
+
+
+class SequenceDirective(Picture):
+    """Draw who says what to whom, in order: see :mod:`docs._ext.sequence`."""
+
+    def draw(self) -> str:
+        return sequence.draw("\n".join(self.content), alt=self.options["alt"])
+
+
+def show_what_is_returned(app: Sphinx, obj: Any, bound_method: bool) -> None:
+    """Have autodoc show what both twins return, and not that the work is written as steps."""
+    signature = getattr(obj, "__signature__", None)
+    if inspect.isfunction(obj) and signature is not None:
+        obj.__annotations__ = {**obj.__annotations__, "return": signature.return_annotation}
+
+
+def _plain(text: str) -> str:
+    # Help texts are for terminals: no sign in them is markup. Two hyphens would become a dash.
+    for sign in "\\*`_|":
+        text = text.replace(sign, f"\\{sign}")
+    return re.sub(r"(?<!\S)(--[a-z-]+)", r"``\1``", text)
+
+
+def _literal(language: str, lines: Sequence[str]) -> str:
+    return f".. code-block:: {language}\n\n" + indent("\n".join(lines), "   ")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("setting", SettingDirective)
+    app.add_directive("command", CommandDirective)
+    app.add_directive("twins", TwinsDirective)
+    app.add_directive("rooms", RoomsDirective)
+    app.add_directive("layers", LayersDirective)
+    app.add_directive("sequence", SequenceDirective)
+    app.connect("autodoc-before-process-signature", show_what_is_returned)
+    app.add_object_type("check", "check", "pair: %s; system check")
+    return {"parallel_read_safe": True}

@@ -1,0 +1,102 @@
+"""What the pages say that the code says already: settings, commands, twins. Needs no Sphinx."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+from django.test import override_settings
+
+from django_redsess.checks.settings import RULES, SETTING_NAMES
+from django_redsess.conf import Conf
+
+COLUMNS = 80
+
+COMMANDS = ("cleansessions", "cleanviewed", "endsessions", "online")
+
+
+class Setting(NamedTuple):
+    name: str
+    type: str
+    default: str
+    meaning: str
+    allowed: str
+
+
+def settings() -> dict[str, Setting]:
+    """Describe each setting, by the property of ``Conf`` that reads it and the rule that checks it."""
+    with override_settings(REDSESS={}):
+        defaults = Conf()
+        return {name: _setting(name, getattr(defaults, name)) for name in SETTING_NAMES}
+
+
+def _setting(name: str, default: object) -> Setting:
+    read = vars(Conf)[name].func
+    shown = f"{default:_}" if isinstance(default, int) and not isinstance(default, bool) else repr(default)
+    return Setting(name, read.__annotations__["return"], shown, inspect.getdoc(read) or "", RULES[name].words)
+
+
+class Option(NamedTuple):
+    names: str
+    help: str
+
+
+class Command(NamedTuple):
+    usage: Sequence[str]
+    help: str
+    options: Sequence[Option]
+    examples: Sequence[str]
+
+
+def command(name: str) -> Command:
+    """Describe a command, by its own parser. The options that all commands of Django have are left out."""
+    parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
+    # There is no public name for what a parser has.
+    actions = [action for action in parser._actions if action.dest not in _of_all_commands()]
+    words = [_in_usage(action) for action in actions]
+    help_text, epilog = parser.description or "", parser.epilog or ""
+    return Command(
+        _lines([parser.prog, *words]),
+        help_text,
+        [Option(_names(action), (action.help or "") % {"default": action.default}) for action in actions],
+        [re.sub(r" \(([^()]+)\)$", r"  # \1", example) for example in epilog.removeprefix("Examples: ").split("; ")],
+    )
+
+
+def _of_all_commands() -> set[str]:
+    return {action.dest for action in BaseCommand().create_parser("manage.py", "any")._actions}
+
+
+def _names(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    return ", ".join(f"{name}{value}" for name in action.option_strings) or str(action.metavar)
+
+
+def _in_usage(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"[{action.metavar} …]"
+    return f"[{_names(action).partition(',')[0]}]"
+
+
+def _lines(words: list[str]) -> list[str]:
+    # No option is cut in two.
+    glued = [word.replace(" ", "\N{NO-BREAK SPACE}") for word in words]
+    lines = textwrap.wrap(" ".join(glued), COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def twins(module: ModuleType) -> Mapping[str, str]:
+    """Return the functions of ``module`` that have a twin to be awaited, each with the name of its twin."""
+    public = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
+    return {
+        name: f"a{name}"
+        for name in public
+        if inspect.isfunction(vars(module).get(name)) and inspect.iscoroutinefunction(vars(module).get(f"a{name}"))
+    }

@@ -1,0 +1,49 @@
+"""Parts of the pictures. They take the colours of the page, light or dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def picture(width: float, height: float, parts: list[str], *, alt: str) -> str:
+    """Put ``parts`` into a picture of that size, which is called ``alt``. It never gets so small as not to be read."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{escape(alt)}" style="display: block; margin: auto; width: 100%; min-width: {width * 0.8:g}px; '
+        f'max-width: {width:g}px">'
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8z" style="fill: {MUTED}"/></marker></defs>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+MUTED = "var(--color-foreground-secondary, #667)"
+FILLS = {
+    "door": "var(--color-background-primary, #fff)",
+    "room": "var(--color-background-secondary, #eef)",
+}
+
+
+def box(x: float, y: float, width: float, height: float, text: str, *, kind: str = "door") -> str:
+    """Draw a box around the middle ``x``, ``y``, with one line of text."""
+    border = "var(--color-brand-content, #0a6847)" if kind == "room" else MUTED
+    return (
+        f'<rect x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" height="{height:g}" rx="5" '
+        f'style="fill: {FILLS[kind]}; stroke: {border}; stroke-width: {2 if kind == "room" else 1}"/>'
+        + label(x, y + 4.5, text, weight=600 if kind == "room" else 400)
+    )
+
+
+def label(x: float, y: float, text: str, *, anchor: str = "middle", weight: int = 400, size: int = 13) -> str:
+    """Write ``text`` at ``x``, on the line ``y``."""
+    style = f"fill: var(--color-foreground-primary, #222); font-size: {size}px; font-weight: {weight}"
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="{style}">{escape(text)}</text>'
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, *, dashed: bool = False) -> str:
+    """Draw an arrow to ``x2``, ``y2``."""
+    dashes = "; stroke-dasharray: 5 4" if dashed else ""
+    return (
+        f'<path d="M{x1:g} {y1:g} {x2:g} {y2:g}" marker-end="url(#head)" '
+        f'style="stroke: {MUTED}; stroke-width: 1.3; fill: none{dashes}"/>'
+    )
