@@ -10,10 +10,7 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import accounts
-        from django_redsess.checks import (
-            server,  # noqa: F401
-        )
+        from django_redsess import accounts, checks  # noqa: F401
         from django_redsess.middleware import not_about_an_outage
 
         accounts.receive_signals()

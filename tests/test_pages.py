@@ -88,8 +88,8 @@ def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything
     note(redis, now_of(redis) - timedelta(hours=3), signed_in=31, guests=4)
     sign_in(new_session, *"12345")
     text = said(admin_client)
-    assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; not noted since", text)
-    assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; not noted since", text)
+    assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; no samples since", text)
+    assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; no samples since", text)
 
 
 # The frame

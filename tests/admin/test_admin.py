@@ -572,7 +572,7 @@ def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
 
 def test_without_samples_the_picture_is_a_sentence(admin_client) -> None:
     response = admin_client.get(LIST)
-    assert "Nobody has noted who was online" in Page(response).text
+    assert "There are no samples of who was online" in Page(response).text
     assert "redsess-chart-picture" not in response.text
 
 
@@ -580,7 +580,7 @@ def test_with_samples_there_is_a_picture(partitions, admin_client) -> None:
     cleaner.sample()
     response = admin_client.get(LIST)
     assert '<svg class="redsess-chart-picture"' in response.text
-    assert "Nobody has noted" not in response.text
+    assert "There are no samples" not in response.text
 
 
 # The page of a session.

@@ -104,7 +104,7 @@ def visible_text(html: str) -> str:
 def test_without_samples_a_sentence_says_why() -> None:
     html = draw([], Present(END, 3, 4))
     assert "svg" not in html
-    assert "Nobody has noted who was online in the last 24 hours." in html
+    assert "There are no samples of who was online in the last 24 hours." in html
     assert "manage.py cleansessions --forever" in html
 
 
@@ -260,8 +260,8 @@ def test_the_numbers_of_now_are_not_those_of_the_newest_sample() -> None:
 
 def test_since_when_nobody_has_noted_anything_is_said() -> None:
     text = visible_text(draw([sample(120, 31, 4)], Present(END, 2, 5)))
-    assert "Signed in: 2 now, at most 31 at 4 p.m.; not noted since 4 p.m." in text
-    assert "Guests: 5 now, at most 5 at 6 p.m.; not noted since 4 p.m." in text
+    assert "Signed in: 2 now, at most 31 at 4 p.m.; no samples since 4 p.m." in text
+    assert "Guests: 5 now, at most 5 at 6 p.m.; no samples since 4 p.m." in text
     assert "not noted" not in visible_text(draw([sample(9, 31, 4)], Present(END, 2, 5)))
 
 
@@ -387,10 +387,10 @@ def test_nothing_is_loaded_and_nothing_runs() -> None:
 def test_who_was_evicted_meanwhile_is_told_guests_apart() -> None:
     html = draw([evicting(2000, 0, 0), evicting(1400, 1000, 400), evicting(700, 1000, 400), evicting(0, 4500, 3897)])
     # What was before those hours does not count.
-    assert "Evicted, for there were too many: 3,497 guests, 3 signed in" in html
+    assert "Evicted above the maximum: 3,497 guests, 3 signed in" in html
     with translation.override("de"):
         html = draw([evicting(700, 1000, 400), evicting(0, 4500, 3897)])
-    assert "Verdrängt, da es zu viele waren: 3.497 Gäste, 3 angemeldet" in html
+    assert "Über der Höchstzahl verdrängt: 3.497 Gäste, 3 angemeldet" in html
 
 
 def test_where_nobody_was_evicted_nothing_is_said_of_it() -> None:
