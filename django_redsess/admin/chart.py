@@ -73,10 +73,10 @@ def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeStr
     which a page can have only one (it contains ids), or a ``<p>`` that says why there is no chart.
     """
     start = now.at - timedelta(hours=hours)
-    noted = [sample for sample in samples if start <= sample.at <= now.at]
+    sampled = [sample for sample in samples if start <= sample.at <= now.at]
     context: dict[str, Any] = {"hours": hours}
-    if noted:
-        points: list[Sample | Present] = [*noted, now]
+    if sampled:
+        points: list[Sample | Present] = [*sampled, now]
         step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
         plot = _Plot(start, now.at, top)
         levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, step)]
@@ -88,10 +88,10 @@ def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeStr
             "view_box": f"0 0 {WIDTH} {HEIGHT}",
             "levels": levels,
             "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
-            "noted_until": "" if now.at - noted[-1].at <= GAP else _time(noted[-1].at, plot.time_format),
+            "sampled_until": "" if now.at - sampled[-1].at <= GAP else _time(sampled[-1].at, plot.time_format),
             "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
             "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
-            "evicted": [_number(count) for count in evicted(noted)] if any(evicted(noted)) else None,
+            "evicted": [_number(count) for count in evicted(sampled)] if any(evicted(sampled)) else None,
         }
     return render_to_string("django_redsess/online_chart.html", context)
 

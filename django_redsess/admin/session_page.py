@@ -59,7 +59,7 @@ def viewed_items(session: online.Session) -> str:
 def data(details: online.Details | None, *, with_values: bool) -> str:
     """Show the keys of a session's data and the size of each value; ``with_values`` shows the values, too."""
     if details is None or details.data is None:
-        return gettext("It can't be read.")
+        return gettext("The data can't be read.")
     headings, rows = [gettext("Key"), gettext("Size")], []
     if with_values:
         headings.append(gettext("Value"))
@@ -67,7 +67,7 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
         value = [_value_text(key, details.data[key])] if with_values else []
         rows.append([items.visible(text) for text in (str(key), filesizeformat(size), *value)])
     if not rows:
-        return gettext("There is nothing in it.")
+        return gettext("It has no data.")
     left = len(details.sizes) - len(rows)
     more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
     return table(headings, rows) + paragraph(more)
@@ -76,7 +76,7 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
 def other_sessions(session: OnlineSession, site: AdminSite) -> str:
     """Show the other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
     if not session.user_id:
-        return gettext("Nobody is signed in with it.")
+        return gettext("It is a guest's session.")
     rows = [
         (
             format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
