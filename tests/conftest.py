@@ -216,9 +216,8 @@ def commands(redis: redis_py.Redis) -> Callable[[], dict[str, int]]:
 @pytest.fixture
 def known_scripts(redis: redis_py.Redis) -> None:
     """Else the first reply to each is that it is not known: nothing is lost with that one."""
-    for script in vars(scripts).values():
-        if isinstance(script, scripts.Script):
-            redis.script_load(script.text)
+    for script in scripts.every():
+        redis.script_load(script.text)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_sdist_and_wheel_install_into_an_empty_environment_with_all_their_files(
         for path in PACKAGE.rglob("*")
         if path.suffix in {".py", ".lua", ".html", ".mo", ".typed"}
     }
-    assert {"lua/partition.lua", "locale/de/LC_MESSAGES/django.mo", "py.typed"} <= wanted
+    assert {"lua/session/save.lua", "lua/lib/partition.lua", "locale/de/LC_MESSAGES/django.mo", "py.typed"} <= wanted
     for pattern in ("*.tar.gz", "*.whl"):
         [distribution] = built.glob(pattern)
         environment = tmp_path / pattern.strip("*.")

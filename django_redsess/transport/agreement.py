@@ -81,8 +81,9 @@ def question(space: Keyspace, pool: Any = None, *, takes_key: bool = False) -> Q
         _agreed_last = pool, space
         _agreed.add(_agreed_last)
 
-    args: tuple[str | int, ...] = (*here, int(takes_key), *fingerprints(space.prefix))
-    return Question(Partition(space.prefix), scripts.META, (space.meta,), args, read)
+    script, partition, known = scripts.AGREEMENT, Partition(space.prefix), fingerprints(space.prefix)
+    args = script.arguments(partitions=here[0], format=here[1], takes_key=takes_key, fingerprints=known)
+    return Question(partition, script, script.keys(partition, meta=space.meta), args, read)
 
 
 def fingerprints(prefix: str) -> list[str]:
