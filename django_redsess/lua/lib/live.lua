@@ -1,5 +1,5 @@
 -- Whether a session lives.
--- needs: deadlines
+-- needs: partition, deadlines
 
 -- The record of a session that is there and not due, and its deadline; or false.
 local function live_record(sid)

@@ -1,5 +1,5 @@
 -- Room for a record on a server that is full and evicts nothing by itself.
--- needs: remove, record_header
+-- needs: partition, record_header, remove
 
 -- About how many bytes a session takes besides its record. Rather too many for one with a user, rather too few for a
 -- guest's: so enough is freed.

@@ -6,7 +6,7 @@
 -- time. A user id of "" stands for a guest.
 -- Reply: 1. Or nothing is written: 0 if create.lua must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
--- needs: steady_clock
+-- needs: clock, steady_clock
 if not first then return 0 end
 local expected = steady_time_of(seen_list)
 if not is_made_at(at, expected) then return digits(expected) end

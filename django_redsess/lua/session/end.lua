@@ -7,7 +7,7 @@
 -- Sessions stay that began after `began_by`, or were not seen since `since` (nil: none stays for that), and the kept.
 -- Reply: how many sids it has dealt with; of a list, 1 if that was not all, and where to go on: the score, and how many
 -- to leave out there; of named ones, the new sids of those that have got another key. See with_ended.
--- needs: clock, seen, record_header, record_times, notes, remove
+-- needs: partition, seen, record_header, record_times, notes, remove
 local sids_kept, users_kept, scores, size = {}, {}, {}, 0
 for _, sid in ipairs(kept_sids) do sids_kept[sid] = true end
 for _, user_id in ipairs(kept_users) do users_kept[user_id] = true end
