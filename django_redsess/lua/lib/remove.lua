@@ -79,8 +79,8 @@ end
 -- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
 -- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
 local function remove(sids, reason, order, quiet, message)
+  if #sids == 0 then return 0, 0 end
   local count, size, sorted = sort_out(sids, reason and not quiet)
-  if count == 0 then return 0, 0 end
   delete_sids(sids, count, sorted, order)
   message = message or ""
   local lifetime = reason and (note_lifetimes[reason] or message ~= "" and DAY)
