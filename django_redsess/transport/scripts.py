@@ -8,10 +8,12 @@ The first comment of a script declares what it takes. Lua and Python both go by 
     -- ONCE: item? limit?
     -- needs: clock, remove
 
-``KEYS`` and ``ARGV`` become Lua locals of these names. A ``number`` may be None (nil), a ``flag`` is a bool, a ``list``
-has any number of values or is None (nil), ``...`` stands for all that is left, and ``?`` for what may be left out, with
-all behind it. ``ONCE`` are arguments of what must not happen twice: they come last, and a repetition leaves them out.
-``needs`` are the shared parts in ``lua/lib/`` that a file calls. Their keys come before the script's own.
+``KEYS`` and ``ARGV`` become Lua locals of these names. A ``:number`` may be None (nil). A ``:flag`` is a bool. A
+``:list`` has any number of values, or is None (nil). ``...`` stands for all that is left, ``?`` for what may be left
+out, with all behind it. ``ONCE`` are arguments for what must not happen twice: they come last, and a repetition leaves
+them out. ``needs`` are the shared parts in ``lua/lib/`` whose names a file uses. Their keys come before its own.
+
+A new script is a file, a line below, and a test in ``tests/lua``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django_redsess.transport.keys import Partition
 
@@ -92,7 +94,7 @@ class Script:
 
     def __init__(self, path: str, *, repeatable: bool = True, task: str = "") -> None:
         source = Source(path)
-        parts = _needed(source)
+        parts = parts_of(source)
         declared = [*(key for part in parts for key in shared(part).keys), *source.keys]
         # The first keys are those that a partition names by itself.
         own = takewhile(lambda key: not key.kind and hasattr(Partition, key.name), declared)
@@ -129,8 +131,7 @@ def _in_order(name: str, declared: Sequence[Declared]) -> Callable[..., Values]:
     # As namedtuple makes its methods: what is the same each time costs nothing at a call.
     function: Any = eval(text, {"listed": _listed, "given": _given})  # noqa: S307
     function.__name__ = function.__qualname__ = name
-    made_function: Callable[..., Values] = function
-    return made_function
+    return cast("Callable[..., Values]", function)
 
 
 def _listed(values: Sequence[str | bytes | int] | None) -> Values:
@@ -141,7 +142,7 @@ def _given(values: tuple[Any, ...]) -> Values:
     return values[: values.index(None)] if None in values else values
 
 
-def _needed(source: Source) -> list[str]:
+def parts_of(source: Source) -> list[str]:
     """Name the shared parts that ``source`` needs: each once, and behind those that it needs itself."""
     found: list[str] = []
 

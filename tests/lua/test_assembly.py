@@ -54,7 +54,7 @@ def test_names_that_are_wrong_are_found(text: str, found: list[str]) -> None:
 
 
 def test_every_file_is_a_script_or_a_part_that_a_script_needs() -> None:
-    needed = {name for path in FILES if not path.startswith("lib/") for name in scripts._needed(Source(path))}
+    needed = {name for path in FILES if not path.startswith("lib/") for name in scripts.parts_of(Source(path))}
     paths = {script.path for script in scripts.every()} | {f"lib/{name}" for name in {*needed, "constants"}}
     assert paths == set(FILES)
 
@@ -93,7 +93,7 @@ def test_a_script_says_what_it_does_and_replies_and_uses_all_that_it_declares(sc
     assert re.search(r"^-- Reply: ", source.header, re.MULTILINE)
     assert set(re.findall(r"^-- ([A-Z]+): ", source.header, re.MULTILINE)) <= LABELS
     declared = {each.name for each in (*source.keys, *source.arguments, *source.once)}
-    used = set().union(*(words_in(shared(part)) for part in scripts._needed(source)), words_in(source))
+    used = set().union(*(words_in(shared(part)) for part in scripts.parts_of(source)), words_in(source))
     assert declared - used == set()
 
 

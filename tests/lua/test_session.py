@@ -383,6 +383,13 @@ def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: li
     assert store.names(store.partition.login) == left
 
 
+@pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
+def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by: int, stays: bool) -> None:
+    store.add("a")
+    store.run(scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
+    assert store.names(store.partition.login) == ["a"] * stays
+
+
 def test_end_goes_through_a_list_from_where_the_last_call_stopped(store: Store) -> None:
     for number in range(260):
         store.add(f"n{number:03}", seen=1000 - number)
