@@ -161,7 +161,7 @@ def test_check_keys_finds_and_mends_what_belongs_to_no_session(store: Store) -> 
     )
     store.client.zadd(viewed, {"lamp": 1})
     store.client.set(note, "kicked 1 ", ex=60)
-    store.client.set(stays, "kicked 1 ")
+    store.client.set(stays, "kicked 1 ", ex=2 * DAY // 1000)
     entry(store, listed, "gone", 0)
     store.client.zadd(keys.viewed_by(store.sid("a")), {"lamp": 1})
     names = [viewed, note, stays, listed, keys.viewed_by(store.sid("a")), keys.ended_of("nobody")]
