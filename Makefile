@@ -28,11 +28,12 @@ test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Pyt
 bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions, ARGS=--targets: half an hour)
 	@QUICK=$(QUICK) FULL=$(FULL) $(BIN)/python -m benchmarks $(ARGS)
 
-lint: .venv/installed-dev  ## Check style, types, import layers and migrations
+lint: .venv/installed-dev  ## Check style, types, import layers, Lua and migrations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.lua.lint
 	$(BIN)/python testproject/manage.py makemigrations --check --dry-run
 
 docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs

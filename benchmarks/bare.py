@@ -66,7 +66,7 @@ class Bare(Side):
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = hiredis.Reader()
         self.ask(_packed("SELECT", where["db"]))
-        for script in (scripts.CHANGE, scripts.ADD, scripts.ROTATE, scripts.END, scripts.VIEW):
+        for script in (scripts.CHANGE, scripts.ADD, scripts.ROTATE, scripts.END, scripts.RECORD_VIEW):
             self.ask(_packed("SCRIPT", "LOAD", script.text))
 
     def ask(self, packed: bytes, count: int = 1) -> list[Any]:

@@ -102,7 +102,8 @@ def _refused() -> list[checks.CheckMessage]:
     # The keys of one partition stand for those of all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
-        refused, keys = exchange.ask("EVAL", scripts.MAY.text, 0, len(commands), *commands, *names)
+        args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
+        refused, keys = exchange.ask("EVAL", scripts.PERMISSIONS.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = f"The server of the sessions refuses: {reason}"
     except ResponseError as reason:

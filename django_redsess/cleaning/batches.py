@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from django_redsess.session.capacity import Allowed, Batch, cleaned, names_wanted
-from django_redsess.session.operations import AT_ONCE_MAX, session_keys
+from django_redsess.session.capacity import Allowed, Batch, cleaned, limits, names_wanted
+from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Call
+
+T = TypeVar("T")
 
 BATCH_MAX = 1000
 
@@ -28,31 +32,26 @@ class Backlog(NamedTuple):
 
 def expire(*, limit: int) -> list[Call[Batch]]:
     """End up to ``limit`` due sessions of each partition (at most 250 of them)."""
-    return [
-        Call(partition, scripts.EXPIRE, session_keys(partition), (_batch(limit), names_wanted()), cleaned)
-        for partition in keyspace().partitions
-    ]
+    return _each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
 
 
 def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
     """End up to ``limit`` sessions (at most 250) of each partition that are too many: guests' first, longest unseen."""
-    args = (*allowed, _batch(limit), names_wanted())
-    return [
-        Call(partition, scripts.EVICT, session_keys(partition), args, cleaned) for partition in keyspace().partitions
-    ]
+    return _each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
 
 
 def backlog() -> list[Call[Backlog]]:
     """Count what there may be to clean in each partition."""
-    return [
-        Call(partition, scripts.BACKLOG, session_keys(partition), (1000,), _backlog)
-        for partition in keyspace().partitions
-    ]
+    return _each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=1000), _backlog)
 
 
 def next_deadline() -> list[Call[float | None]]:
     """Read in how many seconds each partition's first session is due; None where there is none."""
-    return [Call(partition, scripts.NEXT, session_keys(partition), (), _seconds) for partition in keyspace().partitions]
+    return _each(scripts.NEXT_DEADLINE, (), _seconds)
+
+
+def _each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T]]:
+    return [Call(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
 
 
 def _backlog(reply: list[int]) -> Backlog:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django_redsess.online.presentation import printable
-from django_redsess.session.operations import session_keys
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
 from django_redsess.transport.keys import Partition, keyspace
@@ -120,9 +119,9 @@ def _check(
 
     ``key`` is the hash of records or one that lists sessions; ``owner`` the user id where it is a user's list.
     """
-    keys: tuple[str | bytes, ...] = (*session_keys(partition), _raw(key))
-    args = ("mend" if mend else "", cursor, about, *(() if owner is None else (_raw(owner),)))
-    return Call(partition, scripts.CHECK, keys, args, _checked)
+    script = scripts.CHECK_ENTRIES
+    args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
+    return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
 
 
 def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Call[tuple[list[Fault], list[str]]]:
@@ -131,12 +130,11 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
 
     Returns the faults, and which of ``names`` are lists too long for that: they are for the other.
     """
-    args: tuple[str | bytes, ...] = ("mend" if mend else "", *map(_raw, names))
     return Call(
         partition,
-        scripts.CHECK_NAMES,
-        session_keys(partition),
-        args,
+        scripts.CHECK_KEYS,
+        scripts.CHECK_KEYS.keys(partition),
+        scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
         lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
     )
 
@@ -146,9 +144,9 @@ def _names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
     space = keyspace()
     return Call(
         space.partitions[0],
-        scripts.NAMES,
+        scripts.SCAN_KEYS,
         (),
-        (cursor, space.pattern, about),
+        scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
         lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
     )
 

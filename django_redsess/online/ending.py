@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from django_redsess.online.queries import Which, lists_of
 from django_redsess.session import operations
-from django_redsess.session.operations import session_keys, with_ended
+from django_redsess.session.operations import with_ended
 from django_redsess.signals import Ended, Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.steps import Call, Steps, drive
@@ -35,10 +36,11 @@ class BulkEnding:
             raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
         self.done = False
         by_seen = which.only_by_seen
-        since = ""
+        since = None
         if which.active_seconds is not None and latest is not None:
             since = f"{latest - which.active_seconds * 1000:.0f}"
-        self._args = (reason, message, "" if latest is None else latest, since, *_set(keep), *_set(keep_users))
+        stays = {"began_by": latest, "since": since, "kept_sids": keep, "kept_users": keep_users}
+        self._arguments = partial(scripts.END.arguments, reason=reason, message=message, **stays, sids=())
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and which.user_ids is None:
@@ -56,9 +58,8 @@ class BulkEnding:
             return []
         partition, name = self._left[0]
         low, left_out = self._place
-        args = (*self._args, low, self._high, left_out)
-        keys: tuple[str | bytes, ...] = (*session_keys(partition), name)
-        reply = yield from Call(partition, scripts.END, keys, args, with_ended)
+        args = self._arguments(low=low, high=self._high, skipped=left_out)
+        reply = yield from Call(partition, scripts.END, scripts.END.keys(partition, source=name), args, with_ended)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
@@ -77,8 +78,3 @@ def end_batch(
 ) -> list[Ended]:
     """End these sessions, and return those that were there. The arguments are those of :class:`BulkEnding`."""
     return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))
-
-
-def _set(texts: Collection[str]) -> Iterator[str | int]:
-    yield len(texts)
-    yield from texts

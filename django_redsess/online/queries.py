@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_redsess.session.operations import batches, session_keys, time_of
+from django_redsess.session.operations import time_of
+from django_redsess.session.partitions import batches
 from django_redsess.session.reading import TIME_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
@@ -21,8 +22,8 @@ from django_redsess.transport.steps import Call, Steps
 USERS_MAX = 1000
 """The most users whose sessions one call may count or page through: each costs a look into that user's list."""
 
-CONSIDERED_MAX = 5000
-"""The most entries of users' lists that a call looks at to put them in order; see ``listing.lua``."""
+CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
+"""The most entries of users' lists that a call looks at to put them in order; see ``lib/user_lists.lua``."""
 
 SHALLOW = 2_000
 """Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
@@ -87,16 +88,10 @@ def count(which: Which, *, listed: bool = False) -> list[Call[Counted]]:
     Of ``which.user_ids`` and ``active_seconds`` together, at most 5 000 entries of a partition are looked at; with
     ``listed``, of users' sessions as many are counted as can be paged through.
     """
-    users = "" if which.user_ids is None else "listed" if listed else "users"
-    args = (users, milliseconds(which.active_seconds))
+    kind = "" if which.user_ids is None else "listed" if listed else "users"
+    args = scripts.COUNT.arguments(kind=kind, active=milliseconds(which.active_seconds))
     return [
-        Call(
-            partition,
-            scripts.COUNT,
-            (*session_keys(partition), *lists),
-            args,
-            _counted,
-        )
+        Call(partition, scripts.COUNT, scripts.COUNT.keys(partition, lists=lists), args, _counted)
         for partition, lists in lists_of(which)
     ]
 
@@ -114,16 +109,23 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
     order = "" if own_order else "seen" if by_seen else "login"
 
     def read(
-        partition: Partition, names: Sequence[str], first: int, last: int, how: str
+        partition: Partition, names: Sequence[str], first: int, last: int, **how: bool
     ) -> Call[tuple[list[Entry], int, list[Row]]]:
-        args = (order, milliseconds(which.active_seconds), first, last, "REV" if latest_first else "", how)
-        return Call(partition, scripts.PAGE, (*session_keys(partition), *names), args, _page)
+        args = scripts.PAGE.arguments(
+            order=order,
+            active=milliseconds(which.active_seconds),
+            first=first,
+            last=last,
+            latest_first=latest_first,
+            **{"with_rows": False, "keeps_due": False, **how},
+        )
+        return Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
 
     if len(lists) == 1:
-        entries, with_rows, rows = yield from read(*lists[0], first, last, "rows")
+        entries, with_rows, rows = yield from read(*lists[0], first, last, with_rows=True)
         rest = yield from find([entry.sid for entry in entries[with_rows:] if entry.sid], due_too=True)
         return [*rows, *rest]
-    starts, passed, how = [0] * len(lists), 0, ""
+    starts, passed, keeps_due = [0] * len(lists), 0, False
     if own_order and last >= SHALLOW:
         # This takes out what is due: later it would move the ranks that are searched for.
         there = 0
@@ -132,11 +134,11 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
             there += counted.sessions
         if there <= first:
             return []
-        how = "as it is"
+        keeps_due = True
         starts, passed = yield from _search(which, lists, first, latest_first=latest_first)
     merged: list[Entry] = []
     for (partition, names), start in zip(lists, starts, strict=True):
-        entries, _, _ = yield from read(partition, names, start, start + last - passed, how)
+        entries, _, _ = yield from read(partition, names, start, start + last - passed, keeps_due=keeps_due)
         merged += entries
     merged.sort(reverse=latest_first)
     sids = [entry.sid for entry in merged[first - passed : last - passed + 1] if entry.sid]
@@ -148,9 +150,8 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
     found: dict[str, Row] = {}
     for partition, batch in batches(sids):
         while batch:
-            dealt_with, rows = yield from Call(
-                partition, scripts.FIND, session_keys(partition), (int(not due_too), *batch), _found
-            )
+            args = scripts.FIND.arguments(live_only=not due_too, sids=batch)
+            dealt_with, rows = yield from Call(partition, scripts.FIND, scripts.FIND.keys(partition), args, _found)
             found.update((row.sid, row) for row in rows)
             batch = batch[dealt_with:]
     return [found[sid] for sid in sids if sid in found]
@@ -164,8 +165,9 @@ def _search(
     def ranks_at(score: int) -> Steps[list[tuple[int, int, int, int]]]:
         found = []
         for partition, names in lists:
-            args = (f"{score}", milliseconds(which.active_seconds))
-            found.append((yield from Call(partition, scripts.RANKS, (*session_keys(partition), *names), args, _ranks)))
+            args = scripts.SCORE_RANK.arguments(score=f"{score}", active=milliseconds(which.active_seconds))
+            keys = scripts.SCORE_RANK.keys(partition, lists=names)
+            found.append((yield from Call(partition, scripts.SCORE_RANK, keys, args, _ranks)))
         return found
 
     def bound_at(score: int) -> Steps[Bound]:

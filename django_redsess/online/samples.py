@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_redsess.session.operations import session_keys, time_of
+from django_redsess.session.operations import time_of
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
@@ -44,30 +44,19 @@ class Present(NamedTuple):
 
 def sample() -> list[Call[float]]:
     """Note who is online, if nobody has in this minute; the seconds until the next minute are returned."""
+    script, fields = scripts.TAKE_SAMPLE, ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
+    args = script.arguments(lifetime=SAMPLES_KEPT_SECONDS * 1000, fields=fields)
     return [
-        Call(
-            partition,
-            scripts.SAMPLE,
-            (*session_keys(partition), partition.samples),
-            (SAMPLES_KEPT_SECONDS * 1000, "created", *Reason, *(f"guests:{reason}" for reason in Reason)),
-            lambda milliseconds: milliseconds / 1000,
-        )
+        Call(partition, script, script.keys(partition), args, lambda milliseconds: milliseconds / 1000)
         for partition in keyspace().partitions
     ]
 
 
 def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
     """Count who is online now, and read the samples of the last so many seconds, the earliest first."""
-    return [
-        Call(
-            partition,
-            scripts.SAMPLES,
-            (*session_keys(partition), partition.samples),
-            (f"{seconds * 1000:.0f}",),
-            _samples,
-        )
-        for partition in keyspace().partitions
-    ]
+    script = scripts.READ_SAMPLES
+    args = script.arguments(milliseconds=f"{seconds * 1000:.0f}")
+    return [Call(partition, script, script.keys(partition), args, _samples) for partition in keyspace().partitions]
 
 
 def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
-from django_redsess.session.operations import Outcome, Saving, session_keys, share_of
+from django_redsess.session.operations import Outcome, Saving
+from django_redsess.session.partitions import share_of
 from django_redsess.signals import session_ended
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
@@ -44,7 +45,7 @@ class Allowed(NamedTuple):
     guests: int
 
     def too_many(self, signed_in: int, guests: int) -> int:
-        """Return how many are too many, where there are so many. ``excess.lua`` has the same rule."""
+        """Return how many are too many, where there are so many. ``lib/eviction.lua`` has the same rule."""
         guests_allowed = min(max(self.signed_in - signed_in, self.reserve), self.guests)
         return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
 
@@ -92,13 +93,24 @@ def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) 
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
     if due < ALONG_MIN and may.too_many(recent, guests) < enough:
         return None
-    args = (*may, ALONG_MAX, names_wanted())
-    return Call(partition, scripts.CLEAN, session_keys(partition), args, cleaned)
+    args = scripts.CLEAN_ALONG.arguments(**limits(may, ALONG_MAX))
+    return Call(partition, scripts.CLEAN_ALONG, scripts.CLEAN_ALONG.keys(partition), args, cleaned)
 
 
-def names_wanted() -> int:
-    # To name thousands of sessions takes a good part of the time: only if somebody listens.
-    return int(bool(session_ended.receivers))
+def limits(may: Allowed, limit: int) -> dict[str, int]:
+    """Return the arguments of a script that ends up to ``limit`` sessions which are too many."""
+    return {
+        "maximum": may.signed_in,
+        "reserve": may.reserve,
+        "guests_maximum": may.guests,
+        "limit": limit,
+        "named": names_wanted(),
+    }
+
+
+def names_wanted() -> bool:
+    """Tell whether anybody asks which sessions have ended: to name thousands takes a good part of the time."""
+    return bool(session_ended.receivers)
 
 
 def cleaned(more: int, ended: Endings) -> Batch:

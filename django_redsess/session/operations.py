@@ -8,21 +8,23 @@ sessions may take several steps, one after another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from django_redsess.conf import conf
+from django_redsess.session.counting import Stored, counting, stored
+from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
 from django_redsess.session.record import revision_of
+from django_redsess.session.viewing import viewing, viewing_keys
 from django_redsess.signals import Ended, Reason
-from django_redsess.transport import packing, scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.announcing import Endings
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
 
-AT_ONCE_MAX = 250
+AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
 """The most sessions or items that a call takes out or looks up: more would keep the server from others for too long."""
 
 LAST_SECOND = 250_000_000_000
@@ -54,14 +56,6 @@ class Saving(NamedTuple):
     later_stays: bool = False
     item: str = ""
     limit: Limit | None = None
-
-
-class Stored(NamedTuple):
-    """How many sessions of a partition are due, and how many it has: signed-in ones, and guests."""
-
-    due: int
-    recent: int
-    guests: int
 
 
 class Outcome(NamedTuple):
@@ -101,8 +95,8 @@ SAVED, AGAIN = Outcome("saved"), Outcome("again")
 def prolong(loaded: Loaded, due: int) -> Call[bool]:
     """Move the deadline of a session to ``due``, if it is still the one that was read. True where it was moved."""
     partition = keyspace().of_sid(loaded.sid)
-    keys = (partition.expire, partition.recent, partition.guests)
-    return Call(partition, scripts.PROLONG, keys, (loaded.sid, loaded.due, due), bool)
+    args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
+    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition), args, bool)
 
 
 def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
@@ -131,23 +125,22 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
 def introduce_change() -> Call[None]:
     """Tell the server the script of :func:`change`, with nothing to do."""
     partition = keyspace().partitions[0]
-    return Call(partition, scripts.CHANGE, session_keys(partition)[:2], ("", "", "", ""), lambda found: None)
+    args = scripts.CHANGE.arguments(sid="", loaded="", record="", due="")
+    return Call(partition, scripts.CHANGE, scripts.CHANGE.keys(partition), args, lambda found: None)
 
 
 def add(sid: str, saving: Saving) -> Call[Outcome]:
     """Add a session under a sid that nobody can have had: the short way to create. Count what there was before."""
     partition = keyspace().of_sid(sid)
-    login, expire, recent, guests, online_user, online_user_of, *_, totals = session_keys(partition)
-    listed = (recent, online_user, online_user_of) if saving.user_id else (guests,)
-    keys = (login, expire, totals, *listed)
-    args = (sid, saving.record, saving.at, saving.due, saving.user_id)
+    keys = _adding_keys(partition, bool(saving.user_id))
+    args = scripts.ADD.arguments(sid=sid, record=saving.record, at=saving.at, due=saving.due, user_id=saving.user_id)
 
-    def read(reply: int | bytes, stored: Sequence[Any]) -> Outcome:
+    def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
         if isinstance(reply, bytes):
             return Outcome("clock", at=int(reply))
-        return Outcome("saved", stored=_stored(stored)) if reply else AGAIN
+        return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
-    return Call(partition, scripts.ADD, keys, args, read, (1,), *_counting(partition))
+    return Call(partition, scripts.ADD, keys, args, read, scripts.ADD.once(first=1), *counting(partition))
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -159,10 +152,12 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
-    made = (sid, *_record(saving), *_limit(saving), "" if viewed is None else len(viewed), *(viewed or ()))
-    keys, once = view_arguments(partition, saving.item)
+    maximum, policy = saving.limit or (None, "")
+    args = scripts.CREATE.arguments(sid=sid, **_written(saving), limit=maximum, policy=policy, viewed=viewed)
     # Who repeats this may find what was created before.
-    return Call(partition, scripts.CREATE, keys, made, _outcome, (int(is_new), *once), *_counting(partition))
+    once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
+    keys = viewing_keys(partition, saving.item)
+    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition))
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -172,9 +167,9 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     Otherwise nothing is written.
     """
     partition = keyspace().of_sid(sid)
-    args = (sid, *_record(saving), int(saving.later_stays), loaded)
-    keys, once = view_arguments(partition, saving.item)
-    return Call(partition, scripts.SAVE, keys, args, _outcome, once)
+    args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
+    once = scripts.SAVE.once(**viewing(saving.item))
+    return Call(partition, scripts.SAVE, viewing_keys(partition, saving.item), args, _outcome, once)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -187,22 +182,28 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
         saving = saving._replace(record=b"", item="", limit=None)
-    args = (old_sid, sid, *_record(saving), loaded, *_limit(saving))
-    keys, once = view_arguments(partition, saving.item)
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *_counting(partition))
+    maximum, policy = saving.limit or (None, "")
+    args = scripts.ROTATE.arguments(
+        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, limit=maximum, policy=policy
+    )
+    once = scripts.ROTATE.once(**viewing(saving.item))
+    keys = viewing_keys(partition, saving.item)
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition))
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
     """End up to 250 sessions of this user above ``limit``, but not ``keep``, which signed in. True if more are left."""
     partition = keyspace().of_user(user_id)
-    args = (user_id, keep, *limit)
-    return Call(partition, scripts.LIMIT, session_keys(partition), args, lambda crowded, _: bool(crowded))
+    args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
+    keys = scripts.END_ABOVE.keys(partition)
+    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded))
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
     """Read what a session viewed, to take it along: item, time, item, time, …"""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.ITEMS, (partition.viewed_by(sid),), (0, -1), list)
+    keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed_by(sid))
+    return Call(partition, scripts.ITEMS_BY_RANK, keys, scripts.ITEMS_BY_RANK.arguments(first=0, last=-1), list)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:
@@ -233,14 +234,16 @@ def end(
     ``keep_users``. With ``follow``, a session that has got another key is ended under that.
     """
     ended: list[Ended] = []
-    args = (reason or "", message, "" if latest is None else latest, "", 0, len(keep_users), *keep_users)
+    stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
+    of_no_list = {"low": "", "high": "", "skipped": None}
+    args = partial(scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
     named = set(sids)
     while sids:
         others: list[str] = []
         for partition, batch in batches(sids):
             while batch:
-                end_some = Call(partition, scripts.END, session_keys(partition), (*args, *batch), with_ended)
-                (dealt_with, *_, moved), gone = yield from end_some
+                call = Call(partition, scripts.END, scripts.END.keys(partition), args(sids=batch), with_ended)
+                (dealt_with, *_, moved), gone = yield from call
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
                 batch = batch[dealt_with:]
@@ -256,81 +259,22 @@ def counted_elsewhere(sid: str, item: str) -> bool:
     return space.count > 1 and space.of_sid(sid) != space.of_item(item)
 
 
-@lru_cache(maxsize=1024)
-def _counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
-    # What tells whether there is something to clean, beside what makes a session.
-    recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
-    return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
-
-
-def _stored(counts: Sequence[Any]) -> Stored | None:
-    return Stored(*counts) if all(isinstance(count, int) for count in counts) else None
-
-
-@lru_cache(maxsize=64)
-def _bytes(*parts: str | int) -> tuple[bytes, ...]:
-    # As the client would make them, at each call.
-    return tuple(str(part).encode() for part in parts)
-
-
-def view_arguments(partition: Partition, item: str) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
-    # The keys of a script that may note a view, and what it is to note.
-    if not item:
-        return session_keys(partition), ()
-    space = keyspace()
-    counts = space.count == 1 or space.of_item(item) == partition
-    keys = _counting_keys(partition) if counts else session_keys(partition)
-    return keys, (item.encode(), conf.VIEWED_PER_SESSION, items_max())
-
-
-def items_max() -> int:
-    return share_of(conf.VIEWED_LIMIT, keyspace().count)
-
-
-def _record(saving: Saving) -> tuple[str | bytes | int, ...]:
-    return saving.record, saving.user_id, saving.login_ms or "", saving.at, saving.due
-
-
-def _limit(saving: Saving) -> tuple[int | str, ...]:
-    return saving.limit or ("", "")
-
-
 @lru_cache(maxsize=2048)
-def session_keys(partition: Partition) -> tuple[bytes, ...]:
-    """Name the keys of ``partition`` in the order of ``partition.lua``."""
-    return _bytes(
-        partition.login,
-        partition.expire,
-        partition.recent,
-        partition.guests,
-        partition.online_user,
-        partition.online_user_of(""),
-        partition.viewed_by(""),
-        partition.ended_of(""),
-        partition.wake,
-        partition.totals,
-    )
+def _adding_keys(partition: Partition, signed_in: bool) -> tuple[bytes, ...]:
+    if not signed_in:
+        return scripts.ADD.keys(partition, seen_list=partition.guests)
+    lists = {"online_user": partition.online_user, "online_user_of": partition.online_user_of("")}
+    return scripts.ADD.keys(partition, seen_list=partition.recent, **lists)
 
 
-@lru_cache(maxsize=2048)
-def _counting_keys(partition: Partition) -> tuple[bytes, ...]:
-    return *session_keys(partition), partition.viewed.encode()
-
-
-def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
-    """Sort ``sids`` by partition, up to 250 together."""
-    space = keyspace()
-    partitions: dict[Partition, list[str]] = {}
-    for sid in dict.fromkeys(sids):
-        partitions.setdefault(space.of_sid(sid), []).append(sid)
-    for partition, of_partition in partitions.items():
-        for start in range(0, len(of_partition), AT_ONCE_MAX):
-            yield partition, of_partition[start : start + AT_ONCE_MAX]
-
-
-def share_of(maximum: int, partitions: int) -> int:
-    """Return how many of ``maximum`` sessions one of so many partitions may have."""
-    return -(-maximum // partitions)
+def _written(saving: Saving) -> dict[str, str | bytes | int]:
+    return {
+        "record": saving.record,
+        "user_id": saving.user_id,
+        "login_time": saving.login_ms or "",
+        "at": saving.at,
+        "due": saving.due,
+    }
 
 
 def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outcome:
@@ -338,8 +282,8 @@ def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outc
     record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
     at = int(more) if word == b"clock" else 0
-    stored = _stored(counts) if counts else None
-    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, stored)
+    there = stored(counts) if counts else None
+    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
 
 
 def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:

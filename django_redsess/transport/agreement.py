@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess.transport import repeating, scripts
 from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import Keyspace, keyspace
+from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from django_redsess.transport.repeating import Sends
 
 FORMAT = b"3"
@@ -44,8 +44,9 @@ def agree(space: Keyspace, *, takes_key: bool = False) -> Sends[None]:
     # none can be read, but all can be ended.
     global _agreed_last
     connections, here = pool(), [str(space.count), FORMAT.decode()]
-    args: tuple[str | int, ...] = (*here, int(takes_key), *fingerprints(space.prefix))
-    reply, _ = yield from repeating.run(scripts.META, (space.meta,), args)
+    script, known = scripts.AGREEMENT, fingerprints(space.prefix)
+    args = script.arguments(partitions=here[0], format=here[1], takes_key=takes_key, fingerprints=known)
+    reply, _ = yield from repeating.run(script, script.keys(Partition(space.prefix), meta=space.meta), args)
     *there, knows_key = [part.decode() for part in reply[:3]]
     if fault := _fault(space.prefix, here, there, knows_key):
         raise ImproperlyConfigured(fault)

@@ -18,7 +18,7 @@ from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both
 from django_redsess.viewed import items, popularity
-from django_redsess.viewed.items import item_id, viewing
+from django_redsess.viewed.items import item_id, record_view
 from django_redsess.viewed.popularity import ViewTotal
 
 __all__ = [
@@ -90,7 +90,7 @@ def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     ``item`` can't be an id, and SessionStoreUnavailable in an outage; whether the view counts is open then.
     """
     item = item_id(item)
-    return (yield from viewing(_ours(session), item))
+    return (yield from record_view(_ours(session), item))
 
 
 record, arecord = both(_record)

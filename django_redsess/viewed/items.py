@@ -10,8 +10,9 @@ from typing import Any
 from django_redsess.conf import conf
 from django_redsess.session import deadlines, operations
 from django_redsess.session.lifecycle import SessionLifecycle
-from django_redsess.session.operations import items_max, session_keys, time_of, view_arguments
+from django_redsess.session.operations import time_of
 from django_redsess.session.reading import Touch, templates
+from django_redsess.session.viewing import items_max, viewing, viewing_keys
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps
@@ -38,9 +39,9 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
     space = keyspace()
     partition = space.of_sid(sid)
-    keys, viewed = view_arguments(partition, item)
+    keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
-        return Call(partition, scripts.VIEW, keys, (sid, *viewed), bool)
+        return Call(partition, scripts.RECORD_VIEW, keys, args, bool)
     _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
     name = sid.encode()
 
@@ -48,28 +49,34 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, scripts.VIEW, keys, (sid, *viewed), _noted, (), touches, 2)
+    return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
 
 
 def count_view(item: str) -> Call[bool]:
     """Count a view of ``item``, which a session of another partition has noted."""
     partition = keyspace().of_item(item)
-    return Call(partition, scripts.COUNT_VIEW, (partition.viewed, partition.totals), (item, items_max()), bool)
+    keys = scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
+    return Call(
+        partition, scripts.COUNT_VIEW, keys, scripts.COUNT_VIEW.arguments(item=item, items_max=items_max()), bool
+    )
 
 
 def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
     """Read what a live session viewed: item and time, the newest ``limit`` first."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.HISTORY, session_keys(partition), (sid, limit), _history)
+    script = scripts.RECENT_ITEMS
+    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=limit), _history)
 
 
 def forget(sid: str, item: str | None = None) -> Call[int]:
     """Forget that a session viewed ``item``, or (None) all that it viewed. Returns how many items those were."""
     partition = keyspace().of_sid(sid)
-    return Call(partition, scripts.FORGET, (partition.viewed_by(sid),), () if item is None else (item,), int)
+    script = scripts.FORGET_ITEMS
+    keys = script.keys(partition, items=partition.viewed_by(sid))
+    return Call(partition, script, keys, script.arguments(item=item), int)
 
 
-def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
+def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
     """Note that ``session`` views ``item``, and count the view. False where nothing was noted."""
     if (sid := session.stored_sid) is not None:
         if session.touch is Touch.ACTIVE and deadlines.may_move():
@@ -87,11 +94,11 @@ def viewing(session: SessionLifecycle, item: str) -> Steps[bool]:
         return False
     session.viewed(item)
     yield from session.saving()
-    yield from counting(session)
+    yield from count_pending_view(session)
     return True
 
 
-def counting(session: SessionLifecycle) -> Steps[None]:
+def count_pending_view(session: SessionLifecycle) -> Steps[None]:
     """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
     item = session.pending.uncounted
     if item:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.bisection import Bound, bisect
 from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Call, Steps
+
+T = TypeVar("T")
 
 SHALLOW = 2_000
 """Up to this rank, items of several partitions are read from the top of each; beyond, their place is searched for."""
@@ -38,8 +41,9 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
         passed = first
     found: list[tuple[int, int, str]] = []
     for number, (partition, start) in enumerate(zip(partitions, starts, strict=True)):
-        ranks = start, start + first - passed + limit - 1
-        entries = yield from Call(partition, scripts.ITEMS, (partition.viewed,), ranks, _items)
+        ranks = scripts.ITEMS_BY_RANK.arguments(first=start, last=start + first - passed + limit - 1)
+        keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed)
+        entries = yield from Call(partition, scripts.ITEMS_BY_RANK, keys, ranks, _items)
         found += [(-views, number, item) for item, views in entries]
     # Each partition's own order stays, which is that of bytes.
     found.sort(key=lambda entry: entry[:2])
@@ -72,8 +76,9 @@ def split(rank: int) -> Steps[list[int]]:
 
 def counted(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that were viewed at least so often, and the views of all its items."""
+    args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
     return [
-        Call(partition, scripts.POPULARITY, _keys(partition), (at_least,), lambda reply: ViewTotal(*map(int, reply)))
+        _call(partition, scripts.COUNT_ITEMS, args, lambda reply: ViewTotal(*map(int, reply)))
         for partition in keyspace().partitions
     ]
 
@@ -81,7 +86,8 @@ def counted(at_least: int) -> list[Call[ViewTotal]]:
 def views_of(item: str) -> Call[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
-    return Call(partition, scripts.VIEWS, (partition.viewed,), (item,), lambda reply: _views(reply[0] or 0))
+    args = scripts.VIEW_COUNTS.arguments(items=[item])
+    return _call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
 
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
@@ -90,7 +96,7 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        Call(partition, scripts.RESET, _keys(partition), some[at : at + AT_ONCE_MAX], int)
+        _call(partition, scripts.RESET_COUNTS, scripts.RESET_COUNTS.arguments(items=some[at : at + AT_ONCE_MAX]), int)
         for partition, some in by_partition.items()
         for at in range(0, len(some), AT_ONCE_MAX)
     ]
@@ -98,7 +104,8 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
 
 def reset_all() -> list[Call[int]]:
     """Forget how often each partition's items were viewed. A call returns how many views it took away."""
-    return [Call(partition, scripts.RESET, _keys(partition), (), int) for partition in keyspace().partitions]
+    args = scripts.RESET_COUNTS.arguments(items=())
+    return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
 def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
@@ -107,8 +114,9 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
 
     A call returns how many it took out, and how many more there are.
     """
+    script, most = scripts.TRIM_ITEMS, min(limit, AT_ONCE_MAX)
     return [
-        Call(partition, scripts.TRIM, _keys(partition), (kept, min(limit, AT_ONCE_MAX)), tuple)
+        _call(partition, script, script.arguments(keep=kept, limit=most), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)
     ]
 
@@ -120,8 +128,8 @@ def _bound_at(score: int) -> Steps[Bound]:
     return Bound(score, counts)
 
 
-def _keys(partition: Partition) -> tuple[str, str]:
-    return partition.viewed, partition.totals
+def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> Call[T]:
+    return Call(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
 
 
 def _items(reply: list[Any]) -> list[tuple[str, int]]:

@@ -41,9 +41,9 @@ def send_view(session: SessionLifecycle) -> Steps[None]:
     session.viewed("")
     try:
         if item:
-            yield from items.viewing(session, item)
+            yield from items.record_view(session, item)
         else:
-            yield from items.counting(session)
+            yield from items.count_pending_view(session)
     except SessionStoreUnavailable:
         # Whoever runs the site has been told of the outage, once.
         logger.info("A view was not recorded.")

@@ -157,7 +157,6 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
 def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
     """So that a command which is seldom called is not forgotten."""
     called = {"EVALSHA", "EVAL", "BLPOP", "SELECT", "INFO", "HSCAN", "ZSCAN"}
-    for script in vars(scripts).values():
-        if isinstance(script, scripts.Script):
-            called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
+    for script in scripts.every():
+        called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
     assert commands(listed()) == {name.lower() for name in called}

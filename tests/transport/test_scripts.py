@@ -2,7 +2,8 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport.scripts import FOLDER, Script
+from django_redsess.transport import scripts
+from django_redsess.transport.scripts import Script
 
 pytestmark = pytest.mark.both_servers
 
@@ -29,8 +30,7 @@ def test_replies_read_the_same_in_both_protocols(protocol, new_session) -> None:
     assert SessionStore(session.session_key).load() == {}
 
 
-@pytest.mark.parametrize("name", sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir()))
-def test_every_script_begins_with_a_comment_and_compiles(redis, name: str) -> None:
-    script = Script(name)
+@pytest.mark.parametrize("script", scripts.every(), ids=lambda script: script.path)
+def test_every_script_begins_with_a_comment_and_compiles(redis, script: Script) -> None:
     assert script.text.startswith("-- ")
     assert redis.script_load(script.text) == script.digest

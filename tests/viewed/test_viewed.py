@@ -243,7 +243,7 @@ def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, setting
         if how == "rotate":
             session.cycle_key()
         session.save()
-        drive(items.counting(session))
+        drive(items.count_pending_view(session))
     assert viewed.total().items == before + 1 - 2
     viewed.record(session, "new")
     assert viewed.total().items == before + 1 - 2

@@ -1,0 +1,2 @@
+-- The keys of a partition. A user id is appended to online_user_of, a sid to viewed_by and to ended_of.
+-- KEYS: login expire recent guests online_user online_user_of viewed_by ended_of wake totals

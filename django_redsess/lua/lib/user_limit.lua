@@ -1,0 +1,58 @@
+-- How many sessions a user may have.
+-- needs: partition, clock, remove
+
+-- Of a user with more sessions, only those that signed in first are looked at.
+local looked_at_max = 1000
+
+-- How many sessions a user has besides these two sids (the second may be nil).
+local function count_others(list, sid, old_sid)
+  local others = redis.call("ZCARD", list)
+  for _, own in ipairs({ sid, old_sid }) do
+    if redis.call("ZSCORE", list, own) then others = others - 1 end
+  end
+  return others
+end
+
+-- The same sessions in the order of sign-in: those that are not due; those that are; and the place of each.
+local function sort_others(list, sid, old_sid)
+  local sids, live, overdue, place = redis.call("ZRANGE", list, 0, looked_at_max - 1), {}, {}, {}
+  local deadlines = redis.call("ZMSCORE", expire, unpack(sids))
+  for index, other in ipairs(sids) do
+    place[other] = index
+    if other ~= sid and other ~= old_sid then
+      local is_due = tonumber(deadlines[index] or 0) <= now
+      table.insert(is_due and overdue or live, other)
+    end
+  end
+  return live, overdue, place
+end
+
+-- Find the sessions that must end so that a user has no more than `limit` (nil: any number), with the one that signs in
+-- as `sid`, in place of `old_sid` (nil: of none). Returns up to AT_ONCE_MAX sids, how many must end in all, and the
+-- reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked at are due, they end.
+local function above_limit(user_id, sid, old_sid, limit, policy)
+  if not limit then return {}, 0 end
+  local list = online_user_of .. user_id
+  local others = count_others(list, sid, old_sid)
+  if others < limit then return {}, 0 end
+  local live, overdue, place = sort_others(list, sid, old_sid)
+  local excess = others - #overdue + 1 - limit
+  if excess < 1 then return {}, 0 end
+  if policy == "refuse" then return nil end
+  if #live == 0 then return { unpack(overdue, 1, AT_ONCE_MAX) }, math.huge, "expired" end
+
+  if policy == "end_least_recent" then
+    local seen = {}
+    for index, at in ipairs(redis.call("ZMSCORE", recent, unpack(live))) do seen[live[index]] = tonumber(at or 0) end
+    -- Of those that were last seen at the same time, the one that signed in first ends.
+    table.sort(live, function(one, other)
+      return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
+    end)
+  end
+  return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, "replaced"
+end
+
+-- End what above_limit found. Returns "crowded" if more must end, else "".
+local function end_excess(sids, excess, reason)
+  return remove(sids, reason) < excess and "crowded" or ""
+end

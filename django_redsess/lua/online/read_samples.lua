@@ -1,0 +1,8 @@
+-- Count who is online, and read the samples of the last so many milliseconds.
+-- KEYS: samples
+-- ARGV: milliseconds
+-- Reply: the time, how many are signed in, how many are guests; and samples, the earliest first: see take_sample.lua.
+-- needs: partition, clock
+local signed_in = redis.call("ZCARD", online_user)
+local found = redis.call("ZRANGE", samples, digits(now - milliseconds), "+inf", "BYSCORE")
+return { digits(now), signed_in, redis.call("ZCARD", guests), found }

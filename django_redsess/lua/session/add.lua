@@ -1,0 +1,22 @@
+-- Add a session under a sid that is certainly new. This is the short way, for most creates; create.lua does the rest.
+-- KEYS: login expire totals seen_list online_user? online_user_of?
+-- ARGV: sid record at due user_id
+-- ONCE: first
+-- seen_list is recent and the last two are given if there is a user; else it is guests. The record was made `at` that
+-- time. A user id of "" stands for a guest.
+-- Reply: 1. Or nothing is written: 0 if create.lua must be asked, which a repetition is told, too; or as text the time
+-- by which the record must be made.
+-- needs: clock, steady_clock
+if not first then return 0 end
+local expected = steady_time_of(seen_list)
+if not is_made_at(at, expected) then return digits(expected) end
+-- pcall: a full server refuses it, and create.lua can make room.
+if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
+redis.call("ZADD", expire, due, sid)
+redis.call("ZADD", seen_list, at, sid)
+if user_id ~= "" then
+  redis.call("ZADD", online_user, at, sid)
+  redis.call("ZADD", online_user_of .. user_id, at, sid)
+end
+redis.call("HINCRBY", totals, "created", 1)
+return 1

@@ -1,0 +1,25 @@
+-- Read what a site and its store must agree on. The first site to ask writes it. It is enough if the store knows one of
+-- the secret keys: so a key can be replaced while processes run that only have the old one. The store knows eight.
+-- KEYS: meta
+-- ARGV: partitions format takes_key:flag fingerprints...
+-- The number of partitions, and the format of records. The fingerprints are of the secret key, then of its fallbacks.
+-- `takes_key` makes the store take a new key that it does not know.
+-- Reply: number of partitions and format, as the store has them; "1" if it knows one of these keys, else ""; the reply
+-- of TIME.
+-- pcall: a full server, or a replica, refuses these writes and still serves reads.
+redis.pcall("HSETNX", meta, "partitions", partitions)
+redis.pcall("HSETNX", meta, "format", format)
+local found = redis.call("HMGET", meta, "partitions", "format", "keys")
+
+local known, keys, newest = {}, {}, fingerprints[1]
+for key in string.gmatch(found[3] or "", "%x+") do
+  known[key] = true
+  keys[#keys + 1] = key
+end
+local agrees = #keys == 0 or takes_key
+for _, key in ipairs(fingerprints) do agrees = agrees or known[key] end
+if agrees and not known[newest] then
+  keys[#keys + 1] = newest
+  redis.pcall("HSET", meta, "keys", table.concat(keys, " ", math.max(1, #keys - 7)))
+end
+return { found[1] or partitions, found[2] or format, agrees and "1" or "", redis.call("TIME") }

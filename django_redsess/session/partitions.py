@@ -1,0 +1,24 @@
+"""What is divided among the partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.scripts import CONSTANTS
+
+
+def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
+    """Sort ``sids`` by partition, up to 250 together."""
+    space, at_once = keyspace(), CONSTANTS["AT_ONCE_MAX"]
+    partitions: dict[Partition, list[str]] = {}
+    for sid in dict.fromkeys(sids):
+        partitions.setdefault(space.of_sid(sid), []).append(sid)
+    for partition, of_partition in partitions.items():
+        for start in range(0, len(of_partition), at_once):
+            yield partition, of_partition[start : start + at_once]
+
+
+def share_of(maximum: int, partitions: int) -> int:
+    """Return how many of ``maximum`` sessions one of so many partitions may have."""
+    return -(-maximum // partitions)

@@ -1,0 +1,196 @@
+"""Each script in lua/cleaning by itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_redsess.transport import scripts
+from tests.lua.conftest import AGE, Store
+
+pytestmark = pytest.mark.both_servers
+
+HOUR, DAY = 3_600_000, 86_400_000
+
+
+# expire, evict, backlog, next_deadline
+
+
+@pytest.fixture
+def due(store: Store) -> Store:
+    """Three sessions that are due, and two that are not."""
+    for number, user in enumerate(("7", "8", "")):
+        store.add(f"due{number}", user, due=number - 10)
+    store.add("a", "7")
+    store.add("b")
+    return store
+
+
+@pytest.mark.parametrize(("limit", "more", "ended"), [(2, 1, 2), (3, 0, 3), (9, 0, 3)])
+def test_expire_ends_what_is_due(due: Store, limit: int, more: int, ended: int) -> None:
+    assert due.run_ending(scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
+    assert due.names(due.partition.expire) == ["due0", "due1", "due2", "a", "b"][ended:]
+    assert due.note("due0").startswith("expired ")
+
+
+def test_expire_names_whom_it_ended_if_asked(due: Store) -> None:
+    _, _, reason, count, whom = due.run(scripts.EXPIRE, limit=1, named=True)
+    assert (reason, count, whom) == (b"expired", 1, due.sid("due0").encode() + b"\x017")
+    assert due.run(scripts.EXPIRE, limit=1, named=False)[4] == b""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "limit", "left", "guests", "users"),
+    {
+        "guests first": ((4, 0, 100), 9, 0, 2, 2),
+        "a reserve for guests": ((2, 2, 100), 9, 0, 2, 2),
+        "few guests": ((100, 0, 1), 9, 0, 1, 2),
+        "then users": ((1, 0, 100), 9, 0, 0, 1),
+        "a limit": ((1, 0, 100), 3, 2, 1, 2),
+        "nobody": ((100, 0, 100), 9, 0, 4, 2),
+    }.values(),
+)
+def test_evict_ends_what_is_too_much(
+    store: Store, allowed: tuple[int, int, int], limit: int, left: int, guests: int, users: int
+) -> None:
+    for number in range(4):
+        store.add(f"guest{number}", seen=100 - number)
+    for number in range(2):
+        store.add(f"user{number}", "7", seen=200 - number)
+    may = dict(zip(("maximum", "reserve", "guests_maximum"), allowed, strict=True))
+    result, ended = store.run_ending(scripts.EVICT, **may, limit=limit, named=False)
+    assert (result, ended.get("evicted", 0)) == (left, 6 - guests - users)
+    # The longest unseen go.
+    assert store.names(store.partition.guests) == [f"guest{number}" for number in range(4 - guests, 4)]
+    assert store.names(store.partition.recent) == [f"user{number}" for number in range(2 - users, 2)]
+
+
+@pytest.mark.parametrize(("sampled", "looked_up"), [(1000, [3, 1]), (2, [2, 0])])
+def test_backlog_counts(due: Store, sampled: int, looked_up: list[int]) -> None:
+    before = due.content()
+    assert due.run(scripts.BACKLOG, sampled=sampled) == [3, 3, 2, *looked_up]
+    assert due.content() == before
+
+
+@pytest.mark.parametrize(("first", "at_least", "at_most"), [(AGE, AGE - 60_000, AGE), (-5, 0, 0), (3 * DAY, DAY, DAY)])
+def test_next_deadline_is_told_in_milliseconds(store: Store, first: int, at_least: int, at_most: int) -> None:
+    store.add("a", due=first)
+    assert at_least <= store.run(scripts.NEXT_DEADLINE) <= at_most
+
+
+def test_next_deadline_of_no_session(store: Store) -> None:
+    assert store.run(scripts.NEXT_DEADLINE) is None
+
+
+# check_entries, check_keys, scan_keys
+
+
+def entry(store: Store, key: str, name: str, score: int) -> None:
+    store.client.zadd(key, {store.sid(name): store.now + score})
+
+
+Spoil = Callable[[Store], Any]
+
+WRONG: dict[str, tuple[Spoil, str, list[tuple[str, str, str]]]] = {
+    "missing": (lambda store: store.client.zrem(store.partition.recent, store.sid("a")), "login", [("a", "recent")]),
+    "stray": (lambda store: entry(store, store.partition.guests, "a", 0), "login", [("a", "guests")]),
+    "differs": (lambda store: entry(store, store.partition.online_user, "a", 5), "login", [("a", "online_user")]),
+    "ahead": (lambda store: entry(store, store.partition.recent, "a", 2 * HOUR), "login", [("a", "recent")]),
+    "stray in a list": (lambda store: entry(store, store.partition.expire, "x", 9), "expire", [("x", "expire")]),
+    "no deadline": (
+        lambda store: store.client.zrem(store.partition.expire, store.sid("a")),
+        "login",
+        [("a", "expire")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_check_entries_finds_and_mends(store: Store, name: str) -> None:
+    spoil, walked, places = WRONG[name]
+    store.add("a", "7", login=100)
+    store.add("b")
+    spoil(store)
+    kind = {"stray in a list": "stray", "no deadline": "missing"}.get(name, name)
+    faults = [part for sid, key in places for part in (kind, store.sid(sid), getattr(store.partition, key))]
+    given = {"walked": getattr(store.partition, walked), "cursor": 0, "about": 100}
+    before = store.content()
+    (cursor, entries, size, found), ended = store.run_ending(scripts.CHECK_ENTRIES, **given, mend=False)
+    assert ([part.decode() for part in found], ended) == (faults, {})
+    assert (int(cursor), entries) == (0, len(before[given["walked"]]))
+    assert (size > 0) == (walked == "login")
+    assert store.content() == before
+    store.run_ending(scripts.CHECK_ENTRIES, **given, mend=True)
+    assert store.run_ending(scripts.CHECK_ENTRIES, **given, mend=False)[0][3] == []
+
+
+def test_check_entries_can_t_mend_a_record_of_another_format(store: Store) -> None:
+    record = store.add("a")
+    store.client.hset(store.partition.login, store.sid("a"), b"9" + record[1:])
+    before, given = store.content(), {"walked": store.partition.login, "cursor": 0, "about": 100}
+    found = store.run_ending(scripts.CHECK_ENTRIES, **given, mend=True)[0][3]
+    assert found == [b"unreadable", store.sid("a").encode(), store.partition.login.encode()]
+    assert store.content() == before
+
+
+def test_check_entries_goes_through_the_list_of_a_user_bit_by_bit(store: Store) -> None:
+    for number in range(5):
+        store.add(f"n{number}", "7", login=100 - number)
+    store.add("other", "8")
+    walked = store.partition.online_user_of("7")
+    entry(store, walked, "other", -98)
+    found, cursor, steps = list[bytes](), 0, 0
+    while not steps or cursor:
+        (cursor, count, _, faults), _ = store.run_ending(
+            scripts.CHECK_ENTRIES, walked=walked, owner="7", cursor=cursor, about=2, mend=True
+        )
+        found, steps = found + faults, steps + 1
+        assert count <= 2
+    assert found == [b"stray", store.sid("other").encode(), walked.encode()]
+    assert store.names(walked) == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def test_check_keys_finds_and_mends_what_belongs_to_no_session(store: Store) -> None:
+    keys = store.partition
+    store.add("a", "7")
+    viewed, note, stays, listed = (
+        keys.viewed_by(store.sid("gone")),
+        keys.ended_of(store.sid("a")),
+        keys.ended_of(store.sid("gone")),
+        keys.online_user_of("7"),
+    )
+    store.client.zadd(viewed, {"lamp": 1})
+    store.client.set(note, "kicked 1 ", ex=60)
+    store.client.set(stays, "kicked 1 ", ex=2 * DAY // 1000)
+    entry(store, listed, "gone", 0)
+    store.client.zadd(keys.viewed_by(store.sid("a")), {"lamp": 1})
+    names = [viewed, note, stays, listed, keys.viewed_by(store.sid("a")), keys.ended_of("nobody")]
+    before = store.content()
+    expected = [("gone", viewed), ("a", note), ("gone", stays), ("gone", listed)]
+    faults = [part.encode() for name, key in expected for part in ("stray", store.sid(name), key)]
+    assert store.run(scripts.CHECK_KEYS, mend=False, names=names) == [faults, []]
+    assert store.content() == before
+    assert store.run(scripts.CHECK_KEYS, mend=True, names=names) == [faults, []]
+    assert store.run(scripts.CHECK_KEYS, mend=True, names=names) == [[], []]
+
+
+def test_check_keys_leaves_long_lists_to_check_entries(store: Store) -> None:
+    for number in range(11):
+        store.add(f"n{number}", "7")
+    name = store.partition.online_user_of("7")
+    assert store.run(scripts.CHECK_KEYS, mend=True, names=[name]) == [[], [name.encode()]]
+
+
+def test_check_keys_knows_what_is_no_list(store: Store) -> None:
+    name = store.partition.online_user_of("7")
+    store.client.set(name, "x")
+    before = store.content()
+    assert store.run(scripts.CHECK_KEYS, mend=True, names=[name]) == [[b"unknown", b"", name.encode()], []]
+    assert store.content() == before
+    store.client.delete(name)
+
+
+def test_scan_keys_lists_names_that_match(store: Store) -> None:
+    store.add("a")
+    cursor, names = store.run(scripts.SCAN_KEYS, cursor=0, pattern="*:login", about=100)
+    assert (int(cursor), names) == (0, [store.partition.login.encode()])

@@ -1,0 +1,159 @@
+"""Each script in lua/online by itself."""
+
+from typing import Any
+
+import pytest
+
+from django_redsess.transport import scripts
+from tests.lua.conftest import Store
+
+pytestmark = pytest.mark.both_servers
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def visitors(store: Store) -> Store:
+    """Two users, one of them with two sessions, a guest, and a session that is due."""
+    store.add("a", "7", login=400, seen=40)
+    store.add("b", "8", login=300, seen=10 * MINUTE)
+    store.add("c", "7", login=200, seen=20)
+    store.add("guest", seen=30)
+    store.add("due", "9", due=-5, login=100)
+    return store
+
+
+def of_users(store: Store, *user_ids: str) -> list[str]:
+    return [store.partition.online_user_of(user_id) for user_id in user_ids]
+
+
+# count
+
+
+@pytest.mark.parametrize(
+    ("lists", "kind", "active", "count"),
+    {
+        "who is signed in": (["online_user"], "", "", 3),
+        "everybody": (["recent", "guests"], "", "", 4),
+        "who was seen lately": (["recent"], "", MINUTE, 2),
+        "users": (["7", "8", "9"], "users", "", 3),
+        "users who were seen lately": (["7", "8"], "users", MINUTE, 2),
+        "what pages show of users": (["7", "8"], "listed", "", 3),
+    }.values(),
+)
+def test_count_counts_what_is_not_due(visitors: Store, lists: list[str], kind: str, active: Any, count: int) -> None:
+    names = of_users(visitors, *lists) if kind else [getattr(visitors.partition, name) for name in lists]
+    result, ended = visitors.run_ending(scripts.COUNT, lists=names, kind=kind, active=active)
+    assert (result[0], ended) == (count, {"expired": 1})
+    assert abs(int(result[1]) - visitors.now) < MINUTE
+
+
+def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
+    store.add("a", "7", seen=-MINUTE)
+    result, _ = store.run_ending(scripts.COUNT, lists=[store.partition.recent], kind="", active="")
+    assert result == [1, b"%d" % (store.now + MINUTE)]
+
+
+# page
+
+
+PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, "with_rows": False, "keeps_due": False}
+
+
+@pytest.mark.parametrize(
+    ("lists", "how", "sids"),
+    {
+        "by login time": (["online_user"], {}, ["c", "b", "a"]),
+        "the earliest first": (["online_user"], {"latest_first": False}, ["a", "b", "c"]),
+        "some ranks": (["online_user"], {"first": 1, "last": 1}, ["b"]),
+        "ranks beyond": (["online_user"], {"first": 5}, []),
+        "two lists": (["recent", "guests"], {}, ["c", "guest", "a", "b"]),
+        "two lists, some ranks": (["recent", "guests"], {"first": 1, "last": 2, "latest_first": False}, ["a", "guest"]),
+        "who was seen lately": (["recent"], {"active": MINUTE}, ["c", "a"]),
+        "users by login time": (["7", "8"], {"order": "login"}, ["c", "b", "a"]),
+        "users by last seen": (["7", "8"], {"order": "seen"}, ["c", "a", "b"]),
+        "users who were seen lately": (["7", "8"], {"order": "login", "active": MINUTE}, ["c", "a"]),
+    }.values(),
+)
+def test_page_reads_sids_in_order(visitors: Store, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
+    names = of_users(visitors, *lists) if "order" in how else [getattr(visitors.partition, name) for name in lists]
+    (entries, with_rows, rows), ended = visitors.run_ending(scripts.PAGE, lists=names, **{**PAGE, **how})
+    assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
+    assert (with_rows, rows, ended) == (0, [], {"expired": 1})
+
+
+def test_page_reads_rows_along(visitors: Store) -> None:
+    visitors.client.zadd(visitors.partition.viewed_by(visitors.sid("c")), {"lamp": 1, "vase": 2})
+    how = {**PAGE, "last": 0, "with_rows": True}
+    (entries, with_rows, rows), _ = visitors.run_ending(scripts.PAGE, lists=[visitors.partition.online_user], **how)
+    sid, now = visitors.sid("c").encode(), visitors.now
+    record = visitors.client.hget(visitors.partition.login, sid)
+    deadline = b"%d" % visitors.client.zscore(visitors.partition.expire, sid)
+    assert entries == [sid, b"%d" % (now - 200)]
+    assert (with_rows, rows) == (1, [[sid, b"%d" % (now - 200), b"%d" % (now - 20), deadline, b"vase", record]])
+
+
+def test_page_keeps_what_is_due_if_told_to(visitors: Store) -> None:
+    before, how = visitors.content(), {**PAGE, "keeps_due": True}
+    (entries, *_), ended = visitors.run_ending(scripts.PAGE, lists=[visitors.partition.online_user], **how)
+    assert (len(entries), ended) == (8, {})
+    assert visitors.content() == before
+
+
+# find, score_rank
+
+
+@pytest.mark.parametrize(("live_only", "found"), [(True, ["c", "guest"]), (False, ["c", "due", "guest"])])
+def test_find_looks_sessions_up(visitors: Store, live_only: bool, found: list[str]) -> None:
+    before, sids = visitors.content(), [visitors.sid(name) for name in ("c", "nobody", "due", "guest")]
+    count, *rows = visitors.run(scripts.FIND, live_only=live_only, sids=sids)
+    assert count == 4
+    assert [row[0].decode()[2:].rstrip(".") for row in rows] == found
+    assert visitors.content() == before
+
+
+def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        store.add(name, size=700_000)
+    count, *rows = store.run(scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
+    assert (count, len(rows)) == (2, 2)
+
+
+@pytest.mark.parametrize(("active", "ranks"), [("", [2, 5]), (MINUTE, [1, 4])])
+def test_score_rank_counts_what_is_lower(visitors: Store, active: Any, ranks: list[int]) -> None:
+    lists, score = [visitors.partition.recent, visitors.partition.guests], visitors.now - 30
+    *counts, lowest, highest = visitors.run(scripts.SCORE_RANK, lists=lists, score=score, active=active)
+    assert counts == ranks
+    assert (int(lowest), int(highest)) == (visitors.now - 10 * MINUTE, visitors.now)
+
+
+def test_score_rank_of_empty_lists(store: Store) -> None:
+    found = store.run(scripts.SCORE_RANK, lists=[store.partition.recent], score=0, active="")
+    assert found == [0, 0, b"0", b"0"]
+
+
+# take_sample, read_samples
+
+
+def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -> None:
+    keys = visitors.partition
+    visitors.client.zadd(keys.samples, {"old": visitors.now - 10 * MINUTE})
+    visitors.client.hset(keys.totals, "created", 5)
+    given = {"lifetime": 5 * MINUTE, "fields": ["created", "expired"]}
+    assert 0 < visitors.run(scripts.TAKE_SAMPLE, **given) <= MINUTE
+    [(sample, minute)] = visitors.client.zrange(keys.samples, 0, -1, withscores=True)
+    assert sample == b"%d 4 1 5 0" % minute
+    assert minute % MINUTE == 0
+    visitors.client.zadd(keys.samples, {"later": minute + MINUTE})
+    visitors.run(scripts.TAKE_SAMPLE, **given)
+    assert visitors.client.zcard(keys.samples) == 2
+
+
+def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store) -> None:
+    keys = visitors.partition
+    visitors.client.zadd(keys.samples, {"old": visitors.now - 2 * MINUTE, "b": visitors.now - 5, "a": visitors.now - 9})
+    before = visitors.content()
+    at, *found = visitors.run(scripts.READ_SAMPLES, milliseconds=MINUTE)
+    assert found == [4, 1, [b"a", b"b"]]
+    assert abs(int(at) - visitors.now) < MINUTE
+    assert visitors.content() == before

@@ -1,0 +1,64 @@
+"""Each script in lua/transport by itself."""
+
+from typing import Any
+
+import pytest
+
+from django_redsess.transport import scripts
+from tests.lua.conftest import Store
+
+pytestmark = pytest.mark.both_servers
+
+META = "{site}:meta"
+
+
+@pytest.fixture
+def agree(store: Store) -> Any:
+    """Return a function that asks as a site with these secret keys does."""
+
+    def agree(*fingerprints: str, partitions: int = 4, takes_key: bool = False) -> list[bytes]:
+        given = {"partitions": partitions, "format": "3", "takes_key": takes_key, "fingerprints": fingerprints}
+        *found, time = store.run(scripts.AGREEMENT, meta=META, **given)
+        assert abs(int(time[0]) * 1000 - store.now) < 60_000
+        return found
+
+    return agree
+
+
+def test_the_first_site_to_ask_writes_what_all_must_agree_on(store: Store, agree: Any) -> None:
+    assert agree("aa") == [b"4", b"3", b"1"]
+    assert store.content() == {META: {b"partitions": b"4", b"format": b"3", b"keys": b"aa"}}
+    assert agree("aa", partitions=8) == [b"4", b"3", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("fingerprints", "takes_key", "knows", "keys"),
+    {
+        "the same key": (["aa"], False, b"1", b"aa"),
+        "a new key, the old one a fallback": (["bb", "aa"], False, b"1", b"aa bb"),
+        "another site's": (["bb", "cc"], False, b"", b"aa"),
+        "another one, which it is to take": (["bb"], True, b"1", b"aa bb"),
+    }.values(),
+)
+def test_a_site_must_know_one_of_the_keys(
+    store: Store, agree: Any, fingerprints: list[str], takes_key: bool, knows: bytes, keys: bytes
+) -> None:
+    agree("aa")
+    assert agree(*fingerprints, takes_key=takes_key)[2] == knows
+    assert store.client.hget(META, "keys") == keys
+
+
+def test_the_newest_eight_keys_are_known(store: Store, agree: Any) -> None:
+    for number in range(10):
+        agree(f"{number:02}", takes_key=True)
+    assert store.client.hget(META, "keys") == b"02 03 04 05 06 07 08 09"
+
+
+def test_permissions_are_those_of_the_user_who_asks(own_server: Any) -> None:
+    client = own_server.client
+    given = scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
+    assert client.eval(scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
+    client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~our:*", "-set")
+    commands, names = client.eval(scripts.PERMISSIONS.text, 0, *given)
+    assert (sorted(commands), names) == ([b"NOSUCH", b"SET"], [b"other"])
+    client.execute_command("ACL", "SETUSER", "default", "allkeys", "+set")
