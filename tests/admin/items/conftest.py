@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_redsess.admin.sessions import PopularItemAdmin
+from django_redsess.admin import PopularItemAdmin
 from testproject.shop.models import Product
 from tests.support.behind import have_views
 from tests.support.most_viewed import VIEWS

@@ -12,8 +12,6 @@ from django_redsess.transport.scripts import CONSTANTS, FOLDER, Script, Source, 
 from tests.lua import lint
 from tests.lua.names import problems
 
-pytestmark = pytest.mark.no_server
-
 LUA = Path(str(FOLDER))
 PARTS = sorted(path.stem for path in LUA.glob("lib/*.lua"))
 LABELS = {"KEYS", "ARGV", "ONCE"}

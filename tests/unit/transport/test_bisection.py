@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from django_redsess.transport.bisection import Bound, bisect, guess_by_share
 from django_redsess.transport.steps import Steps, drive
-
-pytestmark = pytest.mark.no_server
 
 SCORES = st.integers(-50, 50)
 
