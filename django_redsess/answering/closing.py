@@ -46,7 +46,7 @@ class Closing:
         # Shared caches hand what they keep to others, the cookie too.
         self.shared = is_shared(response)
         self.failed = response.status_code >= 500
-        self.begun = False  # Whether a guest's view has begun the session, or was recorded in it, just now.
+        self.begun = False  # Whether a guest's view has begun the session just now.
 
     def steps(self) -> Steps[HttpResponseBase]:
         """Record the view, save the session, send the cookie: as far as each is needed. Return the response."""
@@ -54,24 +54,31 @@ class Closing:
         if self.saves_always and session.session_key is not None:
             # A cookie that names no session loses its key here, and then there is nothing to save.
             yield from session.opening()
-        yield from self._record_view_without_save()
+        if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
+            yield from self._record_view_without_save()
         self._tell()
-        if not (yield from self._is_over()) and (yield from self._save_or_refresh()):
-            yield from self._send_cookie()
+        # The message that says why the old session is gone is no reason to begin another.
+        tells_only = self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}
+        if not tells_only and not self._is_over() and (yield from self._save_or_refresh()):
+            if self.shared:
+                yield from self._send_shared_cookie()
+            else:
+                set_cookie(session, self.response)
         if not self.failed and (session.pending.item or session.pending.uncounted):
             # A save leaves the view if it moves the session to another partition, or if that does not count the item.
-            yield from recording.send_view(session)
+            yield from self._record_view()
         return self.response
 
     def _record_view_without_save(self) -> Steps[None]:
-        """Record the view, if no save will do so. A guest may get a session for it."""
-        session = self.session
-        if session.visit is not None:
-            session.visit.begins_by_view = not self.shared
-        if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
-            modified, session.modified = session.modified, False
-            yield from recording.send_view(session)
-            self.begun, session.modified = session.modified, modified
+        """Record the view, which no save will do. A guest may get a session for it."""
+        modified, self.session.modified = self.session.modified, False
+        yield from self._record_view()
+        self.begun, self.session.modified = self.session.modified, modified
+
+    def _record_view(self) -> Steps[None]:
+        if self.session.visit is not None:
+            self.session.visit.begins_by_view = not self.shared
+        yield from recording.send_view(self.session)
 
     def _tell(self) -> None:
         found = self.session.cookie.notice
@@ -80,12 +87,9 @@ class Closing:
         if self.session.accessed:
             patch_vary_headers(self.response, ("Cookie",))
 
-    def _is_over(self) -> Steps[bool]:
+    def _is_over(self) -> bool:
         """Tell whether nothing is to be saved. Then the browser's cookie stays, or is deleted, or gets a newer key."""
         session, empty = self.session, self.session.is_empty()
-        if self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}:
-            # The message that says why the old session is gone is no reason to begin another.
-            return True
         if session.cookie.late and session.session_key is None:
             # The browser has a newer cookie by now, which this answer must not touch, unless somebody signs in.
             return empty or not session.modified or self.failed
@@ -115,14 +119,13 @@ class Closing:
         # It may have got another key while this answer was made: an older cookie must not follow the newer.
         return not session.get_expire_at_browser_close() and (yield from session.still_there())
 
-    def _send_cookie(self) -> Steps[None]:
+    def _send_shared_cookie(self) -> Steps[None]:
         session = self.session
-        if not self.shared:
+        if session.session_key == key_in(self.request):
+            return
+        if (yield from session.opening()):
+            # The site itself has put something into the session.
             set_cookie(session, self.response)
-        elif session.session_key != key_in(self.request):
-            if (yield from session.opening()):
-                # The site itself has put something into it.
-                set_cookie(session, self.response)
-            else:
-                # It was begun for a view, before anybody knew that the answer is shared.
-                yield from session.flushing()
+        else:
+            # It was begun for a view, before anybody knew that the answer is shared.
+            yield from session.flushing()
