@@ -96,8 +96,8 @@ def request_answered() -> HttpRequest | None:
     return None if answering is None else answering.request
 
 
-def is_held(ended: Collection[Ended]) -> bool:
-    """Tell whether no signal is sent now: it is kept for after the response, or nobody listens."""
+def hold(ended: Collection[Ended]) -> bool:
+    """Keep ``ended`` for after the response, if a request is under way. False if the signals are to be sent now."""
     # Where nobody listens, there is no need to read what the reply says.
     if not ended or not session_ended.receivers:
         return True

@@ -153,7 +153,7 @@ class Call(Step[T]):
         connections.clock.learn(divmod(int(at) * 1000, 1_000_000))
         ended = Endings(at, groups)
         result = self.read(reply, ended, *beside)
-        if not announcing.is_held(ended):
+        if not announcing.hold(ended):
             for each in ended:
                 yield Tell(each)
         return result
