@@ -115,6 +115,7 @@ class Server:
         self.process.wait()
 
     def close(self) -> None:
+        self.client.close()
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

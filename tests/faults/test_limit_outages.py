@@ -165,7 +165,7 @@ def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
 ) -> None:
     begin(browser, alice, redis, *MANY, colour=LARGE)
     set_limit(2)
-    proxy.before(scripts.LIMIT.digest, proxy.refuse)
+    proxy.before(scripts.END_ABOVE.digest, proxy.refuse)
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
     proxy.restore()
