@@ -47,4 +47,4 @@ def _take_back(request: HttpRequest) -> None:
     if told := request.__dict__.pop("_redsess_told", None):
         storage = request._messages  # type: ignore[attr-defined]
         # Django has no way to take back a message that nobody has read.
-        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != told.message]
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]

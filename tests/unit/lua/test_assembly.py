@@ -96,7 +96,7 @@ def test_a_script_says_what_it_does_and_replies_and_uses_all_that_it_declares(sc
 
 
 def test_every_script_is_tested_by_itself() -> None:
-    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "".join(path.read_text(encoding="utf-8") for path in (Path(__file__).parents[2] / "lua").glob("test_*.py"))
     names = [name for name, value in vars(scripts).items() if isinstance(value, Script)]
     assert [name for name in names if f"scripts.{name}" not in tests] == []
 
