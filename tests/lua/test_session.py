@@ -405,6 +405,17 @@ def test_end_goes_through_a_list_from_where_the_last_call_stopped(store: Store) 
     assert store.names(store.partition.guests) == ["n000", "n249"]
 
 
+@pytest.mark.parametrize(("kept_users", "dealt_with", "count"), [((), 1, 1), (("7",), 2, 0)], ids=["end", "stay"])
+def test_end_stops_where_records_have_too_many_bytes(
+    store: Store, kept_users: tuple[str, ...], dealt_with: int, count: int
+) -> None:
+    for name in ("a", "b", "c"):
+        store.add(name, "7", size=700_000)
+    sids = [store.sid(name) for name in ("a", "b", "c")]
+    result, ended = store.run_ending(scripts.END, **ending(sids=sids, kept_users=kept_users))
+    assert (result[:2], ended.get("kicked", 0)) == ([dealt_with, 1], count)
+
+
 # end_above, clean_along
 
 
@@ -415,6 +426,13 @@ def test_end_above_ends_the_rest_but_not_who_signed_in(store: Store) -> None:
     assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
     assert store.names(store.partition.online_user_of("7")) == ["n2", "n3"]
     assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {})
+
+
+def test_end_above_keeps_no_room_for_who_has_gone_meanwhile(store: Store) -> None:
+    for number in range(4):
+        store.add(f"n{number}", "7", login=100 - number)
+    given = {"user_id": "7", "sid": store.sid("gone"), "limit": 2, "policy": "end_oldest"}
+    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
 
 
 def test_end_above_says_if_that_was_not_all(store: Store) -> None:
