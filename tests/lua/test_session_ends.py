@@ -1,0 +1,222 @@
+"""The scripts in lua/session that move or end sessions, each by itself. Where one refuses, it writes nothing."""
+
+from typing import Any
+
+import pytest
+
+from django_redsess.session.record import revision_of
+from django_redsess.transport import scripts
+from tests.lua.conftest import AGE, Store
+from tests.lua.given import HOUR, VIEW, ending, rotating
+
+pytestmark = pytest.mark.both_servers
+
+# rotate
+
+
+def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
+    keys = store.partition
+    loaded = revision_of(store.add("a"))
+    store.client.zadd(keys.viewed_by(store.sid("a")), {"vase": store.now})
+    given = rotating(store, "a", "b", "7", loaded=loaded)
+    assert store.run_ending(scripts.ROTATE, VIEW, **given) == ([b"saved", b""], {})
+    for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
+        assert store.names(name) == ["b"]
+    assert store.names(keys.guests) == []
+    assert store.client.zrange(keys.viewed_by(store.sid("b")), 0, -1) == [b"vase", b"lamp"]
+    assert store.note("a") == f"rotated {store.sid('b')}"
+    assert 299 <= store.client.ttl(keys.ended_of(store.sid("a"))) <= 300
+    before = store.content()
+    assert store.run_ending(scripts.ROTATE, **given)[0] == [b"saved"]
+    assert store.content() == before
+
+
+def test_rotate_without_a_record_leaves_nothing_but_a_note(store: Store) -> None:
+    store.add("a")
+    store.client.zadd(store.partition.viewed_by(store.sid("a")), {"vase": store.now})
+    assert store.run(scripts.ROTATE, **rotating(store, "a", "b", "7", record=b""))[0] == [b"saved", b""]
+    assert list(store.content()) == [store.partition.ended_of(store.sid("a"))]
+
+
+@pytest.mark.parametrize(
+    ("old", "other", "replied"),
+    {
+        "it has ended": ("gone", {}, [b"gone", b"kicked 1 ", b"lamp"]),
+        "it is due": ("due", {}, [b"gone", b"", b"lamp"]),
+        "another record": ("a", {"loaded": b"others"}, [b"changed", "record", b"lamp"]),
+        "another time": ("a", {"at": 5000}, [b"clock", "now", b"lamp"]),
+        "enough sessions": ("a", {"limit": 1, "policy": "refuse"}, [b"refused", b"", b"lamp"]),
+    }.values(),
+)
+def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: list[Any]) -> None:
+    record = store.add("a")
+    store.add("due", due=-1)
+    store.add("other", "7")
+    store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
+    before = store.content()
+    result, ended = store.run_ending(scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other})
+    if replied[1] == "now":
+        assert abs(int(result[1]) - store.now) < 1000
+    expected = {"record": record, "now": result[1]}
+    assert (result, ended) == ([expected.get(part, part) for part in replied], {})
+    assert store.content() == before
+
+
+def test_rotate_keeps_no_room_for_the_old_sid(store: Store) -> None:
+    store.add("a", "7")
+    given = rotating(store, "a", "b", "7", limit=1, policy="end_oldest")
+    assert store.run_ending(scripts.ROTATE, **given) == ([b"saved", b""], {})
+
+
+# prolong
+
+
+@pytest.mark.parametrize(
+    ("there", "read", "due", "moved"),
+    {
+        "later": (AGE, AGE, AGE + 5, True),
+        "earlier": (AGE, AGE, AGE - 5, True),
+        "the same": (AGE, AGE, AGE, False),
+        "another one is there": (AGE, AGE - 5, AGE + 5, False),
+        "it is due": (-5, -5, AGE, False),
+    }.values(),
+)
+def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read: int, due: int, moved: bool) -> None:
+    store.add("a", due=there)
+    before = store.content()
+    given = {"sid": store.sid("a"), "read": store.now + read, "due": store.now + due}
+    assert store.run(scripts.PROLONG, **given) == moved
+    if moved:
+        assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + due
+    else:
+        assert store.content() == before
+
+
+def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(store: Store) -> None:
+    store.add("a", due=AGE, seen=-HOUR)
+    given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000}
+    assert store.run(scripts.PROLONG, **given) == 0
+
+
+# end
+
+
+def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: Store) -> None:
+    store.add("a", "7")
+    store.add("b")
+    store.client.zadd(store.partition.viewed_by(store.sid("a")), {"lamp": store.now})
+    sids = [store.sid(name) for name in ("a", "b", "nobody")]
+    result, ended = store.run_ending(scripts.END, **ending(message="Bye.", sids=sids))
+    assert (result, ended) == ([3, 0, b"", 0, []], {"kicked": 2})
+    assert store.note("a").startswith("kicked ")
+    assert store.note("a").endswith(" Bye.")
+    assert set(store.content()) == {store.partition.ended_of(store.sid("a")), store.partition.totals}
+    assert (store.total("kicked"), store.total("guests:kicked")) == (2, 1)
+
+
+def test_end_says_whom_it_ended(store: Store) -> None:
+    store.add("a", "7")
+    store.add("b")
+    _, _, reason, count, whom = store.run(scripts.END, **ending(sids=[store.sid("a"), store.sid("b")]))
+    assert (reason, count) == (b"kicked", 2)
+    assert whom == store.sid("a").encode() + b"\x017" + store.sid("b").encode() + b"\x00"
+
+
+def test_end_without_a_reason_tells_nobody(store: Store) -> None:
+    store.add("a", "7")
+    assert store.run_ending(scripts.END, **ending(reason="", sids=[store.sid("a")]))[1] == {}
+    assert store.content() == {}
+
+
+def test_end_names_the_new_sids_of_those_that_have_moved(store: Store) -> None:
+    store.client.set(store.partition.ended_of(store.sid("a")), f"rotated {store.sid('b')}", ex=60)
+    result, _ = store.run_ending(scripts.END, **ending(sids=[store.sid("a")]))
+    assert result[4] == [store.sid("b").encode()]
+
+
+@pytest.mark.parametrize(
+    ("other", "left"),
+    {
+        "a sid": ({"kept_sids": ["00a................."]}, ["a"]),
+        "a user": ({"kept_users": ["7"]}, ["a"]),
+        "who began later": ({"began_by": -500}, ["b"]),
+        "who was not seen since": ({"since": -500}, ["a"]),
+    }.values(),
+)
+def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: list[str]) -> None:
+    store.add("a", "7", login=1000, seen=1000)
+    store.add("b", "8", login=10, seen=10)
+    given = {name: store.now + value if isinstance(value, int) else value for name, value in other.items()}
+    _, ended = store.run_ending(scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
+    assert ended == {"kicked": 1}
+    assert store.names(store.partition.login) == left
+
+
+@pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
+def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by: int, stays: bool) -> None:
+    store.add("a")
+    store.run(scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
+    assert store.names(store.partition.login) == ["a"] * stays
+
+
+def test_end_goes_through_a_list_from_where_the_last_call_stopped(store: Store) -> None:
+    for number in range(260):
+        store.add(f"n{number:03}", seen=1000 - number)
+    given = ending(source=store.partition.guests, kept_sids=[store.sid("n000"), store.sid("n249")])
+    place, ended = {"low": "-inf", "high": "+inf", "skipped": 0}, 0
+    while True:
+        (_, more, score, skipped, _), reasons = store.run_ending(scripts.END, **{**given, **place})
+        ended += reasons["kicked"]
+        if not more:
+            break
+        place.update(low=score, skipped=skipped)
+    assert (ended, place["skipped"]) == (258, 1)
+    assert store.names(store.partition.guests) == ["n000", "n249"]
+
+
+@pytest.mark.parametrize(("kept_users", "dealt_with", "count"), [((), 1, 1), (("7",), 2, 0)], ids=["end", "stay"])
+def test_end_stops_where_records_have_too_many_bytes(
+    store: Store, kept_users: tuple[str, ...], dealt_with: int, count: int
+) -> None:
+    for name in ("a", "b", "c"):
+        store.add(name, "7", size=700_000)
+    sids = [store.sid(name) for name in ("a", "b", "c")]
+    result, ended = store.run_ending(scripts.END, **ending(sids=sids, kept_users=kept_users))
+    assert (result[:2], ended.get("kicked", 0)) == ([dealt_with, 1], count)
+
+
+# end_above, clean_along
+
+
+def test_end_above_ends_the_rest_but_not_who_signed_in(store: Store) -> None:
+    for number in range(4):
+        store.add(f"n{number}", "7", login=100 - number)
+    given = {"user_id": "7", "sid": store.sid("n3"), "limit": 2, "policy": "end_oldest"}
+    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
+    assert store.names(store.partition.online_user_of("7")) == ["n2", "n3"]
+    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {})
+
+
+def test_end_above_keeps_no_room_for_who_has_gone_meanwhile(store: Store) -> None:
+    for number in range(4):
+        store.add(f"n{number}", "7", login=100 - number)
+    given = {"user_id": "7", "sid": store.sid("gone"), "limit": 2, "policy": "end_oldest"}
+    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
+
+
+def test_end_above_says_if_that_was_not_all(store: Store) -> None:
+    for number in range(260):
+        store.add(f"n{number:03}", "7", login=1000 - number)
+    given = {"user_id": "7", "sid": store.sid("n259"), "limit": 1, "policy": "end_oldest"}
+    assert store.run_ending(scripts.END_ABOVE, **given) == (b"crowded", {"replaced": 250})
+
+
+def test_clean_along_ends_what_is_due_then_guests(store: Store) -> None:
+    store.add("due", "7", due=-5)
+    for number in range(3):
+        store.add(f"guest{number}", seen=10 - number)
+        store.add(f"user{number}", str(number))
+    given = {"maximum": 3, "reserve": 1, "guests_maximum": 100, "limit": 2, "named": True}
+    assert store.run_ending(scripts.CLEAN_ALONG, **given) == (1, {"expired": 1, "evicted": 1})
+    assert store.names(store.partition.guests) == ["guest1", "guest2"]
+    assert store.names(store.partition.recent) == ["user0", "user1", "user2"]

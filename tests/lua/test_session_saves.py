@@ -1,0 +1,197 @@
+"""The scripts in lua/session that write a record, each by itself. Where one refuses, it writes nothing."""
+
+from typing import Any
+
+import pytest
+
+from django_redsess.session.record import revision_of
+from django_redsess.transport import scripts
+from tests.lua.conftest import AGE, Store
+from tests.lua.given import HOUR, VIEW, adding, creating, saving
+
+pytestmark = pytest.mark.both_servers
+
+# add
+
+
+@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
+def test_add_enters_a_session_everywhere(store: Store, user: str) -> None:
+    given = adding(store, "a", user)
+    assert store.run(scripts.ADD, {"first": 1}, **given) == 1
+    keys, sid = store.partition, store.sid("a").encode()
+    lists = [keys.recent, keys.online_user, keys.online_user_of("7")] if user else [keys.guests]
+    assert store.content() == {
+        keys.login: {sid: given["record"]},
+        keys.expire: [(sid, given["due"])],
+        **{name: [(sid, store.now)] for name in lists},
+        keys.totals: {b"created": b"1"},
+    }
+
+
+def test_add_leaves_a_repetition_to_create(store: Store) -> None:
+    assert store.run(scripts.ADD, **adding(store, "a")) == 0
+    assert store.content() == {}
+
+
+@pytest.mark.parametrize("off", [-2000, 2000])
+def test_add_tells_the_time_to_a_record_of_another_one(store: Store, off: int) -> None:
+    expected = store.run(scripts.ADD, {"first": 1}, **adding(store, "a", at=store.now + off))
+    assert abs(int(expected) - store.now) < 1000
+    assert store.content() == {}
+
+
+def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
+    store.add("a", seen=-HOUR)
+    before = store.content()
+    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
+    assert store.content() == before
+    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
+
+
+# change
+
+
+@pytest.mark.parametrize(
+    ("due", "left"), [("", AGE), (AGE + 5, AGE + 5), (AGE - 5, AGE)], ids=["none", "later", "earlier"]
+)
+def test_change_replaces_a_record_and_moves_a_deadline_to_a_later_one(store: Store, due: Any, left: int) -> None:
+    loaded = revision_of(store.add("a"))
+    record, sid = store.record("a"), store.sid("a")
+    at = due and store.now + due
+    assert store.run(scripts.CHANGE, sid=sid, loaded=loaded, record=record, due=at) == 1
+    assert store.client.hget(store.partition.login, sid) == record
+    assert store.client.zscore(store.partition.expire, sid) == store.now + left
+
+
+def test_change_returns_the_record_of_another_request(store: Store) -> None:
+    there = store.add("a")
+    before, record = store.content(), store.record("a")
+    assert store.run(scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
+    assert store.run(scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
+    assert store.content() == before
+
+
+# create
+
+
+def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) -> None:
+    keys = store.partition
+    given = creating(store, "a", "7", popularity=keys.viewed)
+    assert store.run_ending(scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
+    for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
+        assert store.names(name) == ["a"]
+    assert store.client.zrange(keys.viewed_by(store.sid("a")), 0, -1) == [b"lamp"]
+    assert store.client.zscore(keys.viewed, "lamp") == -1
+    assert (store.total("created"), store.total("views")) == (1, 1)
+    assert store.client.lrange(keys.wake, 0, -1) == [b"earlier"]
+
+
+def test_create_takes_along_what_was_viewed_in_another_partition(store: Store) -> None:
+    viewed = ["lamp", store.now - 5, "vase", store.now]
+    store.run(scripts.CREATE, {"is_new": False}, **creating(store, "a", "7", viewed=viewed))
+    assert store.client.zrange(store.partition.viewed_by(store.sid("a")), 0, -1) == [b"lamp", b"vase"]
+    # It was created there.
+    assert store.total("created") == 0
+
+
+def test_create_knows_its_own_repetition(store: Store) -> None:
+    given = creating(store, "a", "7")
+    store.run(scripts.CREATE, {"is_new": True}, **given)
+    before = store.content()
+    assert store.run_ending(scripts.CREATE, **given)[0] == [b"saved"]
+    # Nobody knows what the lost reply said.
+    assert store.run_ending(scripts.CREATE, **{**given, "limit": 1})[0] == [b"saved", b"crowded"]
+    assert store.content() == before
+
+
+@pytest.mark.parametrize(
+    ("other", "replied"),
+    {
+        "the sid is taken": ({"sid": "a"}, [b"taken"]),
+        "it has ended": ({"sid": "gone"}, [b"taken"]),
+        "another time": ({"at": 5000}, [b"clock", None, b"lamp"]),
+        "enough sessions": ({"limit": 1, "policy": "refuse"}, [b"refused", b"", b"lamp"]),
+    }.values(),
+)
+def test_create_refuses(store: Store, other: dict[str, Any], replied: list[Any]) -> None:
+    store.add("a", "7")
+    store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
+    before = store.content()
+    given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
+    result, ended = store.run_ending(
+        scripts.CREATE,
+        {"is_new": False, **VIEW},
+        **{**creating(store, "b", "7"), **given},
+    )
+    if replied[0] == b"clock":
+        assert abs(int(result[1]) - store.now) < 1000
+        result[1] = None
+    assert (result, ended) == (replied, {})
+    assert store.content() == before
+
+
+@pytest.mark.parametrize(("policy", "left"), [("end_oldest", ["b", "new"]), ("end_least_recent", ["a", "new"])])
+def test_create_ends_what_is_above_the_limit(store: Store, policy: str, left: list[str]) -> None:
+    store.add("a", "7", login=9000, seen=10)
+    store.add("b", "7", login=8000, seen=20)
+    given = creating(store, "new", "7", limit=2, policy=policy)
+    assert store.run_ending(scripts.CREATE, {"is_new": True}, **given) == ([b"saved", b""], {"replaced": 1})
+    assert sorted(store.names(store.partition.login)) == left
+    assert store.note(({"a", "b"} - set(left)).pop()).startswith("replaced ")
+
+
+# save
+
+
+def test_save_replaces_a_record_and_notes_its_view(store: Store) -> None:
+    loaded = revision_of(store.add("a", "7"))
+    given = saving(store, "a", "7", loaded=loaded, due=store.now + 2 * AGE, popularity=store.partition.viewed)
+    assert store.run_ending(scripts.SAVE, VIEW, **given) == ([b"saved"], {})
+    assert store.client.hget(store.partition.login, store.sid("a")) == given["record"]
+    assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + 2 * AGE
+    assert store.client.zscore(store.partition.viewed, "lamp") == -1
+
+
+def test_save_moves_a_session_to_the_lists_of_its_user(store: Store) -> None:
+    store.add("a", "7")
+    assert store.run(scripts.SAVE, **saving(store, "a"))[0] == [b"saved"]
+    assert store.names(store.partition.guests) == ["a"]
+    assert store.run(scripts.SAVE, **saving(store, "a", "8"))[0] == [b"saved"]
+    assert store.names(store.partition.online_user_of("8")) == ["a"]
+
+
+@pytest.mark.parametrize(("later_stays", "left"), [(True, AGE), (False, 1000)])
+def test_save_moves_a_deadline_earlier_only_if_told_to(store: Store, later_stays: bool, left: int) -> None:
+    store.add("a")
+    store.run(scripts.SAVE, **saving(store, "a", due=store.now + 1000, later_stays=later_stays))
+    assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + left
+
+
+def test_save_knows_its_own_repetition(store: Store) -> None:
+    record = store.add("a")
+    before = store.content()
+    assert store.run(scripts.SAVE, VIEW, **saving(store, "a", record=record, loaded=b"before"))[0] == [b"saved"]
+    assert store.content() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "replied"),
+    {
+        "it has ended": ("gone", {}, [b"gone", b"kicked 1 ", b"lamp"]),
+        "nobody knows it": ("nobody", {}, [b"gone", b"", b"lamp"]),
+        "it is due": ("due", {}, [b"gone", b"", b"lamp"]),
+        "another record": ("a", {"loaded": b"others"}, [b"changed", "record", b"lamp"]),
+        "another time": ("a", {"at": 5000}, [b"clock", "now", b"lamp"]),
+    }.values(),
+)
+def test_save_refuses(store: Store, name: str, other: dict[str, Any], replied: list[Any]) -> None:
+    record = store.add("a", "7")
+    store.add("due", "7", due=-1)
+    store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
+    before = store.content()
+    result, ended = store.run_ending(scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other})
+    if replied[1] == "now":
+        assert abs(int(result[1]) - store.now) < 1000
+    expected = {"record": record, "now": result[1]}
+    assert (result, ended) == ([expected.get(part, part) for part in replied], {})
+    assert store.content() == before
