@@ -9,16 +9,19 @@ from typing import NamedTuple
 from django.dispatch import Signal
 
 __all__ = [
-    "Ended",
+    "EndedSession",
     "Reason",
     "session_ended",
 ]
 
 session_ended = Signal()
 """
-A session is over. Receivers get ``sid``, ``user_id`` (the primary key as text, ``""`` for a guest), ``reason`` (a
-:class:`Reason`) and ``at`` (aware, the server's clock), and the sender :class:`Ended`. One that raises is logged to
-``django.dispatch``, and the others are called all the same. A session that got another key has not ended.
+A session has ended. The sender is :class:`EndedSession`. Receivers get its fields as keyword arguments: ``sid``;
+``user_id``, the primary key as text, ``""`` for a guest; ``reason``, a :class:`Reason`; and ``at``, an aware datetime
+of the server's clock.
+
+A receiver that raises is logged to ``django.dispatch``, and the others are still called. A session that got another key
+has not ended.
 """
 
 
@@ -39,8 +42,8 @@ class Reason(StrEnum):
     """Its user signed in elsewhere, and has no more sessions than the site allows: ``MAX_SESSIONS_PER_USER``."""
 
 
-class Ended(NamedTuple):
-    """A session that is over; ``user_id`` is ``""`` for a guest's, ``at`` the server's time."""
+class EndedSession(NamedTuple):
+    """A session that has ended: what receivers of :data:`session_ended` get."""
 
     sid: str
     user_id: str

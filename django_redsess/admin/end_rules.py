@@ -13,7 +13,7 @@ from django.utils.translation import gettext
 from django_redsess import online
 from django_redsess.admin.lists import ListAdmin
 from django_redsess.models import OnlineSession
-from django_redsess.online.queries import USERS_MAX, Which
+from django_redsess.online.queries import USERS_MAX, SessionFilter
 
 if TYPE_CHECKING:
     from django_redsess.querysets.sessions import SessionQuerySet
@@ -71,7 +71,7 @@ class EndRulesMixin(ListAdmin):
         may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
         return may and session.sid != own_sid_of(request)
 
-    def _own_among(self, request: HttpRequest, session_filter: Which) -> list[OnlineSession]:
+    def _own_among(self, request: HttpRequest, session_filter: SessionFilter) -> list[OnlineSession]:
         # The administrator's own session was seen just now: any filter by time includes it.
         own = self.look_up(request, own_sid_of(request) or "")
         return [

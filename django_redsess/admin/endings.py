@@ -22,9 +22,9 @@ from django_redsess.admin.end_rules import EndRulesMixin, own_sid_of
 from django_redsess.admin.one_by_one import OneByOneEnding
 from django_redsess.models import OnlineSession
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 from django_redsess.querysets.sessions import users_by_id
-from django_redsess.signals import Ended
+from django_redsess.signals import EndedSession
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -125,7 +125,7 @@ class EndSessionsMixin(EndRulesMixin):
             "number": sum(session.sid not in {*protected, own_sid} for session in found),
         }
 
-    def _context_of_query(self, request: HttpRequest, session_filter: Which) -> dict[str, Any]:
+    def _context_of_query(self, request: HttpRequest, session_filter: SessionFilter) -> dict[str, Any]:
         total, at = online.census(session_filter)
         superusers = self._protected_user_ids(request)
         if session_filter.user_ids is not None:
@@ -173,7 +173,7 @@ class EndSessionsMixin(EndRulesMixin):
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
         work = self._work(request, matching, data, progress)
-        started, ended = time.monotonic(), list[Ended]()
+        started, ended = time.monotonic(), list[EndedSession]()
         while not work.done and len(ended) < END_MAX and time.monotonic() - started < END_SECONDS:
             ended += work.end_batch()
         if work.done and data["own"]:
@@ -214,7 +214,7 @@ class EndSessionsMixin(EndRulesMixin):
         finally:
             request.GET, request.method = original, method
 
-    def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[Ended]) -> None:
+    def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
         if own_sid_of(request) in {session.sid for session in ended}:
             # Messages may be kept in the session. They would be saved to one that has ended.
             request.session.flush()
@@ -253,7 +253,7 @@ class EndSessionsMixin(EndRulesMixin):
         messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
 
 
-def _only_user(session_filter: Which) -> str:
+def _only_user(session_filter: SessionFilter) -> str:
     if session_filter.user_ids is None or len(session_filter.user_ids) != 1:
         return ""
     [user_id] = session_filter.user_ids

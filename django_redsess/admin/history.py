@@ -15,7 +15,7 @@ from django.utils.translation import gettext, ngettext
 from django_redsess.models import OnlineSession
 from django_redsess.online.presentation import printable
 from django_redsess.querysets.sessions import users_by_id
-from django_redsess.signals import Ended
+from django_redsess.signals import EndedSession
 
 LINES_MAX = 1000
 """Up to so many users in a request each get a line. Above that, the list gets one line for each thousand users."""
@@ -39,7 +39,7 @@ def line(request: HttpRequest, model: type[Model], object_id: str | None, name: 
     )
 
 
-def save_ends(request: HttpRequest, ended: Sequence[Ended], message: str) -> None:
+def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str) -> None:
     """
     Save which sessions ``request`` has ended: in each user's history, since an ended session has no page.
 

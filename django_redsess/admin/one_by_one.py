@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django_redsess.models import OnlineSession
 from django_redsess.online.ending import end_batch
 from django_redsess.session.operations import AT_ONCE_MAX
-from django_redsess.signals import Ended
+from django_redsess.signals import EndedSession
 
 if TYPE_CHECKING:
     from django_redsess.querysets.sessions import SessionQuerySet
@@ -39,7 +39,7 @@ class OneByOneEnding:
         self._options: dict[str, Any] = {"message": message, "latest": latest, "keep_users": keep_users}
         self.kept, self.done = kept, False
 
-    def end_batch(self) -> list[Ended]:
+    def end_batch(self) -> list[EndedSession]:
         """Read up to 250 sessions, and end those that may be ended."""
         page = list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
         self.done = not page

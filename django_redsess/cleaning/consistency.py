@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.online.presentation import printable
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import Endings
+from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call
 
@@ -151,7 +151,7 @@ def _names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
     )
 
 
-def _checked(reply: list[Any], _: Endings) -> Checked:
+def _checked(reply: list[Any], _: EndedSessions) -> Checked:
     cursor, entries, record_bytes, faults = reply
     return Checked(int(cursor), entries, record_bytes, _faults(faults))
 

@@ -18,12 +18,12 @@ from django.utils.module_loading import import_string
 
 from django_redsess.online import queries, samples
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 from django_redsess.online.rows import Session, session_of_row
 from django_redsess.online.samples import Sample
 from django_redsess.session import notice, operations, reading
 from django_redsess.session.record import django_times, log_unusable, unpack
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both, drive
 
@@ -81,19 +81,21 @@ def _sessions(
     than by sign-in, the latest 5 000 sign-ins (about, and of each partition) can be reached. Raises ValueError for what
     can't be.
     """
-    which = _which(user_ids, guests, active_seconds)
+    session_filter = _which(user_ids, guests, active_seconds)
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if order not in (None, *get_args(Order)):
         raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
-    if which.only_by_seen and order in ("login_at", "-login_at"):
+    if session_filter.only_by_seen and order in ("login_at", "-login_at"):
         raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
     if limit < 1:
         return []
-    by_seen = which.only_by_seen or order in ("seen_at", "-seen_at")
+    by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
-    rows = yield from queries.page(which, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
-    owners = None if which.user_ids is None else frozenset(which.user_ids)
+    rows = yield from queries.page(
+        session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
+    )
+    owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     found = [session_of_row(row, owners) for row in rows]
     return [session for session in found if session is not None]
 
@@ -149,28 +151,14 @@ def _count(
     *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
 ) -> Steps[int]:
     """Count signed-in sessions, or others, as :func:`sessions` lists them. Raises ValueError for what can't be."""
-    counted, _ = yield from _census(_which(user_ids, guests, active_seconds))
+    counted, _ = yield from queries.census(_which(user_ids, guests, active_seconds))
     return counted
 
 
 count, acount = both(_count)
 
 
-def _census(which: Which, *, listed: bool = False) -> Steps[tuple[int, int]]:
-    """
-    Count these sessions, and tell of which time that is: milliseconds of the server's clock.
-
-    ``listed`` counts of users' sessions those only that :func:`sessions` can reach.
-    """
-    total, at = 0, 0
-    for part in queries.count(which, listed=listed):
-        counted = yield from part
-        total += counted.sessions
-        at = max(at, counted.at)
-    return total, at
-
-
-census, acensus = both(_census)
+census, acensus = both(queries.census)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +197,7 @@ def _details(sid: str) -> Steps[Details | None]:
 details, adetails = both(_details)
 
 
-def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[list[Ended]]:
+def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[list[EndedSession]]:
     """
     End these sessions at once: each one's next request finds itself signed out.
 
@@ -260,7 +248,7 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
 
 def end_in_batches(
     *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
-) -> Iterator[list[Ended]]:
+) -> Iterator[list[EndedSession]]:
     """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
     work = BulkEnding(_which(user_ids), message=notice.check(message), keep=keep)
     while not work.done:
@@ -297,9 +285,9 @@ def user_id_of(user: AbstractBaseUser) -> str:
     return key.value_to_string(user)
 
 
-def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> Which:
+def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> SessionFilter:
     if isinstance(user_ids, str):
         raise ValueError("user_ids must be a list of ids, not a text.")
     if active_seconds is not None and not active_seconds >= 0:
         raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
-    return Which(None if user_ids is None else tuple(user_ids), guests, active_seconds)
+    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds)

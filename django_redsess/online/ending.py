@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from django_redsess.online.queries import Which, lists_of
+from django_redsess.online.queries import SessionFilter, lists_of
 from django_redsess.session import operations
 from django_redsess.session.operations import with_ended
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.steps import Call, Steps, drive
 
 
 class BulkEnding:
     """
-    End all sessions that ``which`` describes: take steps, or end batches, until ``done``.
+    End all sessions that ``session_filter`` describes: take steps, or end batches, until ``done``.
 
     ``reason`` is why they end, ``message`` is for their users to read. Sessions that began after ``latest``
     (milliseconds of the server's clock) stay, and ``active_seconds`` counts back from that time. So do the sessions
@@ -24,7 +24,7 @@ class BulkEnding:
 
     def __init__(
         self,
-        which: Which,
+        session_filter: SessionFilter,
         reason: Reason = Reason.KICKED,
         *,
         message: str = "",
@@ -32,26 +32,28 @@ class BulkEnding:
         keep: Collection[str] = (),
         keep_users: Collection[str] = (),
     ) -> None:
-        if which.active_seconds is not None and latest is None:
+        if session_filter.active_seconds is not None and latest is None:
             raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
         self.done = False
-        by_seen = which.only_by_seen
+        by_seen = session_filter.only_by_seen
         since = None
-        if which.active_seconds is not None and latest is not None:
-            since = f"{latest - which.active_seconds * 1000:.0f}"
+        if session_filter.active_seconds is not None and latest is not None:
+            since = f"{latest - session_filter.active_seconds * 1000:.0f}"
         stays = {"began_by": latest, "since": since, "kept_sids": keep, "kept_users": keep_users}
         self._arguments = partial(scripts.END.arguments, reason=reason, message=message, **stays, sids=())
         self._low: str = "-inf"
         self._high: str = "+inf"
-        if by_seen and which.user_ids is None:
+        if by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
         elif latest is not None:
             # Later sign-ins stay: there is no need to look at them.
             self._high = str(latest)
-        self._left = [(partition, name) for partition, names in lists_of(which, by_seen=by_seen) for name in names]
+        self._left = [
+            (partition, name) for partition, names in lists_of(session_filter, by_seen=by_seen) for name in names
+        ]
         self._place: tuple[str, int] = self._low, 0
 
-    def step(self) -> Steps[list[Ended]]:
+    def step(self) -> Steps[list[EndedSession]]:
         """End up to 250 sessions."""
         if not self._left:
             self.done = True
@@ -68,13 +70,13 @@ class BulkEnding:
             self.done = not self._left
         return ended
 
-    def end_batch(self) -> list[Ended]:
+    def end_batch(self) -> list[EndedSession]:
         """Take one step, and return the sessions that it ended: up to 250."""
         return drive(self.step())
 
 
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
-) -> list[Ended]:
+) -> list[EndedSession]:
     """End these sessions, and return those that were there. The arguments are those of :class:`BulkEnding`."""
     return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))

@@ -14,7 +14,7 @@ from django_redsess.session.operations import time_of
 from django_redsess.session.partitions import batches
 from django_redsess.session.reading import TIME_MAX
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import Endings
+from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.bisection import Bound, bisect, guess_by_share
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Call, Steps
@@ -34,7 +34,7 @@ NEAR_ENOUGH = 200
 logger = logging.getLogger("django.security.SuspiciousSession")
 
 
-class Which(NamedTuple):
+class SessionFilter(NamedTuple):
     """
     Some of the sessions: all that are signed in, unless a field says otherwise.
 
@@ -50,6 +50,10 @@ class Which(NamedTuple):
     def only_by_seen(self) -> bool:
         """Whether they can be listed by when they were last seen, and in no other order."""
         return self.active_seconds is not None or (self.guests and self.user_ids is None)
+
+    def has_list(self, *, by_seen: bool) -> bool:
+        """Tell whether a sorted set has them in this order: then a page is read by rank."""
+        return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
 
 
 class Counted(NamedTuple):
@@ -81,31 +85,45 @@ Page = tuple[list[Entry], int, list[Row]]
 """Entries, for how many of the first the rows came along, and those rows."""
 
 
-def count(which: Which, *, listed: bool = False) -> list[Call[Counted]]:
+def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[Counted]]:
     """
     Count sessions of each partition, after ending up to 200 due ones of each.
 
-    Of ``which.user_ids`` and ``active_seconds`` together, at most 5 000 entries of a partition are looked at; with
-    ``listed``, of users' sessions as many are counted as can be paged through.
+    Of the filter's ``user_ids`` and ``active_seconds`` together, at most 5 000 entries of a partition are looked at;
+    with ``listed``, of users' sessions as many are counted as can be paged through.
     """
-    kind = "" if which.user_ids is None else "listed" if listed else "users"
-    args = scripts.COUNT.arguments(kind=kind, active=milliseconds(which.active_seconds))
+    kind = "" if session_filter.user_ids is None else "listed" if listed else "users"
+    args = scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
         Call(partition, scripts.COUNT, scripts.COUNT.keys(partition, lists=lists), args, _counted)
-        for partition, lists in lists_of(which)
+        for partition, lists in lists_of(session_filter)
     ]
 
 
-def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Row]]:
+def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
+    """
+    Count these sessions. Return how many there are, and at which time (milliseconds of the server's clock).
+
+    ``listed`` counts only those users' sessions that a page can reach.
+    """
+    total, at = 0, 0
+    for part in count(session_filter, listed=listed):
+        counted = yield from part
+        total, at = total + counted.sessions, max(at, counted.at)
+    return total, at
+
+
+def page(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
+) -> Steps[list[Row]]:
     """
     Read sessions from rank ``first`` to ``last`` (inclusive), by when they were seen, or else by login time.
 
     Ends up to 200 due ones of each partition before. Of several users, the latest 5 000 sign-ins of a partition can be
     reached.
     """
-    lists = lists_of(which, by_seen=by_seen)
-    # A list in the order that is asked for is read by rank.
-    own_order = which.user_ids is None or (len(which.user_ids) == 1 and not (by_seen or which.active_seconds))
+    lists = lists_of(session_filter, by_seen=by_seen)
+    own_order = session_filter.has_list(by_seen=by_seen)
     order = "" if own_order else "seen" if by_seen else "login"
 
     def read(
@@ -113,7 +131,7 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
     ) -> Call[tuple[list[Entry], int, list[Row]]]:
         args = scripts.PAGE.arguments(
             order=order,
-            active=milliseconds(which.active_seconds),
+            active=milliseconds(session_filter.active_seconds),
             first=first,
             last=last,
             latest_first=latest_first,
@@ -128,14 +146,11 @@ def page(which: Which, first: int, last: int, *, by_seen: bool, latest_first: bo
     starts, passed, keeps_due = [0] * len(lists), 0, False
     if own_order and last >= SHALLOW:
         # This takes out what is due: later it would move the ranks that are searched for.
-        there = 0
-        for part in count(which):
-            counted = yield from part
-            there += counted.sessions
+        there, _ = yield from census(session_filter)
         if there <= first:
             return []
         keeps_due = True
-        starts, passed = yield from _search(which, lists, first, latest_first=latest_first)
+        starts, passed = yield from _search(session_filter, lists, first, latest_first=latest_first)
     merged: list[Entry] = []
     for (partition, names), start in zip(lists, starts, strict=True):
         entries, _, _ = yield from read(partition, names, start, start + last - passed, keeps_due=keeps_due)
@@ -158,14 +173,14 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
 
 
 def _search(
-    which: Which, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, *, latest_first: bool
+    session_filter: SessionFilter, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, *, latest_first: bool
 ) -> Steps[tuple[list[int], int]]:
     # From which rank of each partition a page far down is to be read, and how many entries of all come before that.
     # Each partition says how many entries have a lower score than a guess; ranks count from the lowest here.
     def ranks_at(score: int) -> Steps[list[tuple[int, int, int, int]]]:
         found = []
         for partition, names in lists:
-            args = scripts.SCORE_RANK.arguments(score=f"{score}", active=milliseconds(which.active_seconds))
+            args = scripts.SCORE_RANK.arguments(score=f"{score}", active=milliseconds(session_filter.active_seconds))
             keys = scripts.SCORE_RANK.keys(partition, lists=names)
             found.append((yield from Call(partition, scripts.SCORE_RANK, keys, args, _ranks)))
         return found
@@ -193,19 +208,19 @@ def _search(
     return starts, sum(starts)
 
 
-def lists_of(which: Which, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
+def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
     # The sorted sets that list these sessions, by partition.
     space = keyspace()
-    if which.user_ids is None:
-        if which.guests:
+    if session_filter.user_ids is None:
+        if session_filter.guests:
             return [(partition, [partition.recent, partition.guests]) for partition in space.partitions]
-        if which.only_by_seen or by_seen:
+        if session_filter.only_by_seen or by_seen:
             return [(partition, [partition.recent]) for partition in space.partitions]
         return [(partition, [partition.online_user]) for partition in space.partitions]
-    if len(which.user_ids) > USERS_MAX:
-        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(which.user_ids)}.")
+    if len(session_filter.user_ids) > USERS_MAX:
+        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(session_filter.user_ids)}.")
     homes: dict[Partition, list[str]] = {}
-    for user_id in dict.fromkeys(which.user_ids):
+    for user_id in dict.fromkeys(session_filter.user_ids):
         home = space.of_user(user_id)
         homes.setdefault(home, []).append(home.online_user_of(user_id))
     return list(homes.items())
@@ -215,11 +230,11 @@ def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 
 
-def _counted(reply: list[Any], _: Endings) -> Counted:
+def _counted(reply: list[Any], _: EndedSessions) -> Counted:
     return Counted(*map(int, reply))
 
 
-def _page(reply: list[Any], _: Endings) -> Page:
+def _page(reply: list[Any], _: EndedSessions) -> Page:
     members, count, rows = reply
     entries = [Entry(float(score), _sid(member)) for member, score in zip(members[::2], members[1::2], strict=True)]
     if strange := sum(not entry.sid for entry in entries):

@@ -12,7 +12,7 @@ from django.db import NotSupportedError
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     _own_sid: str | None = None
     _links_users = False
 
-    session_filter = Which()
+    session_filter = SessionFilter()
     """The filter, apart from ``sids``."""
 
     @property

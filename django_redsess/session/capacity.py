@@ -12,7 +12,7 @@ from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.partitions import share_of
 from django_redsess.signals import session_ended
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import Endings
+from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps
 
@@ -113,5 +113,5 @@ def names_wanted() -> bool:
     return bool(session_ended.receivers)
 
 
-def cleaned(more: int, ended: Endings) -> Batch:
+def cleaned(more: int, ended: EndedSessions) -> Batch:
     return Batch(len(ended), bool(more))

@@ -18,9 +18,9 @@ from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
 from django_redsess.session.record import revision_of
 from django_redsess.session.viewing import viewing, viewing_keys
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import Endings
+from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
 
@@ -225,7 +225,7 @@ def end(
     latest: int | None = None,
     keep_users: Collection[str] = (),
     follow: bool = False,
-) -> Steps[list[Ended]]:
+) -> Steps[list[EndedSession]]:
     """
     End sessions, up to 250 a call, and return those that were there.
 
@@ -233,7 +233,7 @@ def end(
     read. Those that began after ``latest`` (milliseconds of the server's clock) stay, and the sessions of
     ``keep_users``. With ``follow``, a session that has got another key is ended under that.
     """
-    ended: list[Ended] = []
+    ended: list[EndedSession] = []
     stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
     of_no_list = {"low": "", "high": "", "skipped": None}
     args = partial(scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
@@ -277,7 +277,7 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
     }
 
 
-def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outcome:
+def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
     word, more, item = (*reply, b"", b"")[:3]
     record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
@@ -286,7 +286,7 @@ def _outcome(reply: list[bytes], _: Endings, counts: Sequence[Any] = ()) -> Outc
     return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
 
 
-def with_ended(reply: list[Any], ended: Endings) -> tuple[list[Any], list[Ended]]:
+def with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
     """Return what a script replied, and which sessions it ended."""
     return reply, list(ended)
 

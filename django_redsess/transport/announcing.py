@@ -14,11 +14,11 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import is_sid
 
 
-class Endings(Collection[Ended]):
+class EndedSessions(Collection[EndedSession]):
     """The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates."""
 
     def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
@@ -28,7 +28,7 @@ class Endings(Collection[Ended]):
     def __len__(self) -> int:
         return sum(count for _, count, _ in self._groups)
 
-    def __iter__(self) -> Iterator[Ended]:
+    def __iter__(self) -> Iterator[EndedSession]:
         at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
@@ -37,7 +37,7 @@ class Endings(Collection[Ended]):
                 end = start + 21 + packed[start + 20]
                 sid = packed[start : start + 20].decode(errors="replace")
                 if is_sid(sid):
-                    yield Ended(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
+                    yield EndedSession(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
                 start = end
 
     def __contains__(self, ended: object) -> bool:
@@ -49,7 +49,7 @@ class Answering:
 
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
-        self._ended: list[Ended] = []
+        self._ended: list[EndedSession] = []
         self._over = False
 
     def __enter__(self) -> Answering:
@@ -62,7 +62,7 @@ class Answering:
         if self._ended:
             self._send_at_the_end()
 
-    def hold(self, ended: Collection[Ended]) -> bool:
+    def hold(self, ended: Collection[EndedSession]) -> bool:
         """Keep ``ended`` for later. False if the response was already sent: a task may outlive its request."""
         if not self._over:
             self._ended.extend(ended)
@@ -73,7 +73,7 @@ class Answering:
         self._over = True
         ended, self._ended = self._ended, []
         for each in ended:
-            session_ended.send_robust(Ended, **each._asdict())
+            session_ended.send_robust(EndedSession, **each._asdict())
 
     def _send_at_the_end(self) -> None:
         # Receivers may be slow: the visitor has the response by then. Django closes the request together with the
@@ -96,7 +96,7 @@ def request_answered() -> HttpRequest | None:
     return None if answering is None else answering.request
 
 
-def hold(ended: Collection[Ended]) -> bool:
+def hold(ended: Collection[EndedSession]) -> bool:
     """Keep ``ended`` for after the response, if a request is under way. False if the signals are to be sent now."""
     # Where nobody listens, there is no need to read what the reply says.
     if not ended or not session_ended.receivers:

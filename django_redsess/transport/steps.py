@@ -20,9 +20,9 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
-from django_redsess.signals import Ended, session_ended
+from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
-from django_redsess.transport.announcing import Endings
+from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.exchange import Send
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
@@ -64,7 +64,7 @@ class Pause(Step[None]):
 class Tell:
     """A session that has ended, of which the receivers of the signal are told."""
 
-    ended: Ended
+    ended: EndedSession
 
 
 Steps = Generator[Send | Pause | Tell, Any, T]
@@ -83,7 +83,7 @@ def drive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, Pause):
                     time.sleep(wanted.seconds)
                 else:
-                    session_ended.send_robust(Ended, **wanted.ended._asdict())
+                    session_ended.send_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -105,7 +105,7 @@ async def adrive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, Pause):
                     await asyncio.sleep(wanted.seconds)
                 else:
-                    await session_ended.asend_robust(Ended, **wanted.ended._asdict())
+                    await session_ended.asend_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -151,7 +151,7 @@ class Call(Step[T]):
             return self.read(reply, *beside)
         reply, at, *groups = reply
         connections.clock.learn(divmod(int(at) * 1000, 1_000_000))
-        ended = Endings(at, groups)
+        ended = EndedSessions(at, groups)
         result = self.read(reply, ended, *beside)
         if not announcing.hold(ended):
             for each in ended:

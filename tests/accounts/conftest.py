@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.signals import Ended, session_ended
+from django_redsess.signals import EndedSession, session_ended
 from tests.support.accounts import PASSWORD, sign_in
 
 
@@ -42,12 +42,12 @@ def admin() -> Client:
 
 
 @pytest.fixture
-def told() -> Iterator[list[Ended]]:
+def told() -> Iterator[list[EndedSession]]:
     """The ends that were told, in order."""
-    heard: list[Ended] = []
+    heard: list[EndedSession] = []
 
     def receive(signal: Any, sender: Any, **named: Any) -> None:
-        heard.append(Ended(**named))
+        heard.append(EndedSession(**named))
 
     session_ended.connect(receive)
     yield heard

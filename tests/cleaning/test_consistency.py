@@ -21,7 +21,7 @@ from django.core.management import CommandError, call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import consistency
-from django_redsess.signals import Ended, session_ended
+from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from tests.oracle import disagreements
 from tests.support.behind import text_of
@@ -94,12 +94,12 @@ def filled(partitions, fill) -> Filled:
 
 
 @pytest.fixture
-def told() -> Iterator[list[Ended]]:
+def told() -> Iterator[list[EndedSession]]:
     """The ends that were told."""
-    heard: list[Ended] = []
+    heard: list[EndedSession] = []
 
     def receive(signal, sender, **named) -> None:
-        heard.append(Ended(**named))
+        heard.append(EndedSession(**named))
 
     session_ended.connect(receive)
     yield heard

@@ -20,7 +20,7 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.oracle import disagreements
@@ -139,10 +139,10 @@ class Traffic(threading.Thread):
 def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up(
     redis: redis_py.Redis, start: Callable[..., Running]
 ) -> None:
-    told: list[Ended] = []
+    told: list[EndedSession] = []
 
-    def note(sender: type[Ended], sid: str, user_id: str, reason: Reason, at: Any, **_: Any) -> None:
-        told.append(Ended(sid, user_id, reason, at))
+    def note(sender: type[EndedSession], sid: str, user_id: str, reason: Reason, at: Any, **_: Any) -> None:
+        told.append(EndedSession(sid, user_id, reason, at))
 
     session_ended.connect(note)
     try:

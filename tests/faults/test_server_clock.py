@@ -13,7 +13,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 from django_redsess.session.record import Client, django_times
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
@@ -118,9 +118,9 @@ def test_all_can_be_ended(stepped: Clock, new_session: Callable[..., SessionStor
         new_session(user)
     stepped.set(-DAY)
     new_session("9")
-    number, at = online.census(Which())
+    number, at = online.census(SessionFilter())
     # As of when they were counted, as the admin does it.
-    work = BulkEnding(Which(), latest=at)
+    work = BulkEnding(SessionFilter(), latest=at)
     while not work.done:
         drive(work.step())
     assert (number, online.count()) == (3, 0)

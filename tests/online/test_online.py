@@ -18,7 +18,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.session.record import Client
 from django_redsess.session.state import Visit
-from django_redsess.signals import Ended, Reason
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
 from tests.support.online import notice_of, sign_in
@@ -309,7 +309,7 @@ def test_ended_sessions_are_returned_with_user_reason_and_time(redis, new_sessio
     seconds = int(redis.time()[0])
     ended = online.end(member, guest)
     assert {each[:3] for each in ended} == {(member, "7", Reason.KICKED), (guest, "", Reason.KICKED)}
-    assert all(isinstance(each, Ended) and 0 <= each.at.timestamp() - seconds < 10 for each in ended)
+    assert all(isinstance(each, EndedSession) and 0 <= each.at.timestamp() - seconds < 10 for each in ended)
 
 
 def test_ending_what_is_gone_or_no_sid_is_no_error(new_session) -> None:
@@ -495,7 +495,7 @@ def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> N
     assert run(online.afind(sids)) == online.find(sids) != []
     assert run(online.aget(sids[0])) == online.get(sids[0]) is not None
     assert run(online.acount(user_ids=["7"])) == online.count(user_ids=["7"]) == 2
-    assert run(online.acensus(online.Which()))[0] == online.census(online.Which())[0] == 3
+    assert run(online.acensus(online.SessionFilter()))[0] == online.census(online.SessionFilter())[0] == 3
     assert run(online.adetails(sids[0])) == online.details(sids[0]) is not None
     assert run(online.ahistory(hours=1)) == online.history(hours=1) != []
 

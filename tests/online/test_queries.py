@@ -24,7 +24,7 @@ from django_redsess.cleaning import cleaner
 from django_redsess.models import OnlineSession
 from django_redsess.online import queries
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 from django_redsess.session import reading
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
@@ -470,7 +470,7 @@ def end(work: BulkEnding, between: Callable[[], object] = lambda: None) -> set[s
 
 def to_end(
     known: Iterable[Known],
-    which: Which,
+    chosen: SessionFilter,
     *,
     latest: int | None = None,
     keep: Collection[str] = (),
@@ -483,11 +483,11 @@ def to_end(
             return False
         return each.login > latest if each.user_id else min(each.seen, each.written) > latest
 
-    since = None if which.active_seconds is None or latest is None else latest - which.active_seconds * 1000
+    since = None if chosen.active_seconds is None or latest is None else latest - chosen.active_seconds * 1000
     return {
         each.sid
         for each in known
-        if (each.user_id in which.user_ids if which.user_ids is not None else each.user_id or which.guests)
+        if (each.user_id in chosen.user_ids if chosen.user_ids is not None else each.user_id or chosen.guests)
         and each.sid not in keep
         and (not each.user_id or each.user_id not in keep_users)
         and (since is None or each.seen >= since)
@@ -505,8 +505,8 @@ def to_end(
 def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: bool, kept, keep_users) -> None:
     redis.flushall()
     at = now_of(redis) - 10 * MINUTE
-    which = Which(**{**asked, **({"user_ids": tuple(asked["user_ids"])} if "user_ids" in asked else {})})
-    hypothesis.assume(latest or which.active_seconds is None)
+    chosen = SessionFilter(**{**asked, **({"user_ids": tuple(asked["user_ids"])} if "user_ids" in asked else {})})
+    hypothesis.assume(latest or chosen.active_seconds is None)
     known = [
         Known(sid_for(user, number), user, at - login, at - seen * 30_000, at - written * 2_000)
         for number, (user, login, seen, written) in enumerate(there)
@@ -514,23 +514,23 @@ def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: boo
     put(redis, known)
     sids = {known[number].sid for number in kept if number < len(known)}
     rules: dict[str, Any] = {"latest": at if latest else None, "keep": sids, "keep_users": keep_users}
-    wanted = to_end(known, which, **rules)
-    assert end(BulkEnding(which, **rules)) == wanted
+    wanted = to_end(known, chosen, **rules)
+    assert end(BulkEnding(chosen, **rules)) == wanted
     assert sids_there(redis) == {each.sid for each in known} - wanted
 
 
 def test_nothing_to_end_is_done_after_a_step() -> None:
-    for which in (Which(), Which(guests=True), Which(("1", "2")), Which(())):
-        work = BulkEnding(which)
+    for chosen in (SessionFilter(), SessionFilter(guests=True), SessionFilter(("1", "2")), SessionFilter(())):
+        work = BulkEnding(chosen)
         assert end(work) == set()
         assert drive(work.step()) == []
 
 
-@pytest.mark.parametrize("which", [Which(), Which(guests=True)])
-def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_session, which: Which) -> None:
+@pytest.mark.parametrize("chosen", [SessionFilter(), SessionFilter(guests=True)])
+def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_session, chosen: SessionFilter) -> None:
     fill(redis, 600, viewed=0, users=8)
     before = sids_there(redis)
-    _, latest = online.census(which)
+    _, latest = online.census(chosen)
     late = []
 
     def sign_in() -> None:
@@ -539,7 +539,7 @@ def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_sessio
             pass
         late.append(new_session("7").sid)
 
-    assert end(BulkEnding(which, latest=latest), sign_in) == before
+    assert end(BulkEnding(chosen, latest=latest), sign_in) == before
     assert sids_there(redis) == set(late)
 
 
@@ -556,7 +556,7 @@ def test_guests_are_ended_in_doubt_and_those_who_came_later_stay(redis) -> None:
         Known(sid_for("", 6), "", 0, before, after),
     )
     put(redis, [old, read, written, new, member, dated])
-    ended = end(BulkEnding(Which(guests=True), latest=latest))
+    ended = end(BulkEnding(SessionFilter(guests=True), latest=latest))
     assert ended == {old.sid, read.sid, written.sid, member.sid, dated.sid}
 
 
@@ -568,11 +568,16 @@ def test_those_that_were_seen_since_are_ended_and_the_others_stay(redis, user_id
         for number, (user, seconds) in enumerate([("1", 61), ("1", 60), ("2", 59), ("1", 0), ("2", -5), ("2", 600)])
     ]
     put(redis, known)
-    ended = end(BulkEnding(Which(user_ids, active_seconds=60), latest=latest))
+    ended = end(BulkEnding(SessionFilter(user_ids, active_seconds=60), latest=latest))
     assert ended == {each.sid for each in known[1:5]}
 
 
-WHICH = [Which(), Which(guests=True), Which(("1", "2", "3")), Which(guests=True, active_seconds=3600)]
+FILTERS = [
+    SessionFilter(),
+    SessionFilter(guests=True),
+    SessionFilter(("1", "2", "3")),
+    SessionFilter(guests=True, active_seconds=3600),
+]
 
 
 def protected_among(redis: redis_py.Redis, count: int, every: int) -> list[Known]:
@@ -588,24 +593,24 @@ def protected_among(redis: redis_py.Redis, count: int, every: int) -> list[Known
 
 
 @pytest.mark.parametrize("every", [1, 2, 20])
-@pytest.mark.parametrize("which", WHICH)
-def test_protected_ones_among_600_others_stay_and_no_other_does(redis, which: Which, every: int) -> None:
+@pytest.mark.parametrize("chosen", FILTERS)
+def test_protected_ones_among_600_others_stay_and_no_other_does(redis, chosen: SessionFilter, every: int) -> None:
     known = protected_among(redis, 620, every)
     protected = {each.sid for each in known if each.user_id == "2"}
     others = {each.sid for each in known} - protected
     for rules in ({"keep_users": ["2"]}, {"keep": protected}):
-        work = BulkEnding(which, latest=now_of(redis), **rules)
+        work = BulkEnding(chosen, latest=now_of(redis), **rules)
         assert end(work) == others
         assert sids_there(redis) == protected
         others = set()
 
 
-@pytest.mark.parametrize("which", WHICH)
-def test_those_that_are_seen_during_the_work_are_ended_or_stay_as_the_others(redis, which: Which) -> None:
+@pytest.mark.parametrize("chosen", FILTERS)
+def test_those_that_are_seen_during_the_work_are_ended_or_stay_as_the_others(redis, chosen: SessionFilter) -> None:
     known = protected_among(redis, 620, 3)
     protected = {each.sid for each in known if each.user_id == "2"}
     chance = random.Random(7)
-    work = BulkEnding(which, latest=now_of(redis), keep_users=["2"])
+    work = BulkEnding(chosen, latest=now_of(redis), keep_users=["2"])
 
     def see() -> None:
         for sid in chance.sample(sorted(sids_there(redis)), 50 if len(sids_there(redis)) >= 50 else 0):
@@ -631,7 +636,7 @@ def test_the_only_one_to_end_is_not_missed_when_a_protected_one_is_seen(redis, a
     guest = Known(sid_for(user, 999), "", 0, now - 6000, now - 6000)
     put(redis, [*known, guest])
     seen = iter([known[0].sid])
-    work = BulkEnding(Which(guests=True, active_seconds=active_seconds), latest=now, keep_users=[user])
+    work = BulkEnding(SessionFilter(guests=True, active_seconds=active_seconds), latest=now, keep_users=[user])
     end(work, lambda: [make_seen(redis, sid, now_of(redis)) for sid in seen])
     assert online.get(guest.sid) is None
 
@@ -648,16 +653,18 @@ def test_a_protected_one_that_goes_during_the_work_lets_no_other_escape(redis, a
     # One that is to be ended comes right after the first 250.
     protected = [each.sid for each in known[1::2]]
     going = iter(protected[:1])
-    work = BulkEnding(Which((user,) if own else None, **asked), latest=now, keep=protected)
+    work = BulkEnding(SessionFilter((user,) if own else None, **asked), latest=now, keep=protected)
     end(work, lambda: [online.end(sid) for sid in going])
     assert sids_there(redis) == set(protected[1:])
 
 
-@pytest.mark.parametrize("which", WHICH)
-def test_a_session_that_gets_another_key_during_the_work_is_ended_too(redis, new_session, which: Which) -> None:
+@pytest.mark.parametrize("chosen", FILTERS)
+def test_a_session_that_gets_another_key_during_the_work_is_ended_too(
+    redis, new_session, chosen: SessionFilter
+) -> None:
     session = new_session("3")
     fill(redis, 600, viewed=0, users=3)
-    work = BulkEnding(which, latest=now_of(redis))
+    work = BulkEnding(chosen, latest=now_of(redis))
 
     def rotate() -> None:
         mine = SessionStore(session.session_key)
@@ -679,7 +686,7 @@ def test_what_is_due_meanwhile_is_no_obstacle(redis) -> None:
         make_due(redis, *[sid for sid in (next(due, None),) if sid])
         sum(cleaner.expired())
 
-    end(BulkEnding(Which(), keep_users=["2"]), clean)
+    end(BulkEnding(SessionFilter(), keep_users=["2"]), clean)
     assert sids_there(redis) <= protected
 
 
@@ -688,11 +695,11 @@ def test_large_sessions_that_stay_are_no_obstacle(redis, new_session) -> None:
     for number in range(12):
         user = "2" if number % 2 else "3"
         (kept if user == "2" else others).add(new_session(user, data=text_of(400_000)).sid)
-    work = BulkEnding(Which(), keep_users=["2"])
+    work = BulkEnding(SessionFilter(), keep_users=["2"])
     assert end(work) == others
 
 
 def test_the_text_reaches_those_who_were_ended(new_session) -> None:
     session = new_session("7")
-    end(BulkEnding(Which(), message="We move house."))
+    end(BulkEnding(SessionFilter(), message="We move house."))
     assert notice_of(session).message == "We move house."

@@ -14,7 +14,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import operations
-from django_redsess.signals import Ended, session_ended
+from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.site.people import person
 from tests.support.behind import make_due, make_seen, stored
@@ -31,9 +31,9 @@ def told() -> Iterator[list[tuple[str, str, str]]]:
     def receive(sender: Any, sid: str, user_id: str, reason: str, **named: Any) -> None:
         heard.append((sid, user_id, reason))
 
-    session_ended.connect(receive, sender=Ended)
+    session_ended.connect(receive, sender=EndedSession)
     yield heard
-    session_ended.disconnect(receive, sender=Ended)
+    session_ended.disconnect(receive, sender=EndedSession)
 
 
 @pytest.fixture

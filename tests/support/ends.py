@@ -7,9 +7,9 @@ from django.contrib.auth import SESSION_KEY
 
 from django_redsess.backend import SessionStore
 from django_redsess.session import operations
-from django_redsess.signals import Ended
+from django_redsess.signals import EndedSession
 
-Told = list[Ended]
+Told = list[EndedSession]
 
 
 def ends(told: Told) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.exchange import Send
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
@@ -59,9 +59,9 @@ def test_steps_go_on_after_a_pause(driven: Driver) -> None:
 
 def test_receivers_are_told_before_the_next_step(driven: Driver) -> None:
     told = []
-    ended = Ended("0" * 20, "7", Reason.KICKED, datetime.now(UTC))
+    ended = EndedSession("0" * 20, "7", Reason.KICKED, datetime.now(UTC))
 
-    def receive(signal: Any, sender: type[Ended], **named: Any) -> None:
+    def receive(signal: Any, sender: type[EndedSession], **named: Any) -> None:
         told.append(sender(**named))
 
     def ending() -> Steps[Any]:

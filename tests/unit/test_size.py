@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TREES = ("benchmarks", "testproject")
+TREES = ("benchmarks", "django_redsess", "testproject")
 FILES = [path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))]
 
 LINES_OF_FILE = 300

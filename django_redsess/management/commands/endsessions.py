@@ -21,7 +21,7 @@ from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
 
 if TYPE_CHECKING:
-    from django_redsess.signals import Ended
+    from django_redsess.signals import EndedSession
 
 
 class Command(BaseCommand):
@@ -158,7 +158,7 @@ class Command(BaseCommand):
         if stop.asked:
             raise CommandError(f"Stopped. Ended {tally}.", returncode=STOPPED)
 
-    def _batches(self) -> Iterator[list[Ended]]:
+    def _batches(self) -> Iterator[list[EndedSession]]:
         message = self.options["message"]
         sids = [session.sid for session in self.single]
         for start in range(0, len(sids), AT_ONCE_MAX):

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
 from django_redsess.session import capacity
-from django_redsess.signals import Ended, session_ended
+from django_redsess.signals import EndedSession, session_ended
 from tests.support.ends import Told
 from tests.support.visitors import Browser
 
@@ -40,7 +40,7 @@ def told(connect) -> Told:
     heard: Told = []
 
     def receive(signal, sender, **named) -> None:
-        heard.append(Ended(**named))
+        heard.append(EndedSession(**named))
 
     connect(receive)
     return heard

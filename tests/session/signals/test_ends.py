@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
-from django_redsess.signals import Ended, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_due, make_seen, text_of
 from tests.support.ends import WAYS_TO_DELETE, add_session, ends
@@ -31,7 +31,7 @@ def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_s
     online.end(session.sid)
     (named,) = heard
     assert set(named) == {"signal", "sender", "sid", "user_id", "reason", "at"}
-    assert (named["signal"], named["sender"]) == (session_ended, Ended)
+    assert (named["signal"], named["sender"]) == (session_ended, EndedSession)
     assert (named["sid"], named["user_id"], named["reason"]) == (session.sid, "7", Reason.KICKED)
     shown = repr(named)
     # Compared before the assert: pytest would print the key.

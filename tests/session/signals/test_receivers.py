@@ -11,7 +11,7 @@ from django.test import Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
-from django_redsess.signals import Ended
+from django_redsess.signals import EndedSession
 from tests.support.behind import make_due
 from tests.support.ends import WAYS_TO_DELETE, Told, ends
 from tests.support.visitors import Browser
@@ -100,7 +100,7 @@ def told_last(broken, connect) -> Told:
     heard: Told = []
 
     def receive(signal, sender, **named) -> None:
-        heard.append(Ended(**named))
+        heard.append(EndedSession(**named))
 
     connect(receive)
     return heard

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import Which
+from django_redsess.online.queries import SessionFilter
 
 
 def test_those_seen_lately_are_ended_as_of_a_time_only() -> None:
     with pytest.raises(ValueError, match="give latest"):
-        BulkEnding(Which(active_seconds=60))
+        BulkEnding(SessionFilter(active_seconds=60))
