@@ -81,7 +81,7 @@ def _sessions(
     than by sign-in, the latest 5 000 sign-ins (about, and of each partition) can be reached. Raises ValueError for what
     can't be.
     """
-    session_filter = _which(user_ids, guests, active_seconds)
+    session_filter = _filter_of(user_ids, guests, active_seconds)
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if order not in (None, *get_args(Order)):
@@ -151,7 +151,7 @@ def _count(
     *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
 ) -> Steps[int]:
     """Count signed-in sessions, or others, as :func:`sessions` lists them. Raises ValueError for what can't be."""
-    counted, _ = yield from queries.census(_which(user_ids, guests, active_seconds))
+    counted, _ = yield from queries.census(_filter_of(user_ids, guests, active_seconds))
     return counted
 
 
@@ -239,7 +239,7 @@ end_all, aend_all = both(_end_all)
 
 def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[int]:
     """End the sessions of these users, or of all (None), but the one ``keep``; return how many those were."""
-    work = BulkEnding(_which(user_ids), reason, message=notice.check(message), keep=[keep] if keep else ())
+    work = BulkEnding(_filter_of(user_ids), reason, message=notice.check(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
         ended += len((yield from work.step()))
@@ -250,7 +250,7 @@ def end_in_batches(
     *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
 ) -> Iterator[list[EndedSession]]:
     """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
-    work = BulkEnding(_which(user_ids), message=notice.check(message), keep=keep)
+    work = BulkEnding(_filter_of(user_ids), message=notice.check(message), keep=keep)
     while not work.done:
         yield drive(work.step())
 
@@ -285,7 +285,9 @@ def user_id_of(user: AbstractBaseUser) -> str:
     return key.value_to_string(user)
 
 
-def _which(user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None) -> SessionFilter:
+def _filter_of(
+    user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None
+) -> SessionFilter:
     if isinstance(user_ids, str):
         raise ValueError("user_ids must be a list of ids, not a text.")
     if active_seconds is not None and not active_seconds >= 0:
