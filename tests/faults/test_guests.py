@@ -320,10 +320,13 @@ def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(
     come.join()
     assert (disagreements(redis), faults()) == ([], [])
     in_all = count + count // 3
-    assert evicted_guests(redis)[0] + there()[1] == in_all
+    left = there()[1]
+    assert evicted_guests(redis)[0] + left == in_all
     last = [start("cleansessions", "--guests", "7", "--json") for _ in range(2)]
     assert [each.ended() for each in last] == [(0, "")] * 2
-    assert there() == (20, 7)
-    assert evicted_guests(redis)[0] == in_all - 7
+    # On a busy machine, those that were to be killed may have been faster.
+    kept = min(7, left)
+    assert there() == (20, kept)
+    assert evicted_guests(redis)[0] == in_all - kept
     assert all(SessionStore(member.session_key)["colour"] == "blue" for member in members)
     assert (disagreements(redis), faults()) == ([], [])
