@@ -4,6 +4,7 @@ import sys
 import tarfile
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp
     # How many tests each file has.
     assert collected[0].splitlines()
     assert collected[0] == collected[1]
+
+
+@pytest.mark.slow
+def test_links_and_pictures_of_the_readme_are_absolute_on_a_package_index(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        [name] = [name for name in packed.namelist() if name.endswith("/METADATA")]
+        metadata = packed.read(name).decode()
+    places = re.findall(r"(?:image:: |`[^`<]+ <)(\S+?)>?(?:`_|$)", metadata, re.MULTILINE)
+    assert len(places) > 5
+    assert [place for place in places if not place.startswith("https://")] == []
 
 
 def test_all_addresses_of_the_repository_are_the_same() -> None:

@@ -119,12 +119,6 @@ def test_files_that_the_readme_links_to_exist(name: str) -> None:
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
-def test_the_readme_has_no_image_with_a_relative_address() -> None:
-    """A package index shows the README without the files beside it."""
-    images = re.findall(r"(?:image|figure):: *(\S+)", (ROOT / "README.rst").read_text())
-    assert [image for image in images if not image.startswith("https://")] == []
-
-
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_without_the_network(tmp_path: Path) -> None:
     if "REDSESS_SKIP_NOTHING" not in os.environ:
