@@ -58,14 +58,14 @@ class Checked(NamedTuple):
     faults: list[Fault]
 
 
-class Step(NamedTuple):
+class Comparison(NamedTuple):
     """What one call looked at: so many ``entries``, and the faults it found (and mended, if it was to)."""
 
     entries: int
     faults: list[Fault]
 
 
-def check(*, mend: bool = False) -> Iterator[Step]:
+def check(*, mend: bool = False) -> Iterator[Comparison]:
     """
     Compare every key of the store with the others, and with ``mend`` put right what disagrees.
 
@@ -82,16 +82,16 @@ def check(*, mend: bool = False) -> Iterator[Step]:
         yield from _keys(names, mend=mend)
 
 
-def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Step]:
+def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
     cursor, about = None, 1
     while cursor != 0:
         checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
-        yield Step(checked.entries, checked.faults)
+        yield Comparison(checked.entries, checked.faults)
         cursor = checked.cursor
         about = max(1, about // 2) if checked.record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
 
 
-def _keys(names: list[str], *, mend: bool) -> Iterator[Step]:
+def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
     space = keyspace()
     to_check: dict[Partition, list[str]] = {}
     for name in names:
@@ -100,12 +100,12 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Step]:
         if partition is not None and kind in ("user", "session"):
             to_check.setdefault(partition, []).append(name)
         elif not kind:
-            yield Step(1, [Fault("unknown", "", name)])
+            yield Comparison(1, [Fault("unknown", "", name)])
     for partition, of_partition in to_check.items():
         for start in range(0, len(of_partition), NAMES_AT_ONCE):
             some = of_partition[start : start + NAMES_AT_ONCE]
             faults, long = _check_names(partition, some, mend=mend).run()
-            yield Step(len(some), faults)
+            yield Comparison(len(some), faults)
             for name in long:
                 owner = name.removeprefix(partition.online_user_of(""))
                 yield from _entries(partition, name, mend=mend, owner=owner)
