@@ -1,8 +1,8 @@
 """
-Ending a user's sessions when the account changes. Public: ``logout_everywhere`` and its twin ``alogout_everywhere``.
+End a user's sessions when the account changes. Public: ``logout_everywhere`` and its twin ``alogout_everywhere``.
 
-Django's signals tell when a user is saved or deleted, in the admin or elsewhere. The sessions end as soon as the
-database has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user.
+Django's signals report when a user is saved or deleted, in the admin or elsewhere. The sessions end when the database
+has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ logger = logging.getLogger("django_redsess")
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
     """
-    End the sessions of ``user``, except the one whose sid is ``keep``, and return how many have ended.
+    End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
-    If the present request is in one of them, it continues as a guest's request. The signals have the reason
-    ``invalidated``; those of :func:`online.end_user` have ``kicked``. ``message`` is shown on the user's other devices;
-    without a message they show nothing. Raises ValueError for a message of more than 200 characters.
+    If the present request is in one of them, it continues as a guest's request. ``message`` is shown on the user's
+    other devices, at most 200 characters. Without a message nothing is shown there. The signal ``session_ended`` has
+    the reason ``invalidated``; with :func:`django_redsess.online.end_user` it is ``kicked``.
+
+    Raises ValueError for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an
+    outage.
     """
     return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, message=message))
 
@@ -69,7 +72,7 @@ def receive_signals() -> None:
         user_model = get_user_model()
     except ImproperlyConfigured:  # Sessions need no users.
         return
-    # For these senders only: a receiver of all senders would keep Django from deleting rows of other models in bulk.
+    # Only for these senders. A receiver for all senders would keep Django from deleting other models' rows in bulk.
     for model in apps.get_models():
         if issubclass(model, user_model):
             pre_save.connect(before_save, sender=model, dispatch_uid="django_redsess")
@@ -81,8 +84,8 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     """
     Receive Django's signal ``user_logged_in``.
 
-    If the limit may refuse the sign-in, save it now: the script that saves it counts the user's sessions. Raises
-    SessionLimitReached, ImproperlyConfigured, and the errors of a save. Then nobody is signed in.
+    If the limit may refuse the sign-in, the session is saved immediately: the script that saves it counts the user's
+    sessions. Raises SessionLimitReached, ImproperlyConfigured, and the errors of a save. Then nobody is signed in.
     """
     session = session_of(request)
     if session is None:
@@ -107,7 +110,7 @@ def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
 
 
 def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``pre_save`` of a user: keep the values that the database still has."""
+    """Receive Django's signal ``pre_save`` of a user. Remember the values that the database still has."""
     switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
     watched = [
         field.name
@@ -122,25 +125,25 @@ def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kw
 
 
 def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
-    """Receive Django's signal ``post_save`` of a user: end sessions after a deactivation or a new password."""
+    """Receive Django's signal ``post_save`` of a user. End sessions after a deactivation or a new password."""
     before = instance.__dict__.pop("_redsess_before", None) or {}
     if before.get("is_active") and not instance.is_active:
         _when_committed(using, instance, DEACTIVATED)
     elif "password" in before and before["password"] != instance.password:
-        # At a sign-in Django may replace an old hash of the same password. The other sessions end then, too: they hold
-        # the old hash.
+        # At a sign-in Django may replace an old hash of the same password. Then the other sessions end, too, since they
+        # have the old hash.
         changed = getattr(instance, "_password", None) is not None
         _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
 
 
 def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
-    """Receive Django's signal ``post_delete`` of a user: end the user's sessions."""
+    """Receive Django's signal ``post_delete`` of a user. End the user's sessions."""
     if conf.END_ON_DELETION:
         _when_committed(using, instance, DELETED)
 
 
 def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
-    # Both are read now: after the commit, the user may have lost the primary key, and the request may be over.
+    # Primary key and request are read now. After the commit, the key may be unset, and the request may be over.
     end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
@@ -149,11 +152,11 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
-        # Without our middleware, the session of the present request is unknown here, and must not end. Django signs the
-        # other sessions out: their hash no longer fits.
+        # Without our middleware, the session of the present request is unknown here, and it must not end. Django signs
+        # the other sessions out, since their password hash no longer fits.
         return
     session = session_of(request)
-    # stored_sid, since the session may be about to get another key.
+    # Not sid: the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(message))[: notice.TEXT_MAX] if message else ""
     try:
@@ -164,7 +167,7 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
 
 def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[int]:
     session = session_of(request)
-    # The present session is flushed below. Else its save would find it gone, and interrupt the request.
+    # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
@@ -175,7 +178,7 @@ def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, mess
 
 
 def _sign_out_request(request: Any) -> None:
-    # As in Django's logout(). Imported late: a site may not have django.contrib.auth installed.
+    # As in Django's logout(). Imported here, since a site may not have django.contrib.auth installed.
     from django.contrib.auth.models import AnonymousUser
 
     nobody = AnonymousUser()

@@ -21,36 +21,36 @@ __all__ = ["SessionStore"]
 
 
 class ClearingError(SessionStoreUnavailable, CommandError):
-    """An outage while Django's ``manage.py clearsessions`` runs, which prints a CommandError in one line."""
+    """An outage during Django's ``manage.py clearsessions``. The command prints a CommandError in one line."""
 
 
 class SessionStore(SessionLifecycle):
     """
-    Django's session API, over sessions in Redis.
+    Django's session API for sessions in Redis.
 
-    Of each pair, such as ``save`` and ``asave``, the work is written once, as steps: ``run`` drives them, and ``arun``
-    does so in an event loop. Only ``load`` and ``save`` first try the short way without steps, since that is most of
-    what most requests do.
+    Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
+    them. ``load`` and ``save`` first try a short way without steps, since most requests need only these two.
     """
 
     @property
     def ended(self) -> Notice | None:
         """
-        Why the session that the cookie names was ended: ``reason``, ``message`` and ``ended_at``. None if it was not.
+        Why the cookie's session has ended: a notice with ``reason``, ``message`` and ``ended_at``, or None.
 
-        It is known for an hour, for a day where an administrator ended it or the account was changed, and only where
-        somebody was signed in; a sign-out is not told of. Reads the session, unless that has been read.
+        A notice is kept for a day if the session was kicked or ended with a message, and otherwise for an hour. Guests'
+        sessions, sign-outs and invalidations without a message leave none. Reading this property loads the session,
+        unless it is loaded. Raises SessionStoreUnavailable in an outage.
         """
         self.run(self.opening())
         return self.cookie.notice
 
     async def aended(self) -> Notice | None:
-        """Do as :attr:`ended` does, awaiting the reply."""
+        """Await what :attr:`ended` returns."""
         await self.arun(self.opening())
         return self.cookie.notice
 
     def exists(self, session_key: str) -> bool:
-        """Tell whether a live session has this key. Reads without a trace."""
+        """Tell whether a live session has this key. The session is not touched."""
         return self.run(self.existing(session_key))
 
     async def aexists(self, session_key: str) -> bool:
@@ -58,9 +58,10 @@ class SessionStore(SessionLifecycle):
 
     def load(self) -> dict[str, Any]:
         """
-        Load the session's data: an empty dict, and no key any more, when there is no such session.
+        Return the session's data as a dict. If there is no such session, the dict is empty, and the object loses its
+        key.
 
-        Data that this site did not write for this session, or can't read, count as none, and that is logged.
+        Data that this site did not write for this session, or can't read, count as no session. This is logged.
         """
         key = self.session_key
         if key is None:
@@ -80,7 +81,7 @@ class SessionStore(SessionLifecycle):
         return await self.arun(self.loading())
 
     def create(self) -> None:
-        """Store a new session, with the data that this object already holds, under a new key."""
+        """Store a new session under a new key, with the data that this object already holds."""
         self.run(self.creating())
 
     async def acreate(self) -> None:
@@ -90,10 +91,12 @@ class SessionStore(SessionLifecycle):
         """
         Store the session's data.
 
-        Where another request has changed the session since it was loaded, only the top-level keys that this one
-        changed are written. With ``must_create``, raises CreateError when the key is taken; without, UpdateError when
-        the session was ended, has expired or got another key meanwhile: it is not brought back. Raises
-        SessionLimitReached for a sign-in that is one too many.
+        If another request has changed the session since it was loaded, only the top-level keys that this request
+        changed are written.
+
+        ``must_create`` stores a new session, and raises CreateError if the key is taken. Without it, UpdateError is
+        raised if the session was ended, has expired or got another key. Such a session is not stored again. Raises
+        SessionLimitReached if a sign-in exceeds the user's limit.
         """
         if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
             change = change_of(self)
@@ -117,9 +120,9 @@ class SessionStore(SessionLifecycle):
 
     def cycle_key(self) -> None:
         """
-        Choose a new key for the same session; the next save moves it there, all at once.
+        Choose a new key for the same session. The next save moves the session to it.
 
-        Nothing changes before: when that save does not happen, the session stays under its old key.
+        Until that save, the session is stored under its old key.
         """
         self.run(self.cycling())
 
@@ -127,7 +130,7 @@ class SessionStore(SessionLifecycle):
         await self.arun(self.cycling())
 
     def delete(self, session_key: str | None = None) -> None:
-        """End the session of ``session_key``, without it this one. It's no error if there is none."""
+        """End the session with this key. None stands for this session. A missing session is no error."""
         self.run(self.deleting(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
@@ -164,5 +167,5 @@ def is_in_use() -> bool:
     """Tell whether ``SESSION_ENGINE`` is this engine, or one derived from it."""
     try:
         return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
-    except Exception:  # It may be any code, and an engine that can't be imported is not ours to judge.
+    except Exception:  # Importing an engine may raise anything. Django reports it.
         return False

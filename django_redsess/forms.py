@@ -1,4 +1,4 @@
-"""A sign-in form that shows when a user has too many sessions. Public."""
+"""A sign-in form that tells users when they have too many sessions. Public."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
     """
     Django's sign-in form, with an error for users who have as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
 
-    It raises the error only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The visitors read it in the form, and keep
-    their guest's session. If two people sign in at the same moment, ``login()`` may still refuse one of them.
+    The error is raised only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The form shows it, and the guest's session
+    stays. If a user signs in twice at the same moment, ``login()`` may still refuse one of the two sign-ins.
 
-    A subclass may set its own text in ``error_messages["session_limit"]``; ``%(maximum)d`` is the limit. For the admin,
-    set ``login_form`` of the site to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
+    A subclass may set its own text in ``error_messages["session_limit"]``. ``%(maximum)d`` is the limit. For the admin,
+    set the site's ``login_form`` to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
     """
 
     def confirm_login_allowed(self, user: AbstractBaseUser) -> None:
-        """Raise ValidationError as Django's form does, and one with the code ``session_limit``."""
+        """
+        Raise ValidationError if ``user`` may not sign in.
+
+        The code is ``session_limit`` if the user has too many sessions. Other codes are those of Django's form. Raises
+        SessionStoreUnavailable in an outage.
+        """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
         limit = limits.limit_of(user)
         if limit is None or limit.policy != limits.REFUSE:
             return
         user_id = online.user_id_of(user)
         session: Any = getattr(self.request, "session", {})
-        # A user who signs in again in the same session needs no other session.
+        # A user who signs in again in the same session needs no further session.
         own = str(session.get(SESSION_KEY)) == user_id
         if not own and online.count(user_ids=[user_id]) >= limit.maximum:
-            # A form that is combined with another one may have the other's error_messages.
+            # A form with several bases may have the error_messages of another base.
             text = self.error_messages.get("session_limit", limits.REFUSED)
             raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

@@ -1,4 +1,4 @@
-"""The middleware: who opens a session, how an answer ends, and what is viewed. Public."""
+"""The middleware of sessions and of viewed items, and the decorator of passive views. Public."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 def passive(view: View) -> View:
     """
-    Mark ``view`` as one that pages call by themselves: polling, or a heartbeat.
+    Mark ``view`` as one that pages call by themselves, such as polling or a heartbeat.
 
-    Its requests are noted as seen, but prolong no session. If a middleware below ours reads the session before the view
-    is known, the request counts as active: name its path in ``PASSIVE_PATHS`` then.
+    Its requests count as seen, but they do not prolong the session. If a middleware below ours reads the session before
+    the view is known, the request counts as active. In that case, name the path in ``PASSIVE_PATHS``.
     """
     view.session_passive = True  # type: ignore[attr-defined]
     return view
@@ -47,13 +47,14 @@ def passive(view: View) -> View:
 
 class SessionMiddleware(DjangoSessionMiddleware):
     """
-    Takes the place of Django's: tells the session who opened it, sends its cookie, and answers 503 in an outage.
+    Replaces Django's SessionMiddleware. It saves the session, sends its cookie, and answers 503 in an outage.
 
-    A visitor whose session an administrator ended, or which expired, was evicted or replaced, gets a message through
-    ``django.contrib.messages`` at the next request, and the answer has the header ``X-Session-Ended``.
+    A user is told at the next request if the session has expired, was kicked, replaced or evicted, or was ended with a
+    message. This is a message in ``django.contrib.messages`` and the response header ``X-Session-Ended``.
 
-    The address is ``REMOTE_ADDR`` (or what ``TRUSTED_PROXIES`` proxies say), the user agent the first 256 bytes of the
-    header without control characters. Both are stored with the session while somebody is signed in, and go with it.
+    While somebody is signed in, the session stores the client's address and user agent. The address is ``REMOTE_ADDR``,
+    or the one that ``TRUSTED_PROXIES`` proxies report. The user agent is cut to 256 bytes, without control characters.
+    Both are deleted with the session.
     """
 
     def __call__(self, request: HttpRequest) -> Any:
@@ -64,7 +65,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             try:
                 response: Any = self.get_response(request)
             except SessionStoreUnavailable:
-                # Django's page for an error may need the session too, and then there is no answer at all.
+                # Django's error page may need the session, too. Then there would be no response at all.
                 return unavailable(request)
             return self.process_response(request, response)
 
@@ -73,7 +74,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             try:
                 return await self._aanswer(request)
             except asyncio.CancelledError:
-                # The visitor has gone: there will be no answer.
+                # The visitor has disconnected, so no response will be sent.
                 await sync_to_async(answering.send)()
                 raise
 
@@ -99,7 +100,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
         super().process_request(request)
         session = request.session
         if isinstance(session, SessionStore):
-            # Not request.headers, which takes as long to make as the rest of this.
+            # Not request.headers: building it takes as long as the rest of this method.
             is_passive = request.META.get(_name_in_meta(conf.PASSIVE_HEADER)) == "1" or (
                 bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
             )
@@ -115,7 +116,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         session = session_of(request)
-        # Whatever else is raised in an outage is most likely its consequence.
+        # Any other error in an outage is most likely a consequence of it.
         if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
             return unavailable(request)
         if session is not None and isinstance(exception, UpdateError):
@@ -141,12 +142,14 @@ _name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)
 
 class ViewedItemsMiddleware(MiddlewareMixin):
     """
-    Record the items that visitors view: those of the views that ``REDSESS["VIEWED_VIEWS"]`` names, and of those that
-    are marked with :func:`~django_redsess.viewed.records_view`.
+    Records the items that visitors view.
 
-    A GET that was answered with 200 counts, unless the browser only fetched it ahead, or a page made it by itself. A
-    visitor without a session is not recorded, unless ``VIEWED_GUESTS`` says so. Stands below the session middleware:
-    if that saves the session at the end of the request, the save records the view too.
+    Views show items if ``REDSESS["VIEWED_VIEWS"]`` names them, or if they are marked with
+    :func:`~django_redsess.viewed.records_view`. A GET that is answered with 200 counts. Prefetches and passive requests
+    do not count. Visitors without a session are recorded only if ``VIEWED_GUESTS`` is on.
+
+    Put it below the session middleware. If the session is saved at the end of the request, the same save records the
+    view.
     """
 
     def __call__(self, request: HttpRequest) -> Any:

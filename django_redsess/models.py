@@ -26,14 +26,14 @@ __all__ = [
 
 
 class _NoRows(models.Manager[Any]):
-    """No rows, for what reads every model's rows from the database, such as ``dumpdata``."""
+    """A manager without rows, for code that reads every model from the database, such as ``dumpdata``."""
 
     def get_queryset(self) -> models.QuerySet[Any]:
         return super().get_queryset().none()
 
 
 class OnlineSession(models.Model):
-    """A session. ``OnlineSession.online`` lists the signed-in ones."""
+    """A session that is online. The manager ``OnlineSession.online`` lists the signed-in sessions."""
 
     sid = models.CharField(_("session"), max_length=20, primary_key=True)
     user_id = models.TextField(_("user"))
@@ -72,7 +72,7 @@ class OnlineSession(models.Model):
 
     @classmethod
     def of(cls, session: online_sessions.Session, user: AbstractBaseUser | None) -> OnlineSession:
-        """Return the row of ``session``. ``user`` is None for a guest's session, and for a deleted user."""
+        """Return the row of ``session``. ``user`` is None for a guest, and for a deleted user."""
         row = cls(**{field.attname: getattr(session, field.attname) for field in cls._meta.concrete_fields})
         row.user, row.session = user, session
         row._state.adding = False
@@ -80,7 +80,7 @@ class OnlineSession(models.Model):
 
 
 class PopularItem(models.Model):
-    """An item that was viewed. ``PopularItem.viewed`` lists them, the most viewed first."""
+    """An item that was viewed. The manager ``PopularItem.viewed`` lists the items, the most viewed first."""
 
     item = models.CharField(_("item"), max_length=64, primary_key=True)
     views = models.PositiveBigIntegerField(_("views"))
@@ -89,9 +89,9 @@ class PopularItem(models.Model):
     viewed = models.Manager.from_queryset(RankingQuerySet)()
 
     share: float
-    """Its share of all views, from 0 to 1."""
+    """The item's share of all views, from 0 to 1."""
     object: Any = None
-    """The object of the item, if ``RankingQuerySet.resolving()`` found one."""
+    """The item's object, if ``RankingQuerySet.resolving()`` found one."""
 
     class Meta:
         managed = False
@@ -111,14 +111,14 @@ class PopularItem(models.Model):
 
     @cached_property
     def rank(self) -> int:
-        """Its rank among all items: 1 for the most viewed. Items with as many views share a rank."""
+        """The item's rank among all items. The most viewed has rank 1. Items with equal views share a rank."""
         return viewed_items.rank(self.views)
 
     @classmethod
     def of(cls, entry: viewed_items.ViewCount, *, of_views: int, thing: Any = None) -> PopularItem:
         """Return the row of ``entry``. ``of_views`` is the number of all views, ``thing`` the item's object."""
         row = cls(item=entry.item, views=entry.views)
-        # The total was counted earlier, and may be less than this item's views now.
+        # The total was counted earlier. By now this item may have more views.
         row.share, row.object = entry.views / max(of_views, entry.views), thing
         row._state.adding = False
         return row

@@ -1,4 +1,4 @@
-"""The end of a request: saving its session, and what the answer gets of it."""
+"""The end of a request: saving its session, and completing its response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django_redsess.viewed import recording
 
 
 def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
-    """Tell whether the session and its cookie may stay as they are. For most answers, that is all there is to do."""
+    """Tell whether session and cookie can stay as they are. For most responses, nothing else is to be done."""
     if (
         session.modified
         or session.unavailable
@@ -33,31 +33,31 @@ def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
 
 
 def interruption() -> SessionInterrupted:
-    """Return what a request raises that can't save its session any more; Django answers 400."""
+    """Return the error for a request whose session can't be saved any more. Django answers it with 400."""
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
 
 
 class Closing:
-    """What is done with ``session`` when ``response`` is ready, unless all is unchanged."""
+    """The work on ``session`` when ``response`` is ready. Not needed if :func:`is_unchanged`."""
 
     def __init__(self, request: HttpRequest, session: SessionLifecycle, response: HttpResponseBase) -> None:
         self.request, self.session, self.response = request, session, response
         self.saves_always = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
-        # Shared caches hand what they keep to others, the cookie too.
+        # A shared cache sends a stored response to other visitors, with its cookie.
         self.shared = is_shared(response)
         self.failed = response.status_code >= 500
-        self.begun = False  # Whether a guest's view has begun the session just now.
+        self.begun = False  # Whether a guest's view has just created the session.
 
     def steps(self) -> Steps[HttpResponseBase]:
-        """Record the view, save the session, send the cookie: as far as each is needed. Return the response."""
+        """Record the view, save the session and send the cookie, each if needed. Return the response."""
         session = self.session
         if self.saves_always and session.session_key is not None:
-            # A cookie that names no session loses its key here, and then there is nothing to save.
+            # If the cookie names no session, the key is dropped here. Then there is nothing to save.
             yield from session.opening()
         if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
             yield from self._record_view_without_save()
         self._tell()
-        # The message that says why the old session is gone is no reason to begin another.
+        # The message about the end of the old session is no reason to create a new one.
         tells_only = self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}
         if not tells_only and not self._is_over() and (yield from self._save_or_refresh()):
             if self.shared:
@@ -65,12 +65,13 @@ class Closing:
             else:
                 set_cookie(session, self.response)
         if not self.failed and (session.pending.item or session.pending.uncounted):
-            # A save leaves the view if it moves the session to another partition, or if that does not count the item.
+            # A save does not record the view if it moves the session to another partition. It does not count the view
+            # if another partition counts the item.
             yield from self._record_view()
         return self.response
 
     def _record_view_without_save(self) -> Steps[None]:
-        """Record the view, which no save will do. A guest may get a session for it."""
+        """Record the view when no save does. A guest may get a session for it."""
         modified, self.session.modified = self.session.modified, False
         yield from self._record_view()
         self.begun, self.session.modified = self.session.modified, modified
@@ -88,10 +89,10 @@ class Closing:
             patch_vary_headers(self.response, ("Cookie",))
 
     def _is_over(self) -> bool:
-        """Tell whether nothing is to be saved. Then the browser's cookie stays, or is deleted, or gets a newer key."""
+        """Tell whether nothing is to be saved. The cookie then stays, is deleted, or gets a newer key."""
         session, empty = self.session, self.session.is_empty()
         if session.cookie.late and session.session_key is None:
-            # The browser has a newer cookie by now, which this answer must not touch, unless somebody signs in.
+            # The browser already has a newer cookie. This response must not replace it, unless somebody signs in.
             return empty or not session.modified or self.failed
         if empty:
             if settings.SESSION_COOKIE_NAME in self.request.COOKIES and not self.shared:
@@ -102,7 +103,7 @@ class Closing:
         return self.failed
 
     def _save_or_refresh(self) -> Steps[bool]:
-        """Save the session, if it was changed. Tell whether the answer gets its cookie."""
+        """Save the session if it was changed. Tell whether the response gets the cookie."""
         session = self.session
         if session.modified or (self.saves_always and not self.begun):
             try:
@@ -114,9 +115,9 @@ class Closing:
             return True
         if not session.cookie.refresh or self.shared:
             return False
-        # A view may have been recorded in a session that nobody has read. Its data say how long the cookie lasts.
+        # The session may not be loaded yet: recording a view does not load it. Its data have the age of the cookie.
         yield from session.opening()
-        # It may have got another key while this answer was made: an older cookie must not follow the newer.
+        # The session may have got another key meanwhile. An older cookie must not replace the newer one.
         return not session.get_expire_at_browser_close() and (yield from session.still_there())
 
     def _send_shared_cookie(self) -> Steps[None]:
@@ -124,8 +125,8 @@ class Closing:
         if session.session_key == key_in(self.request):
             return
         if (yield from session.opening()):
-            # The site itself has put something into the session.
+            # The site itself has stored data in the session.
             set_cookie(session, self.response)
         else:
-            # It was begun for a view, before anybody knew that the answer is shared.
+            # It was created for a view, before the response was known to be shared.
             yield from session.flushing()

@@ -1,4 +1,4 @@
-"""The session's cookie in an answer."""
+"""The session's cookie in a response."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from django_redsess.session.lifecycle import SessionLifecycle, session_of
 
 
 def key_in(request: HttpRequest) -> str | None:
-    """Return the session key that the request's cookie has."""
+    """Return the session key in the request's cookie, or None."""
     return request.COOKIES.get(settings.SESSION_COOKIE_NAME)
 
 
 def is_shared(response: HttpResponseBase) -> bool:
-    """Tell whether shared caches keep this answer, or use it to update one that they keep."""
+    """Tell whether shared caches may store this response, or use it to update a stored one."""
     directives = {
         part.partition("=")[0].strip().lower() for part in response.headers.get("Cache-Control", "").split(",")
     }
@@ -27,7 +27,7 @@ def is_shared(response: HttpResponseBase) -> bool:
 
 
 def set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:
-    """Have the browser keep the key of ``session``."""
+    """Set the session cookie to the key of ``session``."""
     at_browser_close = session.get_expire_at_browser_close()
     age = None if at_browser_close else session.get_expiry_age()
     response.set_cookie(
@@ -45,7 +45,7 @@ def set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:
 
 
 def delete_cookie(response: HttpResponseBase) -> None:
-    """Have the browser forget its key."""
+    """Delete the session cookie."""
     response.delete_cookie(
         settings.SESSION_COOKIE_NAME,
         path=settings.SESSION_COOKIE_PATH,
@@ -56,7 +56,7 @@ def delete_cookie(response: HttpResponseBase) -> None:
 
 
 def send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Set the cookie of an answer that failed, if a sign-in was saved before: the browser's key is an old one then."""
+    """Set the cookie of a failed response if the session has been stored under a new key, as after a sign-in."""
     session = session_of(request)
     if session is not None and session.stored_key not in (None, key_in(request)):
         set_cookie(session, response)

@@ -1,4 +1,4 @@
-"""Telling visitors why their session is gone: a message, and a header of the answer."""
+"""Telling visitors why their session has ended: a message, and a response header."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from django_redsess.session.notice import Notice
 
 
 def tell(request: HttpRequest, found: Notice | None) -> None:
-    """Add a message that says what was ``found``; None takes it back."""
+    """Add a message for the notice ``found``. None takes the message back."""
     if found is None:
         _take_back(request)
     elif hasattr(request, "_messages"):
         messages.warning(request, str(found))
         request._redsess_told = found  # type: ignore[attr-defined]
     else:
-        # A middleware between ours and that of messages has read the session, before messages have a place.
+        # A middleware above MessageMiddleware has read the session, before messages can be stored.
         request._redsess_untold = found  # type: ignore[attr-defined]
 
 
 def tell_what_waits(request: HttpRequest) -> None:
-    """Add the message that could not be added before messages had a place."""
+    """Add the message that waits, once messages can be stored."""
     if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
         tell(request, untold)
 
 
 def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
-    """Add the header; and the message, if the session was read when messages had been put into the answer already."""
+    """Add the header. Add the message, too, if it still waits: MessageMiddleware has then stored the others already."""
     response.headers[notice.HEADER] = found.header
     if not apps.is_installed("django.contrib.messages"):
         return
@@ -46,5 +46,5 @@ def _take_back(request: HttpRequest) -> None:
     request.__dict__.pop("_redsess_untold", None)
     if told := request.__dict__.pop("_redsess_told", None):
         storage = request._messages  # type: ignore[attr-defined]
-        # Django has no way to take back a message that nobody has read.
+        # Django has no function that removes an unread message.
         storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]

@@ -1,4 +1,4 @@
-"""The answer in an outage."""
+"""The response in an outage."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ logger = logging.getLogger("django_redsess")
 
 def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None) -> HttpResponse:
     """
-    Answer 503: the sessions can't be reached. Nobody is signed out by that.
+    Return the response 503: the sessions can't be reached. Nobody is signed out by it.
 
-    The page is the template ``django_redsess/503.html``, rendered without the request, whose user is not known; or a
-    line of text, if rendering fails. Whatever ``instead_of`` would close at its end, this answer closes.
+    The page is the template ``django_redsess/503.html``. It is rendered without the request, since its user is unknown.
+    If rendering fails, the page is a line of text. This response also closes what ``instead_of``, the response that it
+    replaces, would have closed.
     """
     try:
         response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
     except Exception as error:
-        # A site need not look for templates in apps, or collect static files; and the template may be its own.
+        # The site may not load templates from apps or collect static files. Or its own template may fail.
         if not isinstance(error, TemplateDoesNotExist):
             logger.warning("The page django_redsess/503.html can't be made: %s", type(error).__name__)
         response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
@@ -37,11 +38,11 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
     send_new_key(request, response)
-    # Django would log each 503 as an error: the client has logged the outage once.
+    # Otherwise Django logs each 503 as an error. The outage has already been logged once.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
 def not_about_an_outage(line: logging.LogRecord) -> bool:
-    """Filter the line that Django logs for each request whose outage passed through other middleware as an error."""
+    """Log filter: drop the error lines that Django writes for requests that failed in an outage."""
     return not (line.exc_info and isinstance(line.exc_info[1], SessionStoreUnavailable))

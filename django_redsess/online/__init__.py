@@ -1,8 +1,8 @@
 """
-Who is online, and ending their sessions. Public.
+List the sessions that are online, count them, and end them.
 
-Each function that asks the server (but :func:`end_in_batches`) has a twin to be awaited, whose name begins with ``a``:
-``await online.acount()``.
+The names in ``__all__`` are public, and most functions have an awaitable twin: ``await online.acount()``. This room may
+import ``session``, ``transport``, ``conf``, ``signals`` and ``exceptions``.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ def _sessions(
     active_seconds: float | None = None,
 ) -> Steps[list[Session]]:
     """
-    List the sessions in which somebody is signed in.
+    Return signed-in sessions: at most ``limit``, after skipping ``offset``.
 
-    ``offset`` leaves out so many, ``limit`` returns at most so many. ``order`` is by sign-in (``"login_at"``) or by
-    when they were last seen (``"seen_at"``), with ``"-"`` before it the latest first; None is the latest sign-in first.
-    ``user_ids`` (primary keys as text, at most 1 000) lists only the sessions of those users, as far as their records
-    say that they are; ``guests`` guests' too, ``active_seconds`` only those seen in so many last seconds. Of the last
-    two the order is always by last seen, and None the last seen first. Of several users, or of one in another order
-    than by sign-in, the latest 5 000 sign-ins (about, and of each partition) can be reached. Raises ValueError for what
-    can't be.
+    ``order`` is by sign-in (``"login_at"``) or by last seen (``"seen_at"``). ``"-"`` before it puts the latest first.
+    The default is ``"-login_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys as text.
+    ``guests`` adds guests' sessions; it has no effect with ``user_ids``. ``active_seconds`` keeps sessions seen in the
+    last so many seconds. With either of these, the only order is by last seen, by default the latest first. With
+    several users, or with ``user_ids`` by last seen, each partition lists at most its latest 5 000 sign-ins.
+
+    Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, or too many users.
     """
     session_filter = _filter_of(user_ids, guests, active_seconds)
     if offset < 0:
@@ -104,7 +104,7 @@ sessions, asessions = both(_sessions)
 
 
 def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
-    """List the sessions of ``user``, at most ``limit``, newest sign-in first."""
+    """Return up to ``limit`` sessions of ``user``, newest sign-in first. Raises ValueError for an unsaved user."""
     return (yield from _sessions(limit=limit, user_ids=[user_id_of(user)]))
 
 
@@ -113,9 +113,9 @@ of_user, aof_user = both(_of_user)
 
 def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     """
-    Return the sessions of these sids that are there, guests' too, in this order.
+    Return the live sessions with these sids, guests' too, in the order of ``sids``. Others are left out.
 
-    With ``follow``, one that has got another key meanwhile comes after the others, under its present sid.
+    ``follow`` also looks up sessions that got another key. They come last, under their present sids.
     """
     wanted = [sid for sid in sids if is_sid(sid)]
     found, named = list[Session](), set(wanted)
@@ -128,7 +128,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
         for sid in gone:
             note = yield from reading.note_of(sid)
             rotated_to = reading.rotated_to(note)
-            # Notes that somebody else wrote may go in a circle.
+            # Another program may have written notes that form a circle.
             if rotated_to and rotated_to not in named:
                 wanted.append(rotated_to)
                 named.add(rotated_to)
@@ -139,7 +139,7 @@ find, afind = both(_find)
 
 
 def _get(sid: str) -> Steps[Session | None]:
-    """Return the session ``sid``, a guest's too, or None when it is gone, due, or ``sid`` is none."""
+    """Return the live session ``sid``, a guest's too. None if it is gone or due, or if ``sid`` is no sid."""
     found = yield from _find([sid])
     return found[0] if found else None
 
@@ -150,7 +150,10 @@ get, aget = both(_get)
 def _count(
     *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
 ) -> Steps[int]:
-    """Count signed-in sessions, or others, as :func:`sessions` lists them. Raises ValueError for what can't be."""
+    """
+    Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
+    ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
+    """
     counted, _ = yield from queries.census(_filter_of(user_ids, guests, active_seconds))
     return counted
 
@@ -164,9 +167,10 @@ census, acensus = both(queries.census)
 @dataclass(frozen=True, slots=True)
 class Details:
     """
-    What is inside a session: its ``data`` (None where that can't be read), and the ``sizes`` of its values in bytes.
+    The data of a session.
 
-    ``django_deadline`` is the one that was written with it, ``age_seconds`` after its last save; or that is 0, where it
+    ``data`` is None if it can't be read. ``sizes`` has the bytes of each top-level value, serialized.
+    ``django_deadline`` is Django's expiry date as stored. ``age_seconds`` is Django's expiry age, or 0 if the expiry
     was set as a date.
     """
 
@@ -177,7 +181,7 @@ class Details:
 
 
 def _details(sid: str) -> Steps[Details | None]:
-    """Look into the session ``sid``, a guest's too, without a trace; None when it is gone, due, or ``sid`` is none."""
+    """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
     if not is_sid(sid):
         return None
     loaded = yield from reading.read(sid)
@@ -199,11 +203,11 @@ details, adetails = both(_details)
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[list[EndedSession]]:
     """
-    End these sessions at once: each one's next request finds itself signed out.
+    End these sessions, and return those that were there. The next request of each is signed out.
 
-    ``message`` is for their users to read, at most 200 characters. The sessions of ``keep_users`` (primary keys as
-    text) stay. A session that has got another key meanwhile is ended under that. Returns those that were there; what
-    was gone already is no error. Raises ValueError for a longer ``message``.
+    ``message`` is shown to their users, at most 200 characters. Sessions of the users ``keep_users`` (primary keys as
+    text) stay. A session that got another key is ended under it. Unknown sids are ignored. Raises ValueError for a
+    longer message.
     """
     message = notice.check(message)
     named = [sid for sid in sids if is_sid(sid)]
@@ -215,9 +219,9 @@ end, aend = both(_end)
 
 def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
     """
-    End the sessions of ``user``, all but the one whose sid is ``keep``, and return how many those were.
+    End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
-    ``message`` is for the user to read, see :func:`end`.
+    ``message`` is as in :func:`end`. Raises ValueError for a longer message, and for a user without a primary key.
     """
     return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
@@ -227,9 +231,9 @@ end_user, aend_user = both(_end_user)
 
 def _end_all(*, keep: str | None = None, message: str = "") -> Steps[int]:
     """
-    End every session in which somebody is signed in, but the one whose sid is ``keep``, and return how many those were.
+    End all signed-in sessions, except the one whose sid is ``keep``. Return how many have ended.
 
-    It takes 250 a call: others are served in between. ``message`` is for their users to read, see :func:`end`.
+    Each call to the server ends up to 250, so that others are served in between. ``message`` is as in :func:`end`.
     """
     return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
 
@@ -238,7 +242,7 @@ end_all, aend_all = both(_end_all)
 
 
 def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[int]:
-    """End the sessions of these users, or of all (None), but the one ``keep``; return how many those were."""
+    """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
     work = BulkEnding(_filter_of(user_ids), reason, message=notice.check(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
@@ -249,7 +253,12 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
 def end_in_batches(
     *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
 ) -> Iterator[list[EndedSession]]:
-    """End what :func:`end_all` ends, or the sessions of these users (at most 1 000); yield up to 250 at a time."""
+    """
+    End all signed-in sessions, or those of ``user_ids``, and yield the ended ones in lists of up to 250.
+
+    ``user_ids`` are at most 1 000 primary keys as text, ``keep`` the sids of sessions that stay. ``message`` is as in
+    :func:`end`. The first iteration raises ValueError for too many users or a longer message.
+    """
     work = BulkEnding(_filter_of(user_ids), message=notice.check(message), keep=keep)
     while not work.done:
         yield drive(work.step())
@@ -260,10 +269,10 @@ until_now, auntil_now = both(samples.until_now)
 
 def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     """
-    Return how many were online, minute by minute, over the last ``hours`` (at most 48 are kept), the earliest first.
+    Return one :class:`Sample` a minute for the last ``hours``, the earliest first. Samples are kept for 48 hours.
 
-    Empty where no ``cleansessions --forever`` runs, which takes the samples. What was created and has ended is counted
-    from the beginning of the store: take the difference of two samples.
+    ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
+    the beginning of the store. Subtract two samples to get the change between them.
     """
     noted, _ = yield from samples.until_now(hours=hours)
     return noted
@@ -273,12 +282,8 @@ history, ahistory = both(_history)
 
 
 def user_id_of(user: AbstractBaseUser) -> str:
-    """
-    Return the primary key of ``user`` as sessions hold it: as text.
-
-    Raises ValueError for a user without one, as every user is after ``delete()``.
-    """
-    # That of the user model: a model that is derived from it may have another.
+    """Return the primary key of ``user`` as text. Raises ValueError if there is none: not saved, or deleted."""
+    # The field of the user model: a derived model may have another primary key.
     key = get_user_model()._meta.pk
     if getattr(user, key.attname) is None:
         raise ValueError("This user has no primary key: not saved so far, or deleted.")

@@ -15,11 +15,12 @@ from django_redsess.transport.steps import Call, Steps, drive
 
 class BulkEnding:
     """
-    End all sessions that ``session_filter`` describes: take steps, or end batches, until ``done``.
+    End all sessions that match ``session_filter``. Call ``step`` or ``end_batch`` until ``done``.
 
-    ``reason`` is why they end, ``message`` is for their users to read. Sessions that began after ``latest``
-    (milliseconds of the server's clock) stay, and ``active_seconds`` counts back from that time. So do the sessions
-    whose sids are in ``keep``, and those of the users ``keep_users``.
+    ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
+    of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
+    are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). Raises ValueError
+    for ``active_seconds`` without ``latest``.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class BulkEnding:
         if by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
         elif latest is not None:
-            # Later sign-ins stay: there is no need to look at them.
+            # Later sign-ins stay, so they are not read.
             self._high = str(latest)
         self._left = [
             (partition, name) for partition, names in lists_of(session_filter, by_seen=by_seen) for name in names
@@ -54,7 +55,7 @@ class BulkEnding:
         self._place: tuple[str, int] = self._low, 0
 
     def step(self) -> Steps[list[EndedSession]]:
-        """End up to 250 sessions."""
+        """End up to 250 sessions, and return those that have ended."""
         if not self._left:
             self.done = True
             return []
@@ -71,12 +72,12 @@ class BulkEnding:
         return ended
 
     def end_batch(self) -> list[EndedSession]:
-        """Take one step, and return the sessions that it ended: up to 250."""
+        """Take one step. Return the sessions that it ended, up to 250."""
         return drive(self.step())
 
 
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
 ) -> list[EndedSession]:
-    """End these sessions, and return those that were there. The arguments are those of :class:`BulkEnding`."""
+    """End the sessions with these ``sids``. Return those that were there. Arguments are as in :class:`BulkEnding`."""
     return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))

@@ -1,4 +1,4 @@
-"""Browsers, times and foreign text, as pages and commands show them."""
+"""Browsers, times and untrusted text, as pages and commands show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext, ngettext
 
 def browser_name(user_agent: str) -> str:
     """
-    Return the names of browser and system, as in "Firefox 145 on Linux".
+    Return the names of browser and system, such as "Firefox 145 on Linux".
 
     Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
     """
@@ -32,7 +32,7 @@ def browser_name(user_agent: str) -> str:
 
 
 def when(at: datetime) -> SafeString:
-    """Return ``at`` as HTML: how long ago, or in how long, and the exact time on hover."""
+    """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
     now = timezone.now()
     if abs(now - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= now else gettext("in less than a minute")
@@ -45,16 +45,16 @@ def when(at: datetime) -> SafeString:
 
 
 def _days(time: timedelta) -> str:
-    # Django would round thirteen days to one week.
+    # timesince() would show thirteen days as one week.
     return ngettext("%(num)d day", "%(num)d days", time.days) % {"num": time.days} if 2 <= time.days < 60 else ""
 
 
 def exactly(at: datetime) -> str:
-    """Return ``at`` with date, time of day and time zone."""
+    """Return ``at`` as text: date, time of day and time zone."""
     local = timezone.localtime(at)
     return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
 
 
 def printable(text: str) -> str:
-    """Return ``text`` without control characters: text that a stranger wrote must not control the terminal."""
+    """Return ``text``, escaped if it has control characters. A stranger's text must not control the terminal."""
     return text if text.isprintable() else ascii(text)

@@ -1,6 +1,7 @@
 """
-Which sessions are online, page by page, and ending what is listed: calls, and steps of several, as in
-:mod:`django_redsess.session.operations`.
+Reading sessions page by page, counting them, and looking them up.
+
+The functions return calls or steps, as in :mod:`django_redsess.session.operations`.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Call, Steps
 
 USERS_MAX = 1000
-"""The most users whose sessions one call may count or page through: each costs a look into that user's list."""
+"""The most users whose sessions one call may count or list. Each user's list costs one read."""
 
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
-"""The most entries of users' lists that a call looks at to put them in order; see ``lib/user_lists.lua``."""
+"""The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
 
 SHALLOW = 2_000
-"""Up to this rank, a page of several partitions is read from the top of each; beyond, it is searched for."""
+"""Up to this rank, a page of several partitions is read from the top of each. Beyond it, the page is searched for."""
 
 NEAR_ENOUGH = 200
-"""So many entries too many may be read of each partition, to find a page in fewer steps."""
+"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
 
 logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class SessionFilter(NamedTuple):
     """
-    Some of the sessions: all that are signed in, unless a field says otherwise.
+    Which sessions to list, count or end. Without arguments: all signed-in sessions.
 
-    ``user_ids`` leaves those of these users (primary keys as text, at most 1 000), ``guests`` adds guests' (and does
-    nothing where users are named), ``active_seconds`` leaves those that were seen in so many last seconds.
+    ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
+    sessions; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions that were seen in the last so
+    many seconds.
     """
 
     user_ids: tuple[str, ...] | None = None
@@ -48,23 +50,23 @@ class SessionFilter(NamedTuple):
 
     @property
     def only_by_seen(self) -> bool:
-        """Whether they can be listed by when they were last seen, and in no other order."""
+        """Whether the only possible order is by last seen."""
         return self.active_seconds is not None or (self.guests and self.user_ids is None)
 
     def has_list(self, *, by_seen: bool) -> bool:
-        """Tell whether a sorted set has them in this order: then a page is read by rank."""
+        """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
         return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
 
 
 class Counted(NamedTuple):
-    """How many sessions a partition had at a time of the server's clock (milliseconds)."""
+    """How many sessions a partition has. ``at`` is the server's time in milliseconds."""
 
     sessions: int
     at: int
 
 
 class Row(NamedTuple):
-    """A session as a list shows it; ``login_at`` is None for a guest's, ``record`` is still packed."""
+    """A session as a list shows it. ``login_at`` is None for a guest. ``record`` is packed."""
 
     sid: str
     login_at: datetime | None
@@ -75,22 +77,22 @@ class Row(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A session's place in an order; ``sid`` is ``""`` where somebody else wrote what is none."""
+    """A session's place in an order. ``sid`` is ``""`` if the entry is no sid: another program wrote it."""
 
     score: float
     sid: str
 
 
 Page = tuple[list[Entry], int, list[Row]]
-"""Entries, for how many of the first the rows came along, and those rows."""
+"""The entries; how many of them were looked up; and the rows that were found."""
 
 
 def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[Counted]]:
     """
-    Count sessions of each partition, after ending up to 200 due ones of each.
+    Count the sessions of each partition. Each call first ends up to 200 due sessions.
 
-    Of the filter's ``user_ids`` and ``active_seconds`` together, at most 5 000 entries of a partition are looked at;
-    with ``listed``, of users' sessions as many are counted as can be paged through.
+    With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
+    this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
     """
     kind = "" if session_filter.user_ids is None else "listed" if listed else "users"
     args = scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
@@ -102,9 +104,9 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[C
 
 def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
     """
-    Count these sessions. Return how many there are, and at which time (milliseconds of the server's clock).
+    Count the sessions of all partitions. Return the number, and the server's time in milliseconds.
 
-    ``listed`` counts only those users' sessions that a page can reach.
+    ``listed`` is as in :func:`count`.
     """
     total, at = 0, 0
     for part in count(session_filter, listed=listed):
@@ -117,10 +119,10 @@ def page(
     session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
 ) -> Steps[list[Row]]:
     """
-    Read sessions from rank ``first`` to ``last`` (inclusive), by when they were seen, or else by login time.
+    Read the sessions from rank ``first`` to rank ``last`` (inclusive), by last seen or by login time.
 
-    Ends up to 200 due ones of each partition before. Of several users, the latest 5 000 sign-ins of a partition can be
-    reached.
+    First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest 5 000
+    sign-ins of each partition can be reached.
     """
     lists = lists_of(session_filter, by_seen=by_seen)
     own_order = session_filter.has_list(by_seen=by_seen)
@@ -145,7 +147,7 @@ def page(
         return [*rows, *rest]
     starts, passed, keeps_due = [0] * len(lists), 0, False
     if own_order and last >= SHALLOW:
-        # This takes out what is due: later it would move the ranks that are searched for.
+        # The census ends due sessions. If they ended later, the ranks would move during the search.
         there, _ = yield from census(session_filter)
         if there <= first:
             return []
@@ -161,7 +163,11 @@ def page(
 
 
 def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
-    """Look up sessions, in this order. Those that are gone are left out, and the due ones unless ``due_too``."""
+    """
+    Look up sessions, in the order of ``sids``. Those that are gone are left out.
+
+    Due ones are left out, too, unless ``due_too`` is set.
+    """
     found: dict[str, Row] = {}
     for partition, batch in batches(sids):
         while batch:
@@ -175,8 +181,8 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
 def _search(
     session_filter: SessionFilter, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, *, latest_first: bool
 ) -> Steps[tuple[list[int], int]]:
-    # From which rank of each partition a page far down is to be read, and how many entries of all come before that.
-    # Each partition says how many entries have a lower score than a guess; ranks count from the lowest here.
+    # Returns the rank of each partition from which a page is read, and how many entries come before these ranks.
+    # Each partition reports how many entries have a lower score than a guess. Here ranks count from the lowest score.
     def ranks_at(score: int) -> Steps[list[tuple[int, int, int, int]]]:
         found = []
         for partition, names in lists:
@@ -191,7 +197,7 @@ def _search(
     ranks = yield from ranks_at(0)
     cards = [card for _, card, _, _ in ranks]
     if sum(cards) <= first:
-        # Some have gone since they were counted.
+        # Some sessions have ended since they were counted.
         return cards, sum(cards)
     rank = sum(cards) - 1 - first if latest_first else first
     low, high = yield from bisect(
@@ -209,7 +215,7 @@ def _search(
 
 
 def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
-    # The sorted sets that list these sessions, by partition.
+    # Returns the sorted sets that list these sessions, by partition.
     space = keyspace()
     if session_filter.user_ids is None:
         if session_filter.guests:
@@ -266,6 +272,6 @@ def _sid(member: bytes) -> str:
 
 def _ranks(reply: list[Any]) -> tuple[int, int, int, int]:
     lower, card, lowest, highest = reply
-    # Somebody else may have written any time.
+    # Another program may have written any number.
     at_least, at_most = (int(max(-TIME_MAX, min(float(score), TIME_MAX))) for score in (lowest, highest))
     return lower, card, at_least, at_most

@@ -15,11 +15,11 @@ class Session:
     """
     A session that is online, without its data.
 
-    ``user_id`` is the user's primary key as text; ``login_at`` is when the user signed in, ``seen_at`` when a request
-    last used the session (or up to ``TOUCH_INTERVAL`` before that), ``expires_at`` its deadline (all aware, UTC);
-    ``address`` and ``user_agent`` are those of the request that last saved it, ``""`` where not known. ``size`` is that
-    of its record in Redis, in bytes; ``newest_item`` what it viewed last, or ``""``. For a guest's session ``user_id``
-    is ``""`` and ``login_at`` None.
+    ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``login_at`` is the time
+    of the sign-in, None for a guest. ``seen_at`` is the time of the last request, rounded down by up to
+    ``TOUCH_INTERVAL``. ``expires_at`` is the deadline. All times are aware, in UTC. ``address`` and ``user_agent`` are
+    those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the record in Redis, in
+    bytes. ``newest_item`` is the item that the session viewed last, or ``""``.
     """
 
     sid: str
@@ -34,7 +34,7 @@ class Session:
 
 
 def session_of_row(row: Row, owners: Collection[str] | None = None) -> Session | None:
-    # What stands in the list of a user, somebody else may have written there: it is that user's if its record says so.
+    # Another program may have written to a user's list. A session is the user's only if its record says so.
     try:
         record = unpack(row.sid, row.record)
         if owners is not None and record.user_id not in owners:

@@ -1,4 +1,6 @@
-"""Who was online, minute by minute: calls, as in :mod:`django_redsess.session.operations`."""
+"""
+Samples of who was online, one a minute. Most functions return calls: see :mod:`django_redsess.session.operations`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
 class Sample(NamedTuple):
     """
-    Who was online in the minute that began ``at``, and what had happened until then since the store began.
+    How many sessions were online in the minute that began ``at``.
 
-    ``signed_in`` and ``guests`` are sessions, ``created`` all that there ever were, ``ended`` those that are over, and
-    ``guests_ended`` those of guests among these.
+    ``signed_in`` and ``guests`` are the numbers of live sessions. The other fields count from the beginning of the
+    store: ``created`` counts all sessions, ``ended`` those that have ended, by reason. ``guests_ended`` is the guests'
+    part of ``ended``.
     """
 
     at: datetime
@@ -35,7 +38,7 @@ class Sample(NamedTuple):
 
 
 class Present(NamedTuple):
-    """Who is online ``at`` that time: sessions, ``signed_in`` and ``guests``."""
+    """How many sessions are online at the time ``at``: ``signed_in`` and ``guests``."""
 
     at: datetime
     signed_in: int
@@ -43,7 +46,7 @@ class Present(NamedTuple):
 
 
 def sample() -> list[Call[float]]:
-    """Note who is online, if nobody has in this minute; the seconds until the next minute are returned."""
+    """Store a sample, unless this minute has one. Each call returns the seconds until the next minute."""
     script, fields = scripts.TAKE_SAMPLE, ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
     args = script.arguments(lifetime=SAMPLES_KEPT_SECONDS * 1000, fields=fields)
     return [
@@ -53,14 +56,14 @@ def sample() -> list[Call[float]]:
 
 
 def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
-    """Count who is online now, and read the samples of the last so many seconds, the earliest first."""
+    """Count the sessions that are online now, and read the samples of the last ``seconds``, the earliest first."""
     script = scripts.READ_SAMPLES
     args = script.arguments(milliseconds=f"{seconds * 1000:.0f}")
     return [Call(partition, script, script.keys(partition), args, _samples) for partition in keyspace().partitions]
 
 
 def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
-    """Return what :func:`history` returns, and who is online now."""
+    """Return what :func:`django_redsess.online.history` returns for ``hours``, and how many are online now."""
     minutes: dict[datetime, list[Sample]] = {}
     present: list[Present] = []
     for read in samples(seconds=hours * 3600):
@@ -68,7 +71,7 @@ def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
         present.append(now)
         for sample in noted:
             minutes.setdefault(sample.at, []).append(sample)
-    # A minute that not all partitions know (one was out of reach, or it has just begun) would look like a dip.
+    # A minute that one partition lacks would look like a dip. It was unreachable then, or the minute has just begun.
     whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
     times, signed_in, guests = zip(*present, strict=True)
     return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
@@ -91,7 +94,7 @@ def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
     at, signed_in, guests, notes = reply
     samples = []
     for note in notes:
-        # Somebody else may have written anything.
+        # Another program may have written anything.
         with suppress(ValueError):
             samples.append(_sample(note))
     return Present(time_of(at), signed_in, guests), samples
@@ -100,7 +103,7 @@ def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
 def _sample(note: bytes) -> Sample:
     minute, *counts = note.split()
     signed_in, guests, created, *ended = map(int, counts)
-    # One of an earlier release may know fewer reasons.
+    # A sample of an earlier release may have fewer reasons.
     ended += [0] * (2 * len(REASONS) - len(ended))
     in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
     totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
@@ -108,10 +111,10 @@ def _sample(note: bytes) -> Sample:
 
 
 def evicted(samples: Sequence[Sample]) -> tuple[int, int]:
-    """Count the sessions with a user, and those of guests, that were evicted from the first sample to the last."""
+    """Return how many signed-in and how many guests' sessions were evicted between the first and the last sample."""
     first, last = (
         (sample.ended[Reason.EVICTED], sample.guests_ended[Reason.EVICTED]) for sample in (samples[0], samples[-1])
     )
-    # A store that was emptied meanwhile counts from 0 again.
+    # If the store was emptied meanwhile, it counts from 0 again.
     in_all, of_guests = (max(0, after - before) for before, after in zip(first, last, strict=True))
     return max(0, in_all - of_guests), of_guests

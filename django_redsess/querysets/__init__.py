@@ -1,6 +1,7 @@
 """
-True QuerySets whose rows are read from Redis, so that Django's admin works with them as with those of a table.
+QuerySets whose rows are read from Redis, so that Django's admin can use them as it uses a table.
 
-They offer filters, orders and slices that the server answers quickly, and raise NotSupportedError for all others. They
-import ``online`` and ``viewed``, and know no page.
+They support the filters, orders and slices that the server answers quickly. All others raise NotSupportedError. This
+room may import ``online`` and ``viewed``, but not ``admin``. It is private; :mod:`django_redsess.models` is its public
+face.
 """

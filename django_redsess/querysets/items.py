@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from django_redsess.models import PopularItem
 
 Resolve = Callable[[Collection[str]], Mapping[str, Any]]
-"""A function that finds the objects of items: see :func:`django_redsess.viewed.resolve`."""
+"""A function that returns the objects of items. See :func:`django_redsess.viewed.resolve`."""
 
 QUOTED = "\t"
-"""The first character of a key that is quoted: a form would change the item itself on its way."""
+"""The first character of a quoted key. Items are quoted if a form would change them."""
 
 CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
-"""Unicode has a picture of each control character."""
+"""Unicode has a picture for each control character."""
 
 
 class RankingQuerySet(RedisQuerySet["PopularItem"]):
     """
     The items that were viewed, the most viewed first.
 
-    It can be filtered by ``item``, ``item__in`` and ``pk``, sliced, counted and iterated. Everything else raises
-    NotSupportedError.
+    Filters are ``item``, ``item__in``, ``pk`` and ``pk__in``. Rows can be sliced, counted and iterated. Everything else
+    raises NotSupportedError.
     """
 
     _title = "Most viewed items"
@@ -38,22 +38,22 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
 
     @property
     def items(self) -> tuple[str, ...] | None:
-        """The items that a filter names; None for all items."""
+        """The items that a filter names. None for all items."""
         return () if self.query.is_empty() else self._items
 
     @property
     def total(self) -> viewed.ViewTotal:
-        """How many items were viewed, and how often: all items, whatever the filter is."""
+        """How many items were viewed, and how often. It counts all items, whatever the filter is."""
         return self._once("total", viewed.total)
 
     def resolving(self, resolve: Resolve) -> Self:
-        """Set each row's ``object`` to what ``resolve`` finds for its item. It is called once for all rows."""
+        """Set each row's ``object`` to what ``resolve`` returns for its item. It is called once for all rows."""
         clone = self.all()
         clone._resolve = resolve
         return clone
 
     def order_by(self, *field_names: Any) -> Self:
-        # The order among items with as many views is always by item.
+        # Items with equal views are always in the same order.
         for name in field_names:
             if name != "-views" and str(name).lstrip("-") not in {"pk", "item"}:
                 raise NotSupportedError(f"{self._title} can't be ordered by {name!r}.")
@@ -115,29 +115,29 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
 
 
 def key_of(item: str) -> str:
-    """Return ``item`` as a form can carry it: quoted, if it has characters that a form would lose or change."""
+    """Return ``item`` as a form can carry it. It is quoted if it has characters that a form would lose or change."""
     is_safe = not (item.startswith(QUOTED) or {"\0", "\r", "\n"} & set(item))
     return item if is_safe else QUOTED + quote(item)
 
 
 def item_of(key: str) -> str:
-    """Return the item whose key is ``key``: see :func:`key_of`."""
+    """Return the item of ``key``. See :func:`key_of`."""
     return unquote(key.removeprefix(QUOTED)) if key.startswith(QUOTED) else key
 
 
 def visible(text: str) -> str:
-    """Return ``text`` as pages and histories show it: each control character becomes its Unicode picture."""
+    """Return ``text`` for pages and histories. Each control character is replaced with its Unicode picture."""
     return text.translate(CONTROLS)
 
 
 def _rank(rows: Sequence[PopularItem], first: int) -> None:
-    """Set the ranks of consecutive rows. ``first`` is the place of the first one, from 0."""
+    """Set the ranks of consecutive rows. ``first`` is the position of the first row, from 0."""
     for place, row in enumerate(rows, 1):
         if place > 1 and row.views == rows[place - 2].views:
             row.rank = rows[place - 2].rank
         elif place > 1 or first == 0:
             row.rank = first + place
-        # Else rows before this page may have as many views: the row asks the server for its rank.
+        # Else the row before this page may have equal views. Then the row asks the server for its rank.
 
 
 def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
@@ -145,7 +145,7 @@ def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
         try:
             entry = viewed.ViewCount(item, viewed.count(item))
         except ValueError:
-            # A text that can't be an id was never viewed.
+            # Text that can't be an id was never viewed.
             continue
         if entry.views > 0:
             yield entry

@@ -1,4 +1,4 @@
-"""The base of querysets whose rows are in Redis: what they can do, and what they refuse."""
+"""The base of querysets whose rows are in Redis: what they support, and what they refuse."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 class RedisQuerySet(QuerySet[M]):
     """
-    Rows that are read from Redis, always in some order.
+    Rows that are read from Redis. They always have an order.
 
-    It can be filtered as ``_where()`` says, sliced, counted and iterated. Everything else raises NotSupportedError: it
-    would look for a table in the database, and there is none.
+    Subclasses define the filters in ``_where()``. Rows can be sliced, counted and iterated. Everything else raises
+    NotSupportedError: it would need a table in the database, and there is none.
     """
 
     _title = "Rows"
-    """What error messages call the rows."""
+    """The name of the rows in error messages."""
 
     _answers: dict[Hashable, Any] | None = None
 
@@ -32,7 +32,7 @@ class RedisQuerySet(QuerySet[M]):
         return True
 
     def counting_once(self) -> Self:
-        """Count once for all querysets that are made of this one: a page of the admin asks twice."""
+        """Return a clone that counts once, together with its own clones. A page of the admin counts twice."""
         clone = self.all()
         clone._answers = {}
         return clone
@@ -73,11 +73,11 @@ class RedisQuerySet(QuerySet[M]):
             yield row
 
     def _where(self, lookup: str, value: Any) -> Self:
-        """Return a clone with this condition. A subclass adds the lookups that it knows; this refuses all others."""
+        """Return a clone with this condition. Subclasses add lookups. All others raise NotSupportedError."""
         raise NotSupportedError(f"{self._title} can't be filtered by {lookup!r}.")
 
     def _count(self) -> int:
-        """Count the rows, without regard to the slice."""
+        """Count the rows, ignoring the slice."""
         raise NotImplementedError
 
     def _rows(self) -> list[M]:
@@ -85,7 +85,7 @@ class RedisQuerySet(QuerySet[M]):
         raise NotImplementedError
 
     def _once(self, question: Hashable, ask: Callable[[], T]) -> T:
-        """Return what ``ask`` returns. After :meth:`counting_once` it is called once for each ``question``."""
+        """Return the result of ``ask``. After :meth:`counting_once`, it is called once for each ``question``."""
         answers = {} if self._answers is None else self._answers
         if question not in answers:
             answers[question] = ask()
@@ -119,7 +119,7 @@ class RedisQuerySet(QuerySet[M]):
 
 
 def refuse(name: str) -> Any:
-    """Return a method that raises NotSupportedError; ``name`` is its name."""
+    """Return a method called ``name`` that raises NotSupportedError."""
 
     def refused(self: RedisQuerySet[Any], *args: Any, **kwargs: Any) -> NoReturn:
         raise NotSupportedError(f"{self._title} are in Redis: {name}() is not supported.")

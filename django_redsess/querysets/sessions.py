@@ -32,8 +32,8 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     """
     The signed-in sessions, the latest sign-in first.
 
-    It can be filtered by ``sid`` (or ``pk``), ``sid__in`` and ``user_id``, ordered by ``login_at`` or ``seen_at``,
-    sliced, counted and iterated. Everything else raises NotSupportedError.
+    Filters are ``sid``, ``sid__in``, ``pk``, ``pk__in`` and ``user_id``. Orders are by ``login_at`` or ``seen_at``.
+    Rows can be sliced, counted and iterated. Everything else raises NotSupportedError.
     """
 
     _title = "Online sessions"
@@ -48,20 +48,20 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     @property
     def sids(self) -> tuple[str, ...] | None:
-        """The sids that a filter names; None for all sessions that ``session_filter`` describes."""
+        """The sids that a filter names. None for all sessions that match ``session_filter``."""
         return () if self.query.is_empty() else self._sids
 
     def of_users(self, user_ids: Collection[str]) -> Self:
-        """Keep the sessions of these users: primary keys as text, at most 1 000."""
+        """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
         before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
-        """Add guests' sessions. The order is by last seen then."""
+        """Add guests' sessions. The order is then by last seen."""
         return self._with(guests=True)
 
     def active(self, seconds: float) -> Self:
-        """Keep the sessions that were seen in the last ``seconds``. The order is by last seen then."""
+        """Keep the sessions that were seen in the last ``seconds``. The order is then by last seen."""
         before = self.session_filter.active_seconds
         return self._with(active_seconds=seconds if before is None else min(before, seconds))
 
@@ -77,7 +77,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def order_by(self, *field_names: Any) -> Self:
         clone = self._unsliced()
-        # The order among sessions with the same time is always by sid.
+        # Sessions with the same time are always ordered by sid.
         for name in [name for name in field_names if str(name).lstrip("-") not in {"pk", "sid"}][:1]:
             if name not in get_args(online.Order):
                 raise NotSupportedError(f"Online sessions can't be ordered by {name!r}.")
@@ -123,7 +123,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     @property
     def _is_limited(self) -> bool:
-        # The server sorts the sessions of several users itself, and not more than some: see online.sessions().
+        # If the server has to sort users' sessions, it sorts a limited number. See online.sessions().
         user_ids = self.session_filter.user_ids
         return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
 
@@ -174,7 +174,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
 
 def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch users by primary keys, as text, in one query. Deleted ones are left out."""
+    """Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out."""
     user_model = get_user_model()
     keys = []
     for user_id in user_ids:

@@ -1,8 +1,9 @@
 """
-Template tags: the items that this visitor viewed, and those that all visitors view most.
+Template tags for the items that this visitor viewed, and for those that are viewed most.
 
-``{% load viewed_items %}``, then ``{% recently_viewed 5 as items %}`` or ``{% most_viewed 10 as items %}``. Each row
-has the ``item``, its ``object`` if ``REDSESS["VIEWED_RESOLVE"]`` finds one, and ``at`` (when it was viewed) or
+Load them with ``{% load viewed_items %}``. Use ``{% recently_viewed 5 as items %}`` or
+``{% most_viewed 10 as items %}``. Each row has ``item`` (the id as text), ``object`` (what the function of
+``REDSESS["VIEWED_RESOLVE"]`` returned for it, or None without that setting), and ``at`` (when it was viewed) or
 ``views`` (how often).
 """
 
@@ -46,10 +47,11 @@ class Popular(NamedTuple):
 @register.simple_tag(takes_context=True)
 def recently_viewed(context: template.Context, limit: int, leave_out: str | int | None = None) -> list[Recent]:
     """
-    List the items that this visitor viewed, newest first, at most ``limit``.
+    Return up to ``limit`` items that this visitor viewed, newest first.
 
-    ``leave_out`` is an item that is not listed, such as the one that the page shows. The tag needs the request in the
-    context. If ``VIEWED_RESOLVE`` is set, items whose objects it does not find are left out.
+    ``leave_out`` is an item to leave out, such as the one that the page shows. The context must have the request;
+    without one the list is empty. If ``VIEWED_RESOLVE`` is set, items without an object are left out. Raises
+    SessionStoreUnavailable in an outage.
     """
     session = session_of(context.get("request"))
     if session is None:
@@ -68,10 +70,10 @@ def recently_viewed(context: template.Context, limit: int, leave_out: str | int 
 @register.simple_tag
 def most_viewed(limit: int) -> list[Popular]:
     """
-    List the items that all visitors view most, at most ``limit``.
+    Return up to ``limit`` of the items that all visitors view most.
 
-    If ``VIEWED_RESOLVE`` is set, items whose objects it does not find are left out, and up to ``limit`` others take
-    their places. In an outage the list is empty: the page can be shown without it.
+    If ``VIEWED_RESOLVE`` is set, items without an object are left out. To replace them, twice as many items are read.
+    In an outage the list is empty, so that the page can be shown without it.
     """
     try:
         found = viewed.popular(limit=limit if conf.VIEWED_RESOLVE is None else 2 * limit)

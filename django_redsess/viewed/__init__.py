@@ -1,7 +1,8 @@
 """
-What a session viewed, and what is viewed most. Public.
+Record which items a session viewed, and read which items are viewed most.
 
-Each function that asks the server has a twin to be awaited, whose name begins with ``a``: ``await viewed.apopular()``.
+The names in ``__all__`` are public, and most functions have an awaitable twin: ``await viewed.apopular()``. This room
+may import ``session``, ``transport``, ``conf``, ``signals`` and ``exceptions``.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class ViewedItem(NamedTuple):
-    """An item and when it was viewed."""
+    """An item, and the time when a session viewed it last (aware, UTC)."""
 
     item: str
     at: datetime
 
 
 class ViewCount(NamedTuple):
-    """An item and how often it was viewed."""
+    """An item, and how often all sessions together viewed it."""
 
     item: str
     views: int
@@ -66,11 +67,11 @@ class ViewCount(NamedTuple):
 
 def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View], View]:
     """
-    Mark a view as one that shows an item: ``ViewedItemsMiddleware`` records it.
+    Mark a view that shows an item. ``ViewedItemsMiddleware`` records the item.
 
-    ``item`` is the keyword of its URL that names the item; or a function of what the view is called with, the request
-    first, that returns the item's id, or None where nothing is to be recorded. It is called after the view. For a view
-    that is a class, use ``method_decorator(records_view(…), name="dispatch")``.
+    ``item`` is the name of the URL keyword that holds the item's id. Or it is a function: it is called after the view,
+    with the view's own arguments, the request first. It returns the item's id, or None to record nothing. For a
+    class-based view, use ``method_decorator(records_view(…), name="dispatch")``.
     """
 
     def mark(view: View) -> View:
@@ -82,12 +83,15 @@ def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View]
 
 def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     """
-    Note that ``session`` viewed ``item``, and count the view. It is sent at once.
+    Record that ``session`` viewed ``item``, and count the view. The command is sent immediately.
 
-    ``item`` is your own id of what was viewed: an integer, or text of 1 to 64 bytes. Of each session the newest
-    ``VIEWED_PER_SESSION`` (25) are kept. Returns False, having noted nothing, where there is no such session (any
-    more): none is created for it, unless ``VIEWED_GUESTS`` says so and a request opened it. Raises ValueError when
-    ``item`` can't be an id, and SessionStoreUnavailable in an outage; whether the view counts is open then.
+    ``item`` is the site's own id: an integer, or text of 1 to 64 bytes. Each session keeps its newest
+    ``VIEWED_PER_SESSION`` items (25 by default). Returns True if the view was recorded. Returns False, and records
+    nothing, if the session is gone or was never saved. With ``VIEWED_GUESTS``, a guest's request gets a session for the
+    view instead.
+
+    Raises ValueError if ``item`` can't be an id, TypeError for a session of another engine, and SessionStoreUnavailable
+    in an outage. After an outage it is unknown whether the view was counted.
     """
     item = item_id(item)
     return (yield from record_view(_ours(session), item))
@@ -97,7 +101,12 @@ record, arecord = both(_record)
 
 
 def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[ViewedItem]]:
-    """List what ``session`` (or the session of that sid) viewed, newest first, at most ``limit``."""
+    """
+    Return up to ``limit`` items that ``session`` viewed, newest first, as a list of :class:`ViewedItem`.
+
+    ``session`` is a session or a sid. The list is empty if there is no such session. Raises TypeError for a session of
+    another engine.
+    """
     sid = _sid(session)
     if sid is None or limit < 1:
         return []
@@ -110,10 +119,10 @@ recent, arecent = both(_recent)
 
 def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[int]:
     """
-    Forget that ``session`` (or the session of that sid) viewed ``item``, or, for None, all that it viewed.
+    Forget that ``session`` viewed ``item``. None stands for all items. Return how many items were forgotten.
 
-    Returns how many items that were. How often each was viewed by everybody stays. Raises ValueError when ``item``
-    can't be an id.
+    ``session`` is a session or a sid. The view counts stay. Raises ValueError if ``item`` can't be an id, and TypeError
+    for a session of another engine.
     """
     text = None if item is None else item_id(item)
     sid = _sid(session)
@@ -127,9 +136,9 @@ forget, aforget = both(_forget)
 
 def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[ViewCount]]:
     """
-    List the most viewed items: at most ``limit``, after leaving out the first ``offset``.
+    Return up to ``limit`` of the most viewed items, after skipping ``offset``, as a list of :class:`ViewCount`.
 
-    Raises ValueError for an ``offset`` below 0.
+    Raises ValueError for a negative ``offset``.
     """
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
@@ -143,7 +152,7 @@ popular, apopular = both(_popular)
 
 
 def _count(item: str | int) -> Steps[int]:
-    """Return how often ``item`` was viewed. Raises ValueError when it can't be an id."""
+    """Return how often ``item`` was viewed. Raises ValueError if ``item`` can't be an id."""
     return (yield from popularity.views_of(item_id(item)))
 
 
@@ -151,7 +160,7 @@ count, acount = both(_count)
 
 
 def _rank(views: int) -> Steps[int]:
-    """Return the rank of an item with so many views: 1 for the most viewed; items with as many views share one."""
+    """Return the rank of an item with so many ``views``. The most viewed has rank 1. Equal views share a rank."""
     more = 0
     for part in popularity.counted(views + 1):
         more += (yield from part).items
@@ -162,7 +171,7 @@ rank, arank = both(_rank)
 
 
 def _total() -> Steps[ViewTotal]:
-    """Count the items that were viewed, and their views."""
+    """Return how many items were viewed, and how many views they have together."""
     items = views = 0
     for part in popularity.counted(1):
         counted = yield from part
@@ -175,9 +184,9 @@ total, atotal = both(_total)
 
 def _reset(*items: str | int) -> Steps[int]:
     """
-    Forget how often these items were viewed: they begin at 0 again. What each session viewed stays.
+    Set the view counts of these items back to 0. Return how many views were removed.
 
-    Returns how many views that were. Raises ValueError when one can't be an id; then nothing is forgotten.
+    What each session viewed stays. Raises ValueError if an item can't be an id. Then no count changes.
     """
     count = 0
     for part in popularity.reset([item_id(item) for item in items]):
@@ -189,7 +198,7 @@ reset, areset = both(_reset)
 
 
 def _reset_all() -> Steps[int]:
-    """Forget how often all items were viewed; returns how many views that were. What each session viewed stays."""
+    """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
     count = 0
     for part in popularity.reset_all():
         count += yield from part
@@ -201,11 +210,11 @@ reset_all, areset_all = both(_reset_all)
 
 def resolve(items: Collection[str]) -> dict[str, Any]:
     """
-    Find the objects of items, by the function that the setting ``VIEWED_RESOLVE`` names.
+    Return the objects of ``items``, as a dict of item to object.
 
-    It is called once, with a list of ids as text, and returns a mapping of ids to objects; ids that it leaves out are
-    of items that are no more. Its keys may be integers: ``Product.objects.in_bulk`` will do for primary keys. Returns
-    item → object, nothing where the setting isn't there. Whatever the function raises is raised.
+    The setting ``VIEWED_RESOLVE`` names a function. It is called once, with a list of ids as text. It returns a mapping
+    of ids to objects, without the ids that have no object. Its keys may be integers: ``Product.objects.in_bulk`` works
+    for primary keys. Without the setting, the dict is empty. An error of the function is passed on.
     """
     if conf.VIEWED_RESOLVE is None or not items:
         return {}

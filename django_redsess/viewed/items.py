@@ -1,4 +1,4 @@
-"""What a session viewed: calls, as in :mod:`django_redsess.session.operations`."""
+"""What a session viewed. The functions return calls or steps, as in :mod:`django_redsess.session.operations`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ITEM_BYTES_MAX = 64
 
 
 def item_id(item: str | int) -> str:
-    """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes."""
+    """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes in UTF-8."""
     if isinstance(item, (str, int)) and not isinstance(item, bool):
-        # What is no UTF-8, and an integer of thousands of digits, raise one too, with other words.
+        # Text that is no UTF-8 and integers of thousands of digits raise ValueError with another message.
         with suppress(ValueError):
             text = str(item)
             if 1 <= len(text.encode()) <= ITEM_BYTES_MAX:
@@ -33,9 +33,10 @@ def item_id(item: str | int) -> str:
 
 def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
-    Note that a live session views ``item``, and that it was seen, as ``touch`` says; and count the view.
+    Record that a live session viewed ``item``, and count the view. ``touch`` tells how the session is touched.
 
-    A view that is ``counted_elsewhere`` is not counted: :func:`count_view` does that. False where the session is gone.
+    A view that is ``counted_elsewhere`` is not counted here: :func:`count_view` counts it. False if the session is
+    gone.
     """
     space = keyspace()
     partition = space.of_sid(sid)
@@ -53,7 +54,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
 
 
 def count_view(item: str) -> Call[bool]:
-    """Count a view of ``item``, which a session of another partition has noted."""
+    """Count a view of ``item`` that was recorded in another partition."""
     partition = keyspace().of_item(item)
     keys = scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
     return Call(
@@ -62,14 +63,14 @@ def count_view(item: str) -> Call[bool]:
 
 
 def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
-    """Read what a live session viewed: item and time, the newest ``limit`` first."""
+    """Read what a live session viewed: items and times, newest first, at most ``limit``."""
     partition = keyspace().of_sid(sid)
     script = scripts.RECENT_ITEMS
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=limit), _history)
 
 
 def forget(sid: str, item: str | None = None) -> Call[int]:
-    """Forget that a session viewed ``item``, or (None) all that it viewed. Returns how many items those were."""
+    """Forget that a session viewed ``item`` (None: all items). Return how many items were forgotten."""
     partition = keyspace().of_sid(sid)
     script = scripts.FORGET_ITEMS
     keys = script.keys(partition, items=partition.viewed_by(sid))
@@ -77,10 +78,10 @@ def forget(sid: str, item: str | None = None) -> Call[int]:
 
 
 def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
-    """Note that ``session`` views ``item``, and count the view. False where nothing was noted."""
+    """Record that ``session`` viewed ``item``, and count the view. Return False if nothing was recorded."""
     if (sid := session.stored_sid) is not None:
         if session.touch is Touch.ACTIVE and deadlines.may_move():
-            # Only who has read a session can tell when it is due next.
+            # The new deadline is known only after the session has been read.
             yield from session.opening()
         noted = yield from view(sid, item, session.touch)
         if noted:
@@ -99,7 +100,7 @@ def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
 
 
 def count_pending_view(session: SessionLifecycle) -> Steps[None]:
-    """Count the view that a save of ``session`` has noted, where the item is counted in another partition."""
+    """Count the view that a save of ``session`` recorded, if the item is counted in another partition."""
     item = session.pending.uncounted
     if item:
         session.pending = session.pending._replace(uncounted="")
@@ -112,5 +113,5 @@ def _noted(reply: int, _: Sequence[Any]) -> bool:
 
 def _history(reply: list[bytes]) -> list[tuple[str, datetime]]:
     pairs = zip(reply[::2], reply[1::2], strict=True)
-    # Somebody else may have written anything.
+    # Another program may have written anything.
     return [(item.decode(errors="replace"), time_of(at)) for item, at in pairs]

@@ -1,4 +1,4 @@
-"""Which items are viewed most: calls, and steps of several, as in :mod:`django_redsess.session.operations`."""
+"""The most viewed items. The functions return calls or steps, as in :mod:`django_redsess.session.operations`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django_redsess.transport.steps import Call, Steps
 T = TypeVar("T")
 
 SHALLOW = 2_000
-"""Up to this rank, items of several partitions are read from the top of each; beyond, their place is searched for."""
+"""Up to this rank, items of several partitions are read from the top of each. Beyond it, the place is searched for."""
 
 VIEWS_MAX = 2**53
-"""More than that a score can't count."""
+"""The highest count that a score holds exactly."""
 
 
 class ViewTotal(NamedTuple):
-    """How many ``items`` were viewed, and how many ``views`` all items have together."""
+    """How many ``items`` were viewed, and how many ``views`` they have together."""
 
     items: int
     views: int
@@ -30,9 +30,9 @@ class ViewTotal(NamedTuple):
 
 def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     """
-    Read ``limit`` items and their views, from rank ``first`` (0 for the most viewed) on.
+    Read ``limit`` items and their views, from rank ``first`` on. The most viewed item has rank 0.
 
-    Items that were viewed equally often are in the order of their partitions, and in each of their bytes.
+    Items with equal views are in the order of their partitions, and within a partition in the order of their bytes.
     """
     partitions = keyspace().partitions
     starts, passed = [0] * len(partitions), 0
@@ -45,7 +45,7 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
         keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed)
         entries = yield from Call(partition, scripts.ITEMS_BY_RANK, keys, ranks, _items)
         found += [(-views, number, item) for item, views in entries]
-    # Each partition's own order stays, which is that of bytes.
+    # The sort is stable: each partition's items stay in the order of their bytes.
     found.sort(key=lambda entry: entry[:2])
     return [(item, -views) for views, _, item in found[first - passed : first - passed + limit]]
 
@@ -54,13 +54,13 @@ def split(rank: int) -> Steps[list[int]]:
     """
     Return how many of the ``rank`` most viewed items each partition has.
 
-    A partition knows its own ranks only: so this finds how many views it takes to be among the most viewed of all. Of
-    those that are level at the edge, the first partitions' come first.
+    A partition knows its own ranks only. So this searches for the number of views that an item needs to be among them.
+    Of items with equal views at the edge, those of the first partitions are taken first.
     """
     partitions = keyspace().partitions
     if len(partitions) == 1 or rank == 0:
         return [rank] * len(partitions)
-    # The score of an item is minus its views. Below 0 are all items, below -1 those with at least 2 views.
+    # The score of an item is minus its views. All items are below 0. Items with at least 2 views are below -1.
     all_items = yield from _bound_at(0)
     if all_items.total <= rank:
         return all_items.counts
@@ -75,7 +75,7 @@ def split(rank: int) -> Steps[list[int]]:
 
 
 def counted(at_least: int) -> list[Call[ViewTotal]]:
-    """Count each partition's items that were viewed at least so often, and the views of all its items."""
+    """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
     args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
     return [
         _call(partition, scripts.COUNT_ITEMS, args, lambda reply: ViewTotal(*map(int, reply)))
@@ -91,7 +91,7 @@ def views_of(item: str) -> Call[int]:
 
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
-    """Forget how often these items were viewed, up to 250 a call. A call returns how many views it took away."""
+    """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
     by_partition: dict[Partition, list[str]] = {}
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
@@ -103,16 +103,16 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
 
 
 def reset_all() -> list[Call[int]]:
-    """Forget how often each partition's items were viewed. A call returns how many views it took away."""
+    """Remove the view counts of each partition's items. Each call returns how many views it removed."""
     args = scripts.RESET_COUNTS.arguments(items=())
     return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
 def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
     """
-    Take up to ``limit`` of the least viewed items out of each partition, which has one number in ``keep`` for it.
+    Remove up to ``limit`` of the least viewed items of each partition. ``keep`` says how many items each one keeps.
 
-    A call returns how many it took out, and how many more there are.
+    Each call returns how many items it removed, and how many are still too many.
     """
     script, most = scripts.TRIM_ITEMS, min(limit, AT_ONCE_MAX)
     return [
@@ -133,7 +133,7 @@ def _call(partition: Partition, script: Script, args: Values, read: Callable[...
 
 
 def _items(reply: list[Any]) -> list[tuple[str, int]]:
-    # Somebody else may have written anything.
+    # Another program may have written anything.
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [(item.decode(errors="replace"), _views(score)) for item, score in pairs]
 

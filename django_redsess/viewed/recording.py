@@ -1,4 +1,4 @@
-"""Recording what a request views: which item that is, and when it counts."""
+"""Recording what a request views: which item it is, and whether the view counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("django_redsess")
 
 
 def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Tell whether ``response`` is of a view that shows items, and one that counts. Most requests end here."""
+    """Tell whether ``request`` can count as a view of an item: a GET of a view that shows items, answered with 200."""
     match = request.resolver_match
     if match is None or (getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)) is None:
         return False
@@ -25,18 +25,18 @@ def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
 
 
 def note_view(request: HttpRequest) -> Steps[None]:
-    """Have the session note what ``request`` viewed, with its next save or at the end. It is one that may view."""
+    """Have the session record what ``request`` viewed. Call it only if :func:`may_view` says so."""
     session = session_of(request)
     if session is None or session.passive or session.unavailable or _is_ahead(request):
         return
     session.viewed(_item_viewed(request))
     if session.visit is None:
-        # Django's own session middleware does nothing for it at the end.
+        # Under Django's own session middleware, nothing would record it at the end.
         yield from send_view(session)
 
 
 def send_view(session: SessionLifecycle) -> Steps[None]:
-    """Send what no save has taken along. An outage is none of the page's business."""
+    """Record the view that no save has recorded. An outage is logged, and does not fail the page."""
     item = session.pending.item
     session.viewed("")
     try:
@@ -45,12 +45,12 @@ def send_view(session: SessionLifecycle) -> Steps[None]:
         else:
             yield from items.count_pending_view(session)
     except SessionStoreUnavailable:
-        # Whoever runs the site has been told of the outage, once.
+        # The outage itself has been logged once.
         logger.info("A view was not recorded.")
 
 
 def _item_viewed(request: HttpRequest) -> str:
-    # What goes wrong here is no reason to fail a page.
+    # An error here must not fail the page.
     match = request.resolver_match
     if match is None:
         return ""
@@ -66,15 +66,15 @@ def _item_viewed(request: HttpRequest) -> str:
         return items.item_id(str(match.kwargs[item]))
     except ValueError as error:
         logger.warning("A view of %s was not recorded: %s", match.view_name, error)
-    except Exception:  # It is the site's own function.
+    except Exception:  # The function is the site's own, and may raise anything.
         logger.exception("A view of %s was not recorded: what names its item failed.", match.view_name)
     return ""
 
 
-# What browsers say that load pages which somebody may open: Sec-Purpose is it by now, the others are older.
+# Headers of browsers that prefetch a page. Sec-Purpose is the present one, the others are older.
 _PURPOSES = ("HTTP_SEC_PURPOSE", "HTTP_PURPOSE", "HTTP_X_MOZ")
 
 
 def _is_ahead(request: HttpRequest) -> bool:
-    # Not request.headers, which takes longer to make than the rest of this.
+    # Not request.headers: building it takes longer than the rest of this function.
     return any(request.META.get(name, "").strip().lower().startswith("prefetch") for name in _PURPOSES)
