@@ -37,7 +37,7 @@ class Reason(StrEnum):
     EVICTED = "evicted"
     """There were too many sessions, or the server was full, and it was the one longest unseen: guests' go first."""
     KICKED = "kicked"
-    """An administrator ended it, or ``online.end()``."""
+    """An administrator ended it, its user did on another device, or ``online.end()`` was called."""
     REPLACED = "replaced"
     """Its user signed in elsewhere, and has no more sessions than the site allows: ``MAX_SESSIONS_PER_USER``."""
 
