@@ -16,38 +16,46 @@ class Conf:
     """
     The values of ``settings.REDSESS``, or their defaults.
 
-    Each value is read once, and again after a test has overridden the setting: a request reads a dozen of them, and
-    Django takes a microsecond for each.
+    Each value is cached, because a request reads a dozen of them and Django takes a microsecond for each. A test that
+    overrides the setting clears the cache.
     """
 
     @cached_property
     def PREFIX(self) -> str:
-        """The prefix of all Redis keys. Two sites on one server need different ones."""
+        """The prefix of all Redis keys. Two sites on one server need different prefixes."""
         return self._read("PREFIX", "redsess")
 
     @cached_property
     def MAX_SESSIONS(self) -> int:
-        """The most sessions. Above it, the ones longest unseen are evicted, guests' first."""
+        """The maximum number of sessions. Above it, sessions are evicted: guests' first, the longest unseen first."""
         return self._read("MAX_SESSIONS", 10_000_000)
 
     @cached_property
     def MAX_GUESTS(self) -> int | None:
-        """The most guests' sessions; None for as many as ``MAX_SESSIONS`` leaves room for."""
+        """The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``."""
         return self._read("MAX_GUESTS", None)
 
     @cached_property
     def MAX_SESSIONS_PER_USER(self) -> int | str | None:
-        """The most sessions of a user, or the dotted path of a function that takes the user; None for no limit."""
+        """
+        The maximum number of sessions of one user. None: no limit.
+
+        The value is an integer, or the dotted path of a function that takes the user.
+        """
         return self._read("MAX_SESSIONS_PER_USER", None)
 
     @cached_property
     def SESSION_LIMIT_POLICY(self) -> str:
-        """What a sign-in above that limit does: ``end_oldest`` or ``end_least_recent`` session, or ``refuse`` it."""
+        """
+        What happens at a sign-in above ``MAX_SESSIONS_PER_USER``.
+
+        ``end_oldest`` and ``end_least_recent`` end another session of the user. ``refuse`` refuses the sign-in.
+        """
         return self._read("SESSION_LIMIT_POLICY", "end_oldest")
 
     @cached_property
     def END_ON_DEACTIVATION(self) -> bool:
-        """Whether a user's sessions end when the user is saved with ``is_active`` False."""
+        """Whether a user's sessions end when a save sets the user's ``is_active`` to False."""
         return self._read("END_ON_DEACTIVATION", True)
 
     @cached_property
@@ -57,37 +65,37 @@ class Conf:
 
     @cached_property
     def END_ON_PASSWORD_CHANGE(self) -> bool:
-        """Whether a user's other sessions end when the user is saved with a new password."""
+        """Whether a user's sessions end when the user is saved with a new password. The present session stays."""
         return self._read("END_ON_PASSWORD_CHANGE", True)
 
     @cached_property
     def TOUCH_INTERVAL(self) -> int:
-        """Seconds between two updates of when a session was last seen: requests in between write nothing."""
+        """Seconds between two updates of a session's last-seen time. Requests in between do not update it."""
         return self._read("TOUCH_INTERVAL", 10)
 
     @cached_property
     def PARTITIONS(self) -> int:
-        """The number of partitions: a power of two, which can't change during the life of the store."""
+        """The number of partitions, a power of two. It can't change during the life of the store."""
         return self._read("PARTITIONS", 1)
 
     @cached_property
     def IDLE_TIMEOUT(self) -> int | None:
-        """A session expires so many seconds after its last active request; None for no such limit."""
+        """The seconds after its last active request at which a session expires. None: no idle time-out."""
         return self._read("IDLE_TIMEOUT", None)
 
     @cached_property
     def ABSOLUTE_TIMEOUT(self) -> int | None:
-        """A session expires so many seconds after the sign-in, used or not; None for no such limit."""
+        """The seconds after sign-in at which a session expires, used or not. None: no absolute time-out."""
         return self._read("ABSOLUTE_TIMEOUT", None)
 
     @cached_property
     def SLIDING(self) -> bool:
-        """Whether each active request gives the session, and its cookie, its full age again."""
+        """Whether each active request restarts the age of the session and of its cookie. If not, only a save does."""
         return self._read("SLIDING", False)
 
     @cached_property
     def PASSIVE_PATHS(self) -> Sequence[str]:
-        """Path prefixes of passive requests, such as polling: they do not extend the session."""
+        """Path prefixes of passive requests, such as polling. A passive request does not prolong the session."""
         nothing: Sequence[str] = ()
         return self._read("PASSIVE_PATHS", nothing)
 
@@ -98,44 +106,56 @@ class Conf:
 
     @cached_property
     def TRUSTED_PROXIES(self) -> int:
-        """The number of your own proxies in front of the site: so many entries of X-Forwarded-For are trusted."""
+        """
+        The number of your own proxies in front of the site. So many entries of X-Forwarded-For are trusted.
+
+        With 0, the header is ignored, and the client's address is ``REMOTE_ADDR``.
+        """
         return self._read("TRUSTED_PROXIES", 0)
 
     @cached_property
     def CLIENT_ADDRESS(self) -> str:
-        """How much of the client's address is kept: ``full``, ``truncated`` to its network, or ``none``."""
+        """How much of the client's address is stored: ``full``, only the network (``truncated``), or ``none``."""
         return self._read("CLIENT_ADDRESS", "full")
 
     @cached_property
     def HIDDEN_VALUES(self) -> Sequence[str]:
-        """Top-level keys of sessions whose values the admin never shows, in addition to Django's own secrets."""
+        """Top-level keys of session data whose values the admin never shows. Django's own secrets are always hidden."""
         nothing: Sequence[str] = ()
         return self._read("HIDDEN_VALUES", nothing)
 
     @cached_property
     def VIEWED_VIEWS(self) -> Mapping[str, str]:
-        """The views that show an item: view name, as for ``reverse()``, to the URL keyword with the item's id."""
+        """
+        The views that show an item.
+
+        Each key is a view name, as for ``reverse()``. Its value is the URL keyword that has the item's id.
+        """
         nothing: Mapping[str, str] = {}
         return self._read("VIEWED_VIEWS", nothing)
 
     @cached_property
     def VIEWED_GUESTS(self) -> bool:
-        """Whether a guest without a session gets one, and a cookie, by viewing an item."""
+        """Whether viewing an item starts a session, and sets its cookie, for a guest who has none."""
         return self._read("VIEWED_GUESTS", False)
 
     @cached_property
     def VIEWED_RESOLVE(self) -> str | None:
-        """The dotted path of a function that takes a list of item ids and returns a mapping of ids to objects."""
+        """
+        The dotted path of a function that takes a list of item ids and returns a mapping of ids to objects.
+
+        None: items are not resolved to objects.
+        """
         return self._read("VIEWED_RESOLVE", None)
 
     @cached_property
     def VIEWED_PER_SESSION(self) -> int:
-        """The most viewed items of a session: the newest are kept."""
+        """The maximum number of viewed items in a session. The newest are kept."""
         return self._read("VIEWED_PER_SESSION", 25)
 
     @cached_property
     def VIEWED_LIMIT(self) -> int:
-        """The most items whose views are counted: the most viewed are kept."""
+        """The maximum number of items whose views are counted. The most viewed are kept."""
         return self._read("VIEWED_LIMIT", 100_000)
 
     def _read(self, name: str, default: T) -> T:
@@ -143,7 +163,7 @@ class Conf:
         return redsess.get(name, default)
 
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
-        """Receive Django's signal ``setting_changed``: forget all values if REDSESS has changed."""
+        """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""
         if setting == "REDSESS":
             self.__dict__.clear()
 

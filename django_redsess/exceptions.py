@@ -1,4 +1,4 @@
-"""What this app raises. Public."""
+"""The exceptions of this app. Public."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ __all__ = [
 
 class SessionStoreUnavailable(Exception):  # noqa: N818
     """
-    The server that holds the sessions can't be reached in time, or can't do now, or not for us, what it was asked to;
-    or too many requests change one session at once.
+    The server that stores the sessions can't be reached in time, or it refuses a command.
 
-    This is neither a missing key nor a missing session: nobody is signed out by it, and the same cookie works
-    afterwards. The middleware answers 503.
+    It is also raised when too many requests change one session at once. It never means that a session is missing:
+    nobody is signed out, and the same cookie works afterwards. The middleware answers with 503.
     """
 
 
 class SessionLimitReached(PermissionDenied):
     """
-    A sign-in is refused, since its user has as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
+    A sign-in is refused, because the user already has as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
 
-    Django's ``login()`` raises it where ``SESSION_LIMIT_POLICY`` is ``"refuse"``. Nobody is signed in then, and what
-    the visitor had for a session is over. Its text is for the visitor to read. Where nobody catches it, Django answers
-    with 403.
+    Django's ``login()`` raises it if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. Then nobody is signed in, and the
+    visitor's session has ended. The text of the exception is meant for the visitor. If nobody catches it, Django
+    answers with 403.
     """

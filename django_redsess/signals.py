@@ -16,12 +16,12 @@ __all__ = [
 
 session_ended = Signal()
 """
-A session has ended. The sender is :class:`EndedSession`. Receivers get its fields as keyword arguments: ``sid``;
-``user_id``, the primary key as text, ``""`` for a guest; ``reason``, a :class:`Reason`; and ``at``, an aware datetime
-of the server's clock.
+Sent when a session has ended. The sender is :class:`EndedSession`. Receivers get its fields as keyword arguments:
+``sid``; ``user_id``, the primary key as text, ``""`` for a guest; ``reason``, a :class:`Reason`; and ``at``, an aware
+datetime of the server's clock.
 
-A receiver that raises is logged to ``django.dispatch``, and the others are still called. A session that got another key
-has not ended.
+If a receiver raises, the error is logged to ``django.dispatch``, and the other receivers are still called. The signal
+is not sent when a session gets another key.
 """
 
 
@@ -35,15 +35,15 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     """Its deadline has passed."""
     EVICTED = "evicted"
-    """There were too many sessions, or the server was full, and it was the one longest unseen: guests' go first."""
+    """There were too many sessions, or the server was full. Guests' sessions go first, the longest unseen first."""
     KICKED = "kicked"
-    """An administrator ended it, its user did on another device, or ``online.end()`` was called."""
+    """Somebody ended it: an administrator, its user on another device, or code such as ``online.end()``."""
     REPLACED = "replaced"
-    """Its user signed in elsewhere, and has no more sessions than the site allows: ``MAX_SESSIONS_PER_USER``."""
+    """Its user signed in elsewhere, and would have had more sessions than ``MAX_SESSIONS_PER_USER`` allows."""
 
 
 class EndedSession(NamedTuple):
-    """A session that has ended: what receivers of :data:`session_ended` get."""
+    """A session that has ended. Receivers of :data:`session_ended` get its fields."""
 
     sid: str
     user_id: str

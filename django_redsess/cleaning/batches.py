@@ -1,4 +1,4 @@
-"""One batch of what a cleaner takes out: calls, as in :mod:`django_redsess.session.operations`, one a partition."""
+"""One batch of a cleaner: calls as in :mod:`django_redsess.session.operations`, one for each partition."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ BATCH_MAX = 1000
 
 class Backlog(NamedTuple):
     """
-    How many sessions of a partition are due; and how many there are ``signed_in``, and of ``guests``.
+    The number of sessions of a partition that are ``due``, that are ``signed_in``, and that are ``guests``.
 
-    ``due_guests`` are those of guests among the due. Of more than a thousand due ones that is estimated.
+    ``due_guests`` is the number of guests' sessions among the due ones. With more than a thousand due sessions, it is
+    an estimate.
     """
 
     due: int
@@ -31,22 +32,22 @@ class Backlog(NamedTuple):
 
 
 def expire(*, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` due sessions of each partition (at most 250 of them)."""
+    """End up to ``limit`` due sessions of each partition, at most 250."""
     return _each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
 
 
 def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` sessions (at most 250) of each partition that are too many: guests' first, longest unseen."""
+    """Evict up to ``limit`` sessions of each partition, at most 250: guests' first, the longest unseen first."""
     return _each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
 
 
 def backlog() -> list[Call[Backlog]]:
-    """Count what there may be to clean in each partition."""
+    """Count all sessions and due sessions of each partition."""
     return _each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=1000), _backlog)
 
 
 def next_deadline() -> list[Call[float | None]]:
-    """Read in how many seconds each partition's first session is due; None where there is none."""
+    """Read the seconds until the next deadline of each partition. None if it has no session."""
     return _each(scripts.NEXT_DEADLINE, (), _seconds)
 
 

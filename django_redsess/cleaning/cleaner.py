@@ -20,11 +20,11 @@ BATCH_SIZE = 100
 
 def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """
-    End every session whose deadline has passed, and yield the size of each batch.
+    End every session whose deadline has passed. Yield the size of each batch.
 
-    A batch has up to ``batch_size`` (1 to 1 000) sessions; a call ends 250 at most, so that others are served in
-    between. ``go_on`` is asked before each batch. Each script reads the clock: a session whose deadline has moved
-    meanwhile stays.
+    A batch has up to ``batch_size`` sessions (1 to 1 000), but at most 250, so that the server can serve others in
+    between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
+    session whose deadline has moved meanwhile stays.
     """
     yield from _until_done(batches.expire(limit=batch_size), go_on)
 
@@ -37,10 +37,10 @@ def evicted(
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[int]:
     """
-    End the sessions above the maximum, and yield as :func:`expired` does: guests' first, longest unseen first.
+    End the sessions above the maximum: guests' first, the longest unseen first. Yield as :func:`expired` does.
 
-    ``maximum`` is the most sessions, ``guests`` the most guests' sessions; None is the setting MAX_SESSIONS or
-    MAX_GUESTS. Each script counts again: two cleaners at once do not end too many.
+    ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
+    MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
     yield from _until_done(batches.evict(capacity.allowed(maximum, guests), limit=batch_size), go_on)
 
@@ -49,7 +49,7 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
     """
     Count the sessions that :func:`expired` would end, and those that :func:`evicted` would end.
 
-    With ``after_expired``, the second number is the one after the expired sessions have ended.
+    With ``after_expired``, the second number is counted as if the expired sessions had ended already.
     """
     due, excess = 0, 0
     allowed = capacity.allowed(maximum, guests)
@@ -62,20 +62,21 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
 
 
 def seconds_to_next() -> float | None:
-    """Return the seconds until the next deadline: 0 if a session is due now, None if there is no session."""
+    """Return the seconds until the next deadline. 0 if a session is due now. None if there is no session."""
     return min((seconds for call in batches.next_deadline() if (seconds := call.run()) is not None), default=None)
 
 
 def sample() -> float:
-    """Take this minute's sample for ``online.history()``, and return the seconds until the next minute."""
+    """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
     return min(call.run() for call in samples.sample())
 
 
 def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
     """
-    Forget all but the ``limit`` most viewed items, and yield the size of each batch. None is the setting VIEWED_LIMIT.
+    Forget all but the ``limit`` most viewed items. Yield the size of each batch.
 
-    A call forgets up to ``batch_size`` (1 to 1 000) items. Each script goes by the ranks at that moment.
+    A ``limit`` of None stands for the setting VIEWED_LIMIT. A batch has up to ``batch_size`` items, 1 to 1 000. Each
+    script reads the ranks itself.
     """
     if not 1 <= batch_size <= batches.BATCH_MAX:
         raise ValueError(f"A batch has 1 to {batches.BATCH_MAX} items, not {batch_size}.")
@@ -98,14 +99,14 @@ def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator
         while more and go_on():
             ended, more = call.run()
             yield ended
-            # Receivers of session_ended must be called in this thread: without any, two threads may send batches.
+            # Receivers of session_ended must be called in this thread. Without receivers, two threads may send batches.
             if more and not session_ended.receivers:
                 yield from _two_at_once(call, go_on)
                 break
 
 
 def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
-    # The server works on one batch while this process reads the reply to the one before.
+    # The server works on one batch while this process reads the reply to the previous one.
     running: deque[Future[Batch]] = deque()
     more = True
     with ThreadPoolExecutor(2) as threads:

@@ -1,4 +1,4 @@
-"""Whether all keys tell the same story, and mending what does not: bit by bit, while sessions come and go."""
+"""Comparing all keys and mending entries that disagree, in small steps, while sessions come and go."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""
 
 RECORD_BYTES_ENOUGH = 256 * 1024
-"""So much of records in one call, and the next takes fewer: the server reads each of them whole."""
+"""After a call with more bytes of records, the next one takes fewer entries. The server reads records whole."""
 
 NAMES_AT_ONCE = 100
 
 
 class Fault(NamedTuple):
     """
-    An entry of ``key`` that does not fit the other keys.
+    An entry of ``key`` that disagrees with the other keys.
 
-    ``kind`` is ``missing``, ``stray`` (there, and should not be), ``differs`` (in its login time) or ``ahead`` (of the
-    server's clock), which can be mended; or ``unreadable`` (a record of another release, perhaps) or ``unknown`` (a key
-    that is none of ours).
+    Some values of ``kind`` can be mended: ``missing``, ``stray`` (the entry should not be there), ``differs`` (in its
+    login time) and ``ahead`` (of the server's clock). Others can't: ``unreadable`` (perhaps a record of another
+    release) and ``unknown`` (not a key of this app).
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A step of a check: where the next begins (0: done), how much was looked at, and what did not fit."""
+    """One step of a check: the cursor of the next step (0: done), how much was compared, and the faults."""
 
     cursor: int
     entries: int
@@ -59,7 +59,7 @@ class Checked(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What one call looked at: so many ``entries``, and the faults it found (and mended, if it was to)."""
+    """The result of one call: the number of ``entries`` compared, and the faults found, mended or not."""
 
     entries: int
     faults: list[Fault]
@@ -67,10 +67,11 @@ class Comparison(NamedTuple):
 
 def check(*, mend: bool = False) -> Iterator[Comparison]:
     """
-    Compare every key of the store with the others, and with ``mend`` put right what disagrees.
+    Compare every key of the store with the others. With ``mend``, mend the entries that disagree.
 
-    Each script compares anew, all at once: what visitors do meanwhile is no fault. A record with a deadline is a
-    session, and is entered wherever it is missing; what has only one of the two is none, and is taken out.
+    Each script reads all that it compares in one go, so concurrent changes by visitors are no faults. A record with a
+    deadline is a session: it is added to each list that lacks it. A record without a deadline is removed, and so is a
+    deadline without a record.
     """
     space = keyspace()
     for partition in space.partitions:
@@ -115,9 +116,10 @@ def _check(
     partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
 ) -> Call[Checked]:
     """
-    Compare about so many entries of ``key``, from ``cursor`` on, with the other keys, and mend what disagrees.
+    Compare some entries of ``key`` with the other keys, from ``cursor`` on. With ``mend``, mend what disagrees.
 
-    ``key`` is the hash of records or one that lists sessions; ``owner`` the user id where it is a user's list.
+    ``about`` is roughly the number of entries. ``key`` is the hash of records, or a list of sessions. ``owner`` is the
+    user id if ``key`` is a user's list.
     """
     script = scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
@@ -126,9 +128,9 @@ def _check(
 
 def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Call[tuple[list[Fault], list[str]]]:
     """
-    Compare up to 100 keys that belong to one session or user each with the sessions, and mend what disagrees.
+    Compare up to 100 keys with the sessions. Each key belongs to one session or one user. With ``mend``, mend them.
 
-    Returns the faults, and which of ``names`` are lists too long for that: they are for the other.
+    Returns the faults, and those of ``names`` that are lists too long for this call: :func:`_check` is for them.
     """
     return Call(
         partition,
@@ -140,7 +142,7 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
 
 
 def _names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
-    """List some names of keys, those of this store among them, from ``cursor`` on: 0 at first, and when done."""
+    """List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done."""
     space = keyspace()
     return Call(
         space.partitions[0],
@@ -162,7 +164,7 @@ def _faults(reply: list[bytes]) -> list[Fault]:
 
 
 def _text(name: bytes) -> str:
-    # So that a name that is no UTF-8 is sent back as it came.
+    # With surrogateescape, a name that is not UTF-8 is sent back unchanged.
     return name.decode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Sleeping until a save sets a deadline that is earlier than all others."""
+"""Sleeping until a save sets a deadline earlier than all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import UNREACHABLE
 
 PATIENCE_SECONDS = 5
-"""An answer may come so much later than asked for. After that, its connection counts as lost."""
+"""How late an answer may come. After that, its connection counts as lost."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -28,10 +28,10 @@ class HasFileno(Protocol):
 
 class Waker:
     """
-    Wait for the ``wake`` key of each partition: a BLPOP on a connection of its own for each.
+    Wait for the ``wake`` key of each partition. Each partition has a BLPOP on a connection of its own.
 
-    If a connection breaks, this wait lasts its full time, and the next one opens the connection again. The cleaner
-    sends commands every few seconds anyway, and so learns of the outage.
+    If a connection breaks, the present wait lasts its full time. The next wait opens the connection again. The cleaner
+    learns of the outage anyway, because it sends commands every few seconds.
     """
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
@@ -56,7 +56,7 @@ class Waker:
 
 
 class _Bell:
-    """The connection for one partition. Its answer may come in a later wait than the one that asked."""
+    """The connection for one partition. An answer may arrive in a later wait than the one that asked for it."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -104,7 +104,7 @@ class _Bell:
             self._connection = None
 
     def _ask(self, ends: float) -> None:
-        # BLPOP takes a time that rounds to 0 as: for ever.
+        # BLPOP waits for ever if its time-out rounds to 0.
         seconds = max(0.01, ends - time.monotonic())
         self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
         self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
@@ -119,8 +119,8 @@ class _Bell:
 
 
 def _connection() -> Any:
-    # Like the pool's connections, but without retries. The time-outs here are for connecting: the wait for an answer
-    # is in Waker.wait().
+    # Like the pool's connections, but without retries. The time-outs here are only for connecting: Waker.wait() waits
+    # for the answers.
     connections = pool()
     kwargs = connections.connection_kwargs
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The base of the commands that clean up: how long they run, what stops them, and what they report."""
+"""The base class of the cleaning commands: how long they run, how they stop, and what they report."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.25, 5.0
 """The pause between two tries to reach the server."""
 
 PATIENCE_SECONDS = 60
-"""After so long without an answer, a single pass gives up. With ``--forever`` it never does."""
+"""A single pass gives up after this time without an answer. With ``--forever``, the command never gives up."""
 
 LINE_SECONDS = 5
-"""The time between two lines about progress; with ``--forever``, it is a minute."""
+"""The time between two progress lines. With ``--forever``, it is a minute."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -40,8 +40,8 @@ class CleaningCommand(BaseCommand):
     """
     A command that works in batches, for one pass or until it is stopped.
 
-    A subclass defines in :meth:`work` what a pass does, and calls :meth:`batch_done` after each batch. ``counts`` are
-    the numbers that it reports.
+    A subclass implements one pass in :meth:`work`, and calls :meth:`batch_done` after each batch. ``counts`` are the
+    numbers that the command reports.
     """
 
     counts: dict[str, int]
@@ -98,7 +98,7 @@ class CleaningCommand(BaseCommand):
         if not 1 <= size <= BATCH_MAX:
             raise CommandError(f"--batch-size must be from 1 to {BATCH_MAX}, not {size}.")
         heartbeat = self.options["heartbeat"]
-        # Without touching it: the server has not answered yet.
+        # The file is not touched here, because the server has not answered yet.
         if heartbeat is not None and not os.access(heartbeat if heartbeat.exists() else heartbeat.parent, os.W_OK):
             raise CommandError(f"--heartbeat: {heartbeat} can't be written.")
 
@@ -113,11 +113,11 @@ class CleaningCommand(BaseCommand):
             raise CommandError(f"--{option.replace('_', '-')} must be 1 or more, not {number}.")
 
     def work(self) -> None:
-        """Do one pass: all that there is to do now, or until ``self.stop.asked``."""
+        """Do one pass: all work that is there now, or until ``self.stop.asked``."""
         raise NotImplementedError
 
     def total(self) -> int | None:
-        """Count what there is to do now, for the progress bar. None if counting would take as long as the work."""
+        """Count the work that is there now, for the progress bar. None if counting would take as long as the work."""
         raise NotImplementedError
 
     def rest(self) -> None:
@@ -155,7 +155,7 @@ class CleaningCommand(BaseCommand):
                 self.stdout.write(line)
 
     def patiently(self, work: Callable[[], T]) -> T | None:
-        """Return what ``work`` returns. Try again while the server can't be reached; None if asked to stop."""
+        """Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop."""
         failed, pause = 0.0, PAUSE_SECONDS_MIN
         while not self.stop.asked:
             try:
@@ -180,7 +180,7 @@ class CleaningCommand(BaseCommand):
                 return
             self._beat()
             self._report_minute()
-            # Receivers of session_ended may use the database, which may have closed the connection meanwhile.
+            # Receivers of session_ended may use the database. It may have closed the connection meanwhile.
             close_old_connections()
             self.patiently(self.rest)
 
@@ -206,7 +206,7 @@ class CleaningCommand(BaseCommand):
 
     def _beat(self) -> None:
         if self.options["heartbeat"] is not None:
-            # If that fails, the file grows old, and whoever watches it notices.
+            # If this fails, the file gets old, and its monitor notices.
             with suppress(OSError):
                 self.options["heartbeat"].touch()
 

@@ -1,4 +1,4 @@
-"""Users in commands: found by name, shown by name, and told of errors in one line."""
+"""Finding users by name, showing their names, and showing errors in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def user_named(name: str) -> AbstractBaseUser | None:
     users = get_user_model()
     try:
         user: AbstractBaseUser = users._default_manager.get_by_natural_key(name)
-    # The field that names users may be a number or an e-mail address: a text that is none raises one of the others.
+    # The user name field may be a number or an e-mail address. Other text raises ValueError or ValidationError.
     except (users.DoesNotExist, ValidationError, ValueError):
         return None
     except users.MultipleObjectsReturned as error:
@@ -34,12 +34,12 @@ def user_named(name: str) -> AbstractBaseUser | None:
 
 
 def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
-    """Return the name of the session's user for a person to read. ``users`` are the existing ones, by id."""
+    """Return the name of the session's user, for display. ``users`` maps ids to the users that exist."""
     if session.user_id in users:
         return printable(str(users[session.user_id].get_username()))
     if session.user_id:
         return printable(f"deleted user {session.user_id}")
-    # A session with a login time, but whose record can't be read, has a user that nobody knows.
+    # A session with a login time has a user. If its record can't be read, that user is unknown.
     return "guest" if session.login_at is None else "unknown"
 
 

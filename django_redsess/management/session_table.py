@@ -40,9 +40,9 @@ GAP = "  "
 
 def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], width: int) -> Iterator[str]:
     """
-    Yield the lines of the table, at most ``width`` wide, and one that names the columns that are left out.
+    Yield the lines of the table, at most ``width`` wide. If columns are left out, a last line names them.
 
-    ``users`` are the sessions' users by id. There is at least one session.
+    ``users`` maps ids to the users of the sessions. ``sessions`` must not be empty.
     """
     rows = [_cells(session, users) for session in sessions]
     widths = _widths(rows, width)
@@ -79,7 +79,7 @@ def _with_plain_spaces(text: str) -> str:
 
 
 def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
-    """Choose columns and widths that fit into ``room``: first leave columns out, then cut some of the others."""
+    """Choose columns and widths that fit into ``room``. Leave columns out first, then cut some of the others."""
     widths = {title: max(len(title), *(_width(row[title]) for row in rows)) for title in rows[0]}
 
     def too_wide(widths: Mapping[str, int]) -> bool:

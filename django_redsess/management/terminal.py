@@ -1,4 +1,4 @@
-"""Lines, questions, progress bars and signals: how commands deal with the person at the terminal."""
+"""Lines, questions, progress bars and signals of commands on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import CommandError, OutputWrapper
 
 STOPPED = 130
-"""The exit status of a command that Ctrl-C has stopped, as shells use it."""
+"""The exit status of a command that Ctrl-C has stopped, as in shells."""
 
 
 def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
@@ -63,7 +63,7 @@ class Stop:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Handle the signals within this block."""
-        # Only the main thread can. A command in another thread is ended by the code that started the thread.
+        # Only the main thread can handle signals. Elsewhere, the code that started the thread has to end the command.
         before = {}
         if threading.current_thread() is threading.main_thread():
             before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,7 +1,6 @@
 """
-What a session is, and what becomes of it: its record, its deadline, and how it is loaded, saved, moved and ended.
+One session: its record, its deadline, and how it is loaded, saved, moved and ended.
 
-``SessionStore`` in :mod:`django_redsess.backend` is the public face of this room. It may import ``transport``, which
-sends what is asked here, and ``conf``, ``signals`` and ``exceptions``; it knows nothing of lists of sessions or of what
-is viewed.
+``SessionStore`` in :mod:`django_redsess.backend` is the public face of this room. The room may import ``transport``,
+which sends its commands, and ``conf``, ``signals`` and ``exceptions``. It may not import ``online`` or ``viewed``.
 """

@@ -1,4 +1,4 @@
-"""How many sessions there may be, and how a new one makes room for itself."""
+"""The maximum number of sessions, and the eviction that makes room for a new one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from django_redsess.transport.steps import Call, Steps
 RESERVE_MIN = 100
 
 NO_LIMIT = 2**53
-"""More than there can be; the highest number that Lua counts up to."""
+"""More sessions than there can be. Lua counts exactly up to this number."""
 
 ALONG_MIN, ALONG_MAX = 50, 100
-"""The least and the most sessions that are taken out beside a new one."""
+"""The backlog from which a new session cleans up, and the most sessions that it ends then."""
 
 
 class Batch(NamedTuple):
-    """How many sessions a cleaner's call ended, and whether ``more`` are to end."""
+    """The result of a cleaning call: how many sessions ``ended``, and whether ``more`` are left to end."""
 
     ended: int
     more: bool
@@ -34,10 +34,10 @@ class Batch(NamedTuple):
 
 class Allowed(NamedTuple):
     """
-    How many sessions a partition may have.
+    The maximum numbers of sessions of a partition.
 
-    Signed-in ones may be ``signed_in``, and guests as many as these leave of that number. Guests may always have
-    ``reserve``, and never more than ``guests``.
+    ``signed_in`` is the maximum of signed-in sessions. Guests may have what these leave of it, but at least ``reserve``
+    and at most ``guests``.
     """
 
     signed_in: int
@@ -45,17 +45,17 @@ class Allowed(NamedTuple):
     guests: int
 
     def too_many(self, signed_in: int, guests: int) -> int:
-        """Return how many are too many, where there are so many. ``lib/eviction.lua`` has the same rule."""
+        """Return how many of the given numbers of sessions are too many. ``lib/eviction.lua`` has the same rule."""
         guests_allowed = min(max(self.signed_in - signed_in, self.reserve), self.guests)
         return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
 
 
 def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     """
-    Return how many sessions each partition may have.
+    Return the maximum numbers of sessions of each partition.
 
-    All partitions together may have ``maximum``, of which ``guests`` may be guests'. None stands for the setting. 1 %
-    of ``maximum``, at least 100, is kept for guests, however many are signed in.
+    ``maximum`` is the most sessions of all partitions together, ``guests`` the most guests' sessions among them. None
+    stands for the setting. The reserve for guests is 1 % of ``maximum``, at least 100, but never above ``maximum``.
     """
     maximum = conf.MAX_SESSIONS if maximum is None else maximum
     guests = conf.MAX_GUESTS if guests is None else guests
@@ -65,29 +65,29 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
 
 
 def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
-    """Take out what is too many beside the session ``sid``, which was just saved: the user's own, and those of all."""
+    """End sessions that are too many after ``sid`` was saved: first those of its user, then those of all."""
     crowded, limit = outcome.crowded, saving.limit
     while crowded and limit is not None:
         crowded = yield from operations.end_above(limit, saving.user_id, keep=sid)
     if outcome.stored is None:
         return
-    # It was counted before this session came, or got a user.
+    # The sessions were counted before this save, so this one is added.
     due, recent, guests = outcome.stored
     recent, guests = (recent + 1, guests) if saving.user_id else (recent, guests + 1)
     cleaning = cleaning_along(keyspace().of_sid(sid), due=due, recent=recent, guests=guests)
     if cleaning is not None:
-        # The session is saved, whatever becomes of that.
+        # The session is saved, even if the cleaning fails.
         with suppress(SessionStoreUnavailable):
             yield from cleaning
 
 
 def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
     """
-    Return the call that cleans beside a new session; None while there is little to clean.
+    Return the call that cleans up beside a new session. None if there is little to clean.
 
-    So the store stays bounded though no cleaner runs. The call is made from 50 sessions on that are due, or from 50
-    that are too many (a twentieth of the maximum, if that is less). It ends up to 100: those that are due, then
-    guests', then others.
+    This call keeps the store bounded even if no cleaner runs. It is made if 50 sessions are due, or if 50 are too many
+    (a twentieth of the maximum, if that is less). It ends up to 100 sessions: due ones first, then guests', then
+    others.
     """
     may = allowed()
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
@@ -98,7 +98,7 @@ def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) 
 
 
 def limits(may: Allowed, limit: int) -> dict[str, int]:
-    """Return the arguments of a script that ends up to ``limit`` sessions which are too many."""
+    """Return the arguments of a script that ends up to ``limit`` sessions above the maximum."""
     return {
         "maximum": may.signed_in,
         "reserve": may.reserve,
@@ -109,7 +109,7 @@ def limits(may: Allowed, limit: int) -> dict[str, int]:
 
 
 def names_wanted() -> bool:
-    """Tell whether anybody asks which sessions have ended: to name thousands takes a good part of the time."""
+    """Return whether scripts have to name the sessions that they end. Naming thousands is slow, so receivers decide."""
     return bool(session_ended.receivers)
 
 

@@ -1,4 +1,4 @@
-"""How many sessions there are: asked beside what makes one, to know whether there is something to clean."""
+"""Counting the sessions of a partition in the round trip that adds one, to see whether there is something to clean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_redsess.transport.keys import Partition
 
 
 class Stored(NamedTuple):
-    """How many sessions of a partition are due, and how many it has: signed-in ones, and guests."""
+    """The sessions of a partition: how many are ``due``, signed in (``recent``), and ``guests``."""
 
     due: int
     recent: int
@@ -20,11 +20,11 @@ class Stored(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def counting(partition: Partition) -> tuple[Callable[[int], bytes], int]:
-    """Return what makes the commands that count sessions from the server's time, and how many commands those are."""
+    """Return a function that packs the counting commands for a time of the server, and the number of these commands."""
     recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
     return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests, 3
 
 
 def stored(counts: Sequence[Any]) -> Stored | None:
-    """Read the replies to these commands; None if one is an error."""
+    """Read the replies to the counting commands. None if one of them is an error."""
     return Stored(*counts) if all(isinstance(count, int) for count in counts) else None

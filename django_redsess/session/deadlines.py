@@ -1,8 +1,8 @@
 """
-When a session is due: the earliest of Django's deadline, the idle time-out and the absolute one.
+The deadline of a session: the earliest of Django's deadline, the idle time-out and the absolute time-out.
 
-Times are milliseconds of the server's clock. A deadline that moves with each request is set later than it needs to be,
-by a slack, so that few requests have to move it. So no session ends early, and none ends later than by the slack.
+Times are milliseconds of the server's clock. A deadline that moves with each request is set later than necessary, by a
+slack, so that few requests have to move it. A session never ends early. It may end late, by the slack at most.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from django_redsess.conf import conf
 from django_redsess.session.record import Record
 
 SLACK_MAX = 3_600_000
-"""The most slack that a deadline has: an hour."""
+"""The longest slack of a deadline, in milliseconds: an hour."""
 
 ROUNDED_UP = 999
-"""The most milliseconds by which a record's deadline, in whole seconds, is rounded up."""
+"""A record's deadline is rounded up to whole seconds, by this many milliseconds at most."""
 
 
 class Expiry(NamedTuple):
-    """Django's deadline: ``age`` after the last save; if that is 0, the time ``at``."""
+    """Django's deadline: ``age`` after the last save, or the time ``at`` if ``age`` is 0."""
 
     age: int
     at: int
@@ -28,9 +28,9 @@ class Expiry(NamedTuple):
 
 class Times(NamedTuple):
     """
-    The times that a save writes: those of the record, in seconds, and when the session is ``due``, in milliseconds.
+    The times that a save writes: the two times of the record in seconds, and the deadline ``due`` in milliseconds.
 
-    With ``later_stays``, a stored deadline that is later than ``due`` stays: nothing asks for an earlier one.
+    With ``later_stays``, a stored deadline later than ``due`` is kept.
     """
 
     deadline_seconds: int
@@ -40,12 +40,12 @@ class Times(NamedTuple):
 
 
 def slack_of(length: int) -> int:
-    """Return the slack of a deadline that each request moves: to ``length`` after the request."""
+    """Return the slack of a deadline that each request moves to ``length`` after itself."""
     return max(conf.TOUCH_INTERVAL * 1000, min(length // 20, SLACK_MAX))
 
 
 def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
-    """Return the times of a new session, or of one that begins anew by a sign-in. ``login_at`` is 0 for a guest."""
+    """Return times that depend on no earlier deadline, as for a new session. ``login_at`` is 0 for a guest."""
     age, at = expiry
     if not age:
         return Times(-(-at // 1000), 0, _limited(at, login_at, now))
@@ -55,9 +55,9 @@ def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
 
 def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) -> Times | None:
     """
-    Return the times of a save over the record ``base``; None if it, or today's settings, ask for an earlier deadline.
+    Return the times of a save over the record ``base``. None if the save or the settings ask for an earlier deadline.
 
-    ``due`` is the deadline so far. In a ``passive`` request it stays, unless the age has changed.
+    ``due`` is the present deadline. A ``passive`` request keeps it, unless Django's age or date has changed.
     """
     age, at = expiry
     age_seconds, seconds = -(-age // 1000), -(-(at or now + age) // 1000)
@@ -82,7 +82,7 @@ def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) 
 
 
 def is_limited(base: Record, due: int, now: int) -> bool:
-    """Tell whether today's idle or absolute time-out asks for a deadline that is earlier by more than the slack."""
+    """Return whether the idle or absolute time-out asks for a deadline that is earlier by more than the slack."""
     idle, absolute = (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000
     if idle and due > now + idle + 2 * slack_of(idle):
         return True
@@ -90,12 +90,12 @@ def is_limited(base: Record, due: int, now: int) -> bool:
 
 
 def may_move() -> bool:
-    """Tell whether the settings let requests move deadlines."""
+    """Return whether the settings let requests move deadlines."""
     return bool(conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT)
 
 
 def moved(base: Record, due: int, now: int) -> int | None:
-    """Return where an active request moves the deadline ``due`` of the record ``base``; None where it stays."""
+    """Return the deadline to which an active request moves ``due``. None if it stays. ``base`` is the record."""
     age = base.age_seconds * 1000
     slides = conf.SLIDING and age
     latest = now + age + slack_of(age) if slides else base.deadline_seconds * 1000
@@ -110,11 +110,11 @@ def moved(base: Record, due: int, now: int) -> int | None:
 
 def sends_cookie(base: Record, before: int, due: int, now: int) -> bool:
     """
-    Tell whether the cookie is to be sent again with the request that moved a deadline from ``before`` to ``due``.
+    Return whether a request that moved the deadline from ``before`` to ``due`` sends the cookie again.
 
-    Nothing is stored of when it was sent last. So the age is cut into tenths, from the last save on, and the first move
-    of the deadline in each tenth sends the cookie. (A move is as long as the time since the one before.) A move to the
-    end that the absolute time-out sets sends it, too.
+    The time of the last cookie is not stored. So the age is divided into tenths, counted from the last save. The first
+    move of the deadline in each tenth sends the cookie. (A move is as long as the time since the previous move.) A move
+    to the end that the absolute time-out sets also sends it.
     """
     age = base.age_seconds * 1000
     if not (conf.SLIDING and age and due > before):

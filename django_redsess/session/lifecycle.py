@@ -1,4 +1,4 @@
-"""What becomes of a session: sign-in, save, another key, its end."""
+"""The lifecycle of a session: sign-in, save, key rotation, end."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ from django_redsess.transport.steps import Steps, T, adrive, drive
 
 
 class SessionLifecycle(SessionLoading):
-    """All that a session does, as steps. ``SessionStore`` drives them, as Django's session API."""
+    """All operations of a session, as steps. ``SessionStore`` drives them, and offers Django's session API."""
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """
-        Tell that somebody just signed in: the next save stores a new login time, even for the same user.
+        Note that a user has just signed in. The next save stores a new login time, even for the same user.
 
-        That save ends other sessions of the user above ``limit``; or it raises SessionLimitReached.
+        If the user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
+        raises SessionLimitReached.
         """
         self.pending = self.pending._replace(sign_in=SignIn(limit))
         user_id = user_of(self.__dict__.get("_session_cache", {}))
         if user_id and self.pending.rotates_from is not None:
-            # Now, so that receivers that are told of the sign-in after us find the key that the cookie will have.
+            # Move now. Later receivers of Django's signal then find the key that the cookie will have.
             move_home(self, user_id)
-        # The notice is about the session that the cookie named, which may have been another user's.
+        # The notice is about the session of the old cookie. That session may have been another user's.
         if self.cookie.notice is not None:
             if self.visit is not None and self.visit.on_notice:
                 self.visit.on_notice(None)
             self.cookie = self.cookie._replace(notice=None)
 
     def signed_out(self) -> None:
-        """Tell that somebody signs out: the end that comes next is a sign-out."""
+        """Note that the user signs out. The next end gets the reason ``logout``."""
         self.pending = self.pending._replace(signs_out=True)
 
     def viewed(self, item: str) -> None:
-        """Tell that the visitor views ``item``: the next save records it, or else the middleware."""
+        """Note that the visitor views ``item``. Recorded by the next save, else by the middleware."""
         self.pending = self.pending._replace(item=item)
 
     def abandon(self) -> None:
-        """Forget all changes since the last save, a new key too. The next look at the data loads them."""
+        """Discard all changes since the last save, including a new key. The next access loads the data again."""
         self._session_key = self.pending.rotates_from or self.session_key
         self.known = NOTHING_KNOWN
         self.pending = self.pending._replace(sign_in=None, rotates_from=None)
@@ -56,7 +57,7 @@ class SessionLifecycle(SessionLoading):
         self.__dict__.pop("_session_cache", None)
 
     def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
-        """Save as Django's ``save()`` does. ``met`` is the outcome of a try by the short way, if there was one."""
+        """Save as Django's ``save()`` does. ``met`` is the outcome of an earlier attempt by the short way, if any."""
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -74,7 +75,7 @@ class SessionLifecycle(SessionLoading):
         """Store a new session with the data that this object holds, under a new key."""
         data = yield from self.opening(no_load=True)
         if self.cookie.late and not user_of(data):
-            # The browser has a newer cookie by now: another one would take it away.
+            # The browser already has a newer cookie. The cookie of a new session would replace it.
             raise UpdateError
         while True:
             give_key(self, user_of(data))
@@ -88,7 +89,7 @@ class SessionLifecycle(SessionLoading):
             return
 
     def cycling(self) -> Steps[None]:
-        """Choose a new key; the next save moves the session there."""
+        """Choose a new key. The next save moves the session to it."""
         yield from self.opening()
         rotate_key(self)
         self.modified = True
@@ -100,17 +101,17 @@ class SessionLifecycle(SessionLoading):
         self._session_key = None
 
     def deleting(self, session_key: str | None) -> Steps[None]:
-        """End the session of ``session_key``: this one, when None is given."""
+        """End the session with ``session_key``. None stands for this session."""
         pending, is_own = self.pending, session_key is None
         reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
         if is_own:
-            # Before a rotation is saved, the session is still under its old key.
+            # Until a rotation is saved, the session is stored under its old key.
             session_key = pending.rotates_from or self.session_key
         if pending != NOTHING_PENDING:
             self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
-        # Another request may have given a new key to the session that this one has loaded: then that one is to end.
+        # Another request may have rotated the loaded session. Then the session under the new key must end.
         follow = is_own and self.known.record is not None
         yield from operations.end([sid_of(session_key)], reason, follow=follow)
 
@@ -121,14 +122,14 @@ class SessionLifecycle(SessionLoading):
         if not (outcome.rotated_to and was_guest and user_of(data)):
             self.known = GONE
             raise UpdateError
-        # A double click on "sign in", whose first click was saved a moment ago: each click gets a session.
+        # A double click on "sign in": the first click has moved the session. The second gets a session of its own.
         self.known = NOTHING_KNOWN
         self._session_key = None
         self.cookie = self.cookie._replace(late=True)
         yield from self.creating()
 
     def run(self, steps: Steps[T]) -> T:
-        """Drive ``steps``; remember an outage."""
+        """Drive ``steps``. Remember an outage, so that later operations fail at once."""
         self.fail_at_once()
         try:
             return drive(steps)
@@ -146,12 +147,12 @@ class SessionLifecycle(SessionLoading):
             raise
 
     def fail_at_once(self) -> None:
-        """Raise SessionStoreUnavailable if an operation of this request has met an outage: it waits for that once."""
+        """Raise SessionStoreUnavailable after an outage in this request: a request waits for the server only once."""
         if self.unavailable:
             raise SessionStoreUnavailable("The session could not be read or saved a moment ago.")
 
 
 def session_of(request: Any) -> SessionLifecycle | None:
-    """Return the session of ``request``; None where it has none, or one of another engine."""
+    """Return the session of ``request``. None if it has no session, or one of another engine."""
     session = getattr(request, "session", None)
     return session if isinstance(session, SessionLifecycle) else None

@@ -30,15 +30,15 @@ logger = logging.getLogger("django_redsess")
 
 
 def is_maximum(value: object) -> bool:
-    """Tell whether ``value`` is a valid limit."""
+    """Return whether ``value`` is a valid limit."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
 
 
 def limit_of(user: AbstractBaseUser) -> Limit | None:
     """
-    Return the limit of the user's sessions; None for no limit.
+    Return the limit of the user's sessions. None for no limit.
 
-    Raises ImproperlyConfigured if the settings are wrong, or if their function fails.
+    Raises ImproperlyConfigured if a setting is wrong, or if the function of ``MAX_SESSIONS_PER_USER`` fails.
     """
     setting: Any = conf.MAX_SESSIONS_PER_USER
     maximum, found = setting, f"it is {setting!r}"
@@ -56,7 +56,7 @@ def limit_of(user: AbstractBaseUser) -> Limit | None:
 
 
 def describe(user: AbstractBaseUser | None) -> str:
-    """Return the limit of the user's sessions in words, and what one more sign-in does; ``""`` if there is none."""
+    """Return a text about the limit of the user's sessions and the effect of one more sign-in. ``""`` for no limit."""
     try:
         limit = limit_of(user) if user is not None else None
     except ImproperlyConfigured:

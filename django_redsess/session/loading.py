@@ -1,4 +1,4 @@
-"""A session that can be read. Steps are driven as :mod:`django_redsess.transport.steps` says."""
+"""Loading a session. The work is written as steps: see :mod:`django_redsess.transport.steps`."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
 
 class SessionLoading(SessionBase):
-    """What a session object knows, and how it loads its data."""
+    """The state of a session object, and the loading of its data."""
 
     visit: Visit | None = None
-    """The request that opened it; None in a shell or a command."""
+    """The request that opened the session. None in a shell or a command."""
     cookie = COOKIE_UNCHANGED
     known = NOTHING_KNOWN
     pending = NOTHING_PENDING
     unavailable = False
-    """Whether an operation met an outage. All later ones fail at once: a request waits for a server once."""
+    """Whether an operation has met an outage. Later ones fail at once: a request waits for the server only once."""
 
     @property
     def sid(self) -> str | None:
-        """The name of this session in Redis, the admin and the logs. None before it has a session key."""
+        """The name of this session in Redis, the admin and the logs. None without a session key."""
         return sid_of(self.session_key) if self.session_key else None
 
     @property
     def stored_sid(self) -> str | None:
-        """The sid under which it is stored: the old one until a new key has been saved."""
+        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
         old_key = self.pending.rotates_from
         return sid_of(old_key) if old_key else self.sid
 
     @property
     def stored_key(self) -> str | None:
-        """The session key under which this object has loaded or saved the session. None where it is not stored yet."""
+        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
         is_stored = self.known.record is not None and self.pending.rotates_from is None
         return self.session_key if is_stored else None
 
     @property
     def passive(self) -> bool:
-        """Whether a page made the request by itself: it prolongs nothing."""
+        """Whether the request is passive: made by a page itself. It prolongs nothing."""
         return self.visit is not None and self.visit.passive
 
     @property
     def touch(self) -> Touch:
-        """How the next read touches the session: not at all if no request opened it, or if it has been loaded."""
+        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
         if self.visit is None or "_session_cache" in self.__dict__:
             return Touch.NOTHING
         return Touch.SEEN if self.visit.passive else Touch.ACTIVE
 
     def opening(self, no_load: bool = False) -> Steps[dict[str, Any]]:
-        """Return the data. They are loaded unless they are there already, or ``no_load`` says that they are empty."""
+        """Return the data. Load them first, unless they are loaded already, or ``no_load`` says that they are empty."""
         self.accessed = True
         if not hasattr(self, "_session_cache"):
             empty = no_load or self.session_key is None
@@ -68,7 +68,7 @@ class SessionLoading(SessionBase):
         return self._session_cache
 
     def loading(self) -> Steps[dict[str, Any]]:
-        """Load the data: an empty dict, and no key any more, when there is no such session."""
+        """Load the data. If there is no such session, drop the key and return an empty dict."""
         key = self.session_key
         if key is None:
             return {}
@@ -78,9 +78,10 @@ class SessionLoading(SessionBase):
 
     def take(self, loaded: Loaded) -> tuple[dict[str, Any] | None, int | None]:
         """
-        Return the data of what was loaded, and where this request moves the deadline, None where that stays.
+        Return the data of ``loaded``, and the deadline that this request sets.
 
-        The data are None where the session is gone. The record is kept to compare with.
+        The data are None if the session is gone. The deadline is None if it stays. The record is kept, so that a save
+        can compare with it. If the record is not usable, drop the key and return an empty dict.
         """
         sid, packed, due, now = loaded
         if packed is None:
@@ -96,7 +97,7 @@ class SessionLoading(SessionBase):
         if "_session_cache" not in self.__dict__:
             # As Known() does, in half the time.
             self.known = tuple.__new__(Known, (record, record.revision, due, False))
-            # By default, only a time-out that was taken out of the settings can have left an earlier deadline.
+            # By default, only a time-out that was removed from the settings can have left an earlier deadline.
             if due < record.deadline_seconds * 1000 - deadlines.ROUNDED_UP or (
                 conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT
             ):
@@ -105,7 +106,7 @@ class SessionLoading(SessionBase):
         return data, moves_to
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
-        """Do what few loads need: ask why the session is gone, or move its deadline to ``due``. Return its data."""
+        """Do what few loads need: find out why the session is gone, or move the deadline. Return the data."""
         if data is None:
             yield from self._asking_why(loaded)
             return {}
@@ -116,7 +117,7 @@ class SessionLoading(SessionBase):
     def _asking_why(self, loaded: Loaded) -> Steps[None]:
         note = yield from reading.note_of(loaded.sid)
         if not note and loaded.due:
-            # It is due, and has not been taken out yet.
+            # The session is due, but has not been removed yet.
             note = f"{Reason.EXPIRED} {loaded.due} "
         self._session_key = None
         found = notice.read(note)
@@ -133,17 +134,17 @@ class SessionLoading(SessionBase):
             self.cookie = self.cookie._replace(refresh=True)
 
     def still_there(self) -> Steps[bool]:
-        """Tell whether the session still lives under this key. Reads without a trace."""
+        """Return whether the session is still live under its key. Does not touch it."""
         return (yield from self.existing(self.session_key or ""))
 
     def existing(self, session_key: str) -> Steps[bool]:
-        """Tell whether a live session has this key. Reads without a trace."""
-        # For its own request, a session has left its old key as soon as it has chosen a new one.
+        """Return whether a live session has this key. Does not touch it."""
+        # Once a new key is chosen, the old key names no session for this request.
         if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
             return False
         loaded = yield from reading.read(sid_of(session_key))
         return loaded.record is not None
 
     def _validate_session_key(self, key: object) -> bool:
-        # What can't be a key names no session and is never sent to the server. Eight is Django's own lower bound.
+        # An invalid key names no session and is never sent to the server. Eight is Django's own minimum length.
         return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)

@@ -1,4 +1,4 @@
-"""Merging what two requests changed in the same session."""
+"""Merging the changes of two requests to the same session."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 
 SIGN_IN = frozenset((SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY))
-"""The keys that say who is signed in. They are merged as one: a mixture of two sign-ins would be neither."""
+"""The keys of a sign-in. They are merged together, because a mixture of two sign-ins is invalid."""
 
 MISSING = object()
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two values are equal, in type too, at every level. (To Python, ``1``, ``1.0`` and ``True`` are.)"""
+    """Return whether two values are equal and of one type, at every level. (In Python, ``1 == 1.0 == True``.)"""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -25,10 +25,10 @@ def same(one: Any, other: Any) -> bool:
 
 def merge(base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """
-    Return ``theirs`` with the changes that were made from ``base`` to ``mine``.
+    Return ``theirs`` with the changes from ``base`` to ``mine``.
 
-    All three are session data as the serializer reads it. Whole top-level keys are merged: where both changed the same
-    key, ``mine`` wins.
+    All three are session data as the serializer reads them. Each top-level key is merged as a whole. If both sides
+    changed the same key, ``mine`` wins.
     """
     own = {key for key in base.keys() | mine.keys() if not same(base.get(key, MISSING), mine.get(key, MISSING))}
     if own & SIGN_IN:

@@ -1,4 +1,4 @@
-"""Which key a session gets, and how it moves to another. All sessions of a user are in the user's home partition."""
+"""Choosing a session's key, and moving the session to it. All sessions of a user are in the user's home partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from django_redsess.transport.steps import Steps
 
 
 def give_key(session: SessionLoading, user_id: str) -> None:
-    """Give ``session`` a key that nobody has had: in the bucket of this user, for a guest in any."""
+    """Give ``session`` a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
     session._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
     session.pending = session.pending._replace(own_key=key)
 
 
 def rotate_key(session: SessionLoading) -> None:
-    """Give ``session`` another key in its bucket. The next save moves it there."""
+    """Give ``session`` another key in the same bucket. The next save moves the session to it."""
     old_key = session.pending.rotates_from or session.session_key
     if old_key is not None:
         session.pending = session.pending._replace(rotates_from=old_key)
@@ -24,11 +24,16 @@ def rotate_key(session: SessionLoading) -> None:
 
 
 def move_home(session: SessionLoading, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
-    """Give ``session`` a key in the bucket of this user, unless it has one there; with ``renews``, a new one anyway."""
+    """
+    Give ``session`` a key in the bucket of this user, unless it has one there.
+
+    With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the session
+    is not stored yet, so there is no old key to move from.
+    """
     sid, space, pending = session.sid or "", keyspace(), session.pending
     at_home = operations.at_home(sid, user_id)
     if must_create and session.session_key != pending.own_key:
-        # Its key was chosen by somebody else, in the right partition at least.
+        # The caller has chosen this key. It only needs to be in the right partition.
         at_home = space.of_sid(sid) == space.of_user(user_id)
     if at_home and not (renews and pending.rotates_from is None):
         return
@@ -38,19 +43,19 @@ def move_home(session: SessionLoading, user_id: str, *, must_create: bool = Fals
 
 
 def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
-    """Do as :func:`operations.rotate` does, where the new sid is in another partition, and no script reaches both."""
+    """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
     viewed = yield from operations.viewed_by(old_sid)
     made = yield from operations.create(sid, saving, viewed)
     if made.status == "clock":
         return made
     if made.status == "refused":
-        # Of two sign-ins at the same time in a guest's session, the other may have been first.
+        # Two requests may sign in at once from one guest's session. The other one may have been first.
         old = yield from reading.read(old_sid)
         if old.record is not None:
             return made
         note = yield from reading.note_of(old_sid)
         return Outcome("gone", note=note)
-    # This only ends the old one, with a note of where it went.
+    # This only ends the old session, and leaves a note with the new sid.
     outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
     if outcome.status != "saved":
         yield from operations.end([sid], None)

@@ -1,4 +1,4 @@
-"""Notices: what a user is told after the session has ended, at the next request."""
+"""Notices: what the next request tells a user about an ended session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_redsess.session.operations import time_of
 from django_redsess.signals import Reason
 
 TEXT_MAX = 200
-"""The most characters of an administrator's message to the users whose sessions end."""
+"""The most characters of a message to the users whose sessions end."""
 
 JOINERS = "\u200c\u200d"
 """Joiners that Persian, Hindi and many emoji need. Python counts them as not printable."""
@@ -21,15 +21,15 @@ JOINERS = "\u200c\u200d"
 HEADER = "X-Session-Ended"
 
 TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
-"""The reasons that a user is told: ends that the user did not ask for, or that may have a message."""
+"""The reasons that a user is told: all except a sign-out."""
 
 
 class Notice(NamedTuple):
     """
-    Why the session that a cookie names is gone: as ``request.session.ended`` has it.
+    Why the session of a cookie is gone: the value of ``request.session.ended``.
 
-    ``message`` is what an administrator wrote, or ``""``. ``ended_at`` is the server's time. ``str()`` makes a sentence
-    or two of it for the user, in the language that is active.
+    ``message`` is the message for the user, or ``""``. ``ended_at`` is the server's time. ``str()`` returns the reason
+    as a sentence in the active language, followed by the message.
     """
 
     reason: Reason
@@ -48,12 +48,12 @@ class Notice(NamedTuple):
 
     @property
     def header(self) -> str:
-        """The value of the header ``X-Session-Ended``: the reason, and the message as RFC 8187 writes it."""
+        """The value of the header ``X-Session-Ended``: the reason, then the message in the encoding of RFC 8187."""
         return f"{self.reason}; message*=UTF-8''{quote(self.message, safe='')}" if self.message else self.reason.value
 
 
 def read(note: str) -> Notice | None:
-    """Read the note of an ended session; None if it has nothing to tell the user."""
+    """Read the note of an ended session. None if there is nothing to tell the user."""
     reason, _, rest = note.partition(" ")
     at, _, text = rest.partition(" ")
     if reason not in TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
@@ -62,7 +62,7 @@ def read(note: str) -> Notice | None:
 
 
 def clean(text: str) -> str:
-    """Return ``text`` on one line: without characters that could forge a line of a log, or a header."""
+    """Return ``text`` on one line, without characters that could forge a log line or a header."""
     return " ".join("".join(letter if letter.isprintable() or letter in JOINERS else " " for letter in text).split())
 
 

@@ -1,7 +1,7 @@
 """
-What can be done with sessions in Redis: each operation is one round trip, of one script or of a few plain commands.
+The operations on sessions in Redis. Each is one round trip: one script, or a few plain commands.
 
-The functions here send nothing: each returns a step (see :mod:`django_redsess.transport.steps`), and steps yield from
+The functions here send nothing. Each returns a step (see :mod:`django_redsess.transport.steps`). Other steps yield from
 it, or ``step.run()`` or ``await step.arun()`` sends it. An operation on every partition returns a step for each. Ending
 sessions may take several steps, one after another.
 """
@@ -25,14 +25,14 @@ from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, 
 from django_redsess.transport.steps import Call, Plain, Steps
 
 AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
-"""The most sessions or items that a call takes out or looks up: more would keep the server from others for too long."""
+"""The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""
 
 LAST_SECOND = 250_000_000_000
-"""In the year 9892: a later deadline is shown as this one, since Python's dates end soon after."""
+"""In the year 9892. A later deadline is shown as this one, because Python's dates end soon after."""
 
 
 class Limit(NamedTuple):
-    """How many sessions a user may have, and what a sign-in above that does: see ``SESSION_LIMIT_POLICY``."""
+    """The maximum number of a user's sessions, and what a sign-in above it does: see ``SESSION_LIMIT_POLICY``."""
 
     maximum: int
     policy: str
@@ -42,10 +42,10 @@ class Saving(NamedTuple):
     """
     What a save writes.
 
-    ``record`` was made by the time ``at``, and the session will be ``due`` (both in milliseconds of the server's
-    clock). With ``later_stays``, a deadline that is later already stays. ``login_ms`` is 0 for a guest. ``item`` is
-    what the request views, ``""`` for nothing. Its view is noted at most once: a repetition of the save leaves it out.
-    ``limit`` is looked at where a session is created or gets another key.
+    ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
+    ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
+    request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
+    enforced only when a session is created or gets another key.
     """
 
     record: bytes
@@ -60,19 +60,19 @@ class Saving(NamedTuple):
 
 class Outcome(NamedTuple):
     """
-    What became of a save, as ``status`` says:
+    The result of a save. ``status`` is one of:
 
     - ``saved``
-    - ``gone``: the session has ended or has another key, as ``note`` says
-    - ``changed``: another request was first, and ``record`` is the one that is there
-    - ``clock``: the record is to be made anew, by the time ``at``
-    - ``again``: the short script leaves it to the general one
-    - ``taken``: another session has the sid of this new one
-    - ``refused``: the user has enough sessions
+    - ``gone``: the session has ended or has another key; ``note`` says which
+    - ``changed``: another request has saved first; ``record`` is the stored record
+    - ``clock``: the record must be made again, by the time ``at``
+    - ``again``: the short script leaves the save to the general one
+    - ``taken``: another session has the sid of this new session
+    - ``refused``: the user already has the maximum number of sessions
 
-    ``item`` is what was to be viewed, if its view certainly was not noted. ``crowded`` says that the user may still
-    have too many, more than a script takes out: :func:`end_above` goes on. ``stored`` is how many sessions there were
-    just before, where that was asked.
+    ``item`` is the item to view, if its view was certainly not recorded. ``crowded`` says that the user may still have
+    too many sessions, more than one script ends: :func:`end_above` ends the others. ``stored`` is the number of
+    sessions just before the save, if they were counted.
     """
 
     status: str
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
     @property
     def rotated_to(self) -> str:
-        """The sid under which the session lives on, or ``""``."""
+        """The new sid of the session, if it has got another key, else ``""``."""
         return rotated_to(self.note)
 
 
@@ -93,7 +93,7 @@ SAVED, AGAIN = Outcome("saved"), Outcome("again")
 
 
 def prolong(loaded: Loaded, due: int) -> Call[bool]:
-    """Move the deadline of a session to ``due``, if it is still the one that was read. True where it was moved."""
+    """Move the deadline of a session to ``due``, if it is still the one that was read. True if it was moved."""
     partition = keyspace().of_sid(loaded.sid)
     args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
     return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition), args, bool)
@@ -101,11 +101,11 @@ def prolong(loaded: Loaded, due: int) -> Call[bool]:
 
 def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
     """
-    Replace the record of a session that still has the revision ``loaded``, and nothing else: the short way to save.
+    Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
-    A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else is to be done.
-    ``revision`` is that of ``record``. Raises redis-py's NoScriptError where the server does not know the script:
-    :func:`introduce_change` is for that.
+    A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
+    ``revision`` is that of ``record``. Raises redis-py's NoScriptError if the server does not know the script. Then
+    send :func:`introduce_change` first.
     """
     space = keyspace()
     _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
@@ -114,7 +114,7 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
 
     def changed(replies: list[Any]) -> Outcome:
         found = replies[0]
-        # A client repeats a command whose reply it lost: then the record that it brings is there already.
+        # The client repeats a command whose reply was lost. Then its record is stored already.
         if found == 1 or (found and revision_of(found) == revision):
             return SAVED
         return Outcome("changed", found) if found else AGAIN
@@ -123,14 +123,14 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
 
 
 def introduce_change() -> Call[None]:
-    """Tell the server the script of :func:`change`, with nothing to do."""
+    """Load the script of :func:`change` into the server. This call changes no session."""
     partition = keyspace().partitions[0]
     args = scripts.CHANGE.arguments(sid="", loaded="", record="", due="")
     return Call(partition, scripts.CHANGE, scripts.CHANGE.keys(partition), args, lambda found: None)
 
 
 def add(sid: str, saving: Saving) -> Call[Outcome]:
-    """Add a session under a sid that nobody can have had: the short way to create. Count what there was before."""
+    """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
     keys = _adding_keys(partition, bool(saving.user_id))
     args = scripts.ADD.arguments(sid=sid, record=saving.record, at=saving.at, due=saving.due, user_id=saving.user_id)
@@ -147,14 +147,14 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     """
     Add a session.
 
-    ``is_new`` says that nobody can have had that sid before, so there is nothing to look for. ``viewed`` says that it
-    comes from another partition, and what it viewed there: items and the times of their views, one after another, as
+    ``is_new`` says that the sid is certainly unused, so the script does not look for it. ``viewed`` is for a session
+    that comes from another partition. It has the items that the session viewed there and the times of their views, as
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
     maximum, policy = saving.limit or (None, "")
     args = scripts.CREATE.arguments(sid=sid, **_written(saving), limit=maximum, policy=policy, viewed=viewed)
-    # Who repeats this may find what was created before.
+    # A repetition may find the session that the first attempt created.
     once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition))
@@ -162,9 +162,9 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     """
-    Replace the record of a live session that still has the revision ``loaded``, or any where that is empty.
+    Replace the record of a live session that still has the revision ``loaded``. Otherwise nothing is written.
 
-    Otherwise nothing is written.
+    An empty ``loaded`` fits any revision.
     """
     partition = keyspace().of_sid(sid)
     args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
@@ -176,8 +176,8 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     """
     Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
 
-    Where the new sid belongs to another partition, which no script reaches, create it there before: this call then
-    only ends the old one, with a note of where it went, and nothing is viewed.
+    If the new sid belongs to another partition, create the session there first, because no script reaches both
+    partitions. This call then only ends the old session, and leaves a note with the new sid. It records no view.
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
@@ -192,7 +192,7 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
-    """End up to 250 sessions of this user above ``limit``, but not ``keep``, which signed in. True if more are left."""
+    """End up to 250 sessions of this user above ``limit``. The new session ``keep`` stays. True if more are left."""
     partition = keyspace().of_user(user_id)
     args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
     keys = scripts.END_ABOVE.keys(partition)
@@ -200,20 +200,20 @@ def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
-    """Read what a session viewed, to take it along: item, time, item, time, …"""
+    """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
     partition = keyspace().of_sid(sid)
     keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed_by(sid))
     return Call(partition, scripts.ITEMS_BY_RANK, keys, scripts.ITEMS_BY_RANK.arguments(first=0, last=-1), list)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:
-    """Tell whether one script can reach both sessions."""
+    """Return whether one script can reach both sessions."""
     space = keyspace()
     return space.count == 1 or space.of_sid(sid) == space.of_sid(other_sid)
 
 
 def at_home(sid: str, user_id: str) -> bool:
-    """Tell whether a session of this user (``""``: a guest) may have this sid: all of a user's are in one bucket."""
+    """Return whether the sid is in the bucket of this user. A guest (``""``) may have any sid."""
     return not user_id or bucket_of(sid) == bucket_of_user(user_id)
 
 
@@ -227,11 +227,11 @@ def end(
     follow: bool = False,
 ) -> Steps[list[EndedSession]]:
     """
-    End sessions, up to 250 a call, and return those that were there.
+    End sessions, up to 250 a call. Return those that have ended.
 
-    Nobody is told of an end without a reason: it takes back what nobody has had. ``message`` is for the ended users to
-    read. Those that began after ``latest`` (milliseconds of the server's clock) stay, and the sessions of
-    ``keep_users``. With ``follow``, a session that has got another key is ended under that.
+    An end with a ``reason`` of None is not reported: it removes sessions that nobody has used. ``message`` is for the
+    users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's clock) stay, and so do
+    those of ``keep_users``. With ``follow``, a session that has got another key is ended under its new sid.
     """
     ended: list[EndedSession] = []
     stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
@@ -247,14 +247,14 @@ def end(
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
                 batch = batch[dealt_with:]
-        # Notes that somebody else wrote may go in a circle.
+        # Foreign notes may point in a circle.
         sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
         named.update(sids)
     return ended
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:
-    """Tell whether the views of ``item`` are counted in another partition than that of the session."""
+    """Return whether the views of ``item`` are counted in another partition than that of the session."""
     space = keyspace()
     return space.count > 1 and space.of_sid(sid) != space.of_item(item)
 
@@ -287,10 +287,10 @@ def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -
 
 
 def with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
-    """Return what a script replied, and which sessions it ended."""
+    """Return the reply of a script, and the sessions that it ended."""
     return reply, list(ended)
 
 
 def time_of(milliseconds: bytes) -> datetime:
-    """Return the time that the server wrote."""
+    """Return the datetime of a time that the server wrote."""
     return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)

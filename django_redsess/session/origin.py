@@ -1,4 +1,4 @@
-"""Where a request comes from."""
+"""The sender of a request: address and user agent."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from django_redsess.session.record import Client
 
 USER_AGENT_BYTES_MAX = 256
 USER_AGENT_KEPT_MAX = 1024
-"""Characters of a user agent that is kept in memory, cleaned; a longer one is cleaned each time."""
+"""The most characters of a user agent whose cleaned text is cached. A longer one is cleaned each time."""
 
 TEXT_MAX = 100
-"""Characters: no address is as long, with its zone."""
+"""The most characters that are read as an address. No real address is so long, even with its zone."""
 
 
 def client_of(request: HttpRequest) -> Client:
-    """Return who sent ``request``, cleaned of what could forge a log line or break a page."""
+    """Return the sender of ``request``, without characters that could forge a log line or break a page."""
     user_agent: str = request.META.get("HTTP_USER_AGENT", "")
     clean = _cleaned if len(user_agent) <= USER_AGENT_KEPT_MAX else _cleaned.__wrapped__
     return Client(_address_of(request), clean(user_agent))
 
 
-# Kept, since the same browsers come again and again.
+# Cached, because the same browsers come again and again.
 @lru_cache(maxsize=1024)
 def _cleaned(user_agent: str) -> str:
-    # A surrogate stands for a byte that is no UTF-8: it can't be stored.
+    # A surrogate stands for a byte that is not UTF-8. It can't be stored.
     text = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", user_agent)
     return text.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore")
 
@@ -39,7 +39,7 @@ def _address_of(request: HttpRequest) -> str:
         return ""
     text = request.META.get("REMOTE_ADDR", "")
     if conf.TRUSTED_PROXIES:
-        # Each proxy adds, at the right, whom it heard. What is further left than your own proxies anybody may write.
+        # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
         heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
         text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
         if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
@@ -49,9 +49,9 @@ def _address_of(request: HttpRequest) -> str:
 
 @lru_cache(maxsize=1024)
 def _canonical(text: str, how_much: str) -> str:
-    # Kept, since the same visitors come again and again, and Python takes its time to read an address.
+    # Cached, because the same visitors come again and again, and Python reads an address slowly.
     try:
-        # Without the zone of a link-local address, which may be any text.
+        # The zone of a link-local address is left out. It may be any text.
         address = ip_address(text.partition("%")[0])
     except ValueError:
         return ""

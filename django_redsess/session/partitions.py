@@ -1,4 +1,4 @@
-"""What is divided among the partitions."""
+"""Dividing sids and maxima among the partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django_redsess.transport.scripts import CONSTANTS
 
 
 def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
-    """Sort ``sids`` by partition, up to 250 together."""
+    """Group ``sids`` by partition, in batches of up to 250."""
     space, at_once = keyspace(), CONSTANTS["AT_ONCE_MAX"]
     partitions: dict[Partition, list[str]] = {}
     for sid in dict.fromkeys(sids):
@@ -20,5 +20,5 @@ def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
 
 
 def share_of(maximum: int, partitions: int) -> int:
-    """Return how many of ``maximum`` sessions one of so many partitions may have."""
+    """Return the share of ``maximum`` that one partition has, rounded up. ``partitions`` is their number."""
     return -(-maximum // partitions)

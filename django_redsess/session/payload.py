@@ -1,21 +1,21 @@
 """
-What a record holds besides its header: the client part and the data part, each in few bytes that take little time.
+The client part and the data part of a record, which follow its header. Both are packed to be small and fast.
 
-Both begin with a dictionary that both sides know, as RFC 1950 describes it: what most browsers call themselves, and
-what Django and others write into most sessions, then takes a few bytes. The streams are raw deflate (RFC 1951).
+Streams are raw deflate (RFC 1951) with a preset dictionary (RFC 1950). One dictionary has the user agents of most
+browsers. The other has what Django and others write into most sessions. Such texts then take a few bytes.
 
-The client part is a stream of the user agent, then the address of 0, 4 or 16 bytes; nothing where both are unknown.
+The client part is a stream of the user agent, then the address of 0, 4 or 16 bytes. It is empty if both are unknown.
 
 The data part:
 
 ====== =================================================================================================
 bytes  content
 ====== =================================================================================================
-1      kind: ``DEFLATED`` added to ``SIGNED_IN``, ``HASH`` or 0, which has nothing cut out
-32     what was cut out: the digits of Django's session hash and their key; with ``SIGNED_IN``, all three
-       keys that Django's ``login()`` writes, for they can be told from the hash and the user id
-2      the place where that was
-rest   the rest of the data, as it is or as a stream. Place and rest are left out where that is ``{}``
+1      kind: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus ``DEFLATED`` if the rest is a stream
+32     Django's session hash. It is cut out of the data with its key. With ``SIGNED_IN``, all three keys
+       that Django's ``login()`` writes are cut out: the hash and the user id are enough to restore them
+2      the place of what was cut out
+rest   the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``
 ====== =================================================================================================
 """
 
@@ -47,7 +47,7 @@ AGENTS = (
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 "
     b"Edg/140.0.0.0"
 )
-"""A part of the record's format: with another dictionary no record could be read. The most frequent is last."""
+"""A part of the record's format: another dictionary could not read the records. The most frequent texts are last."""
 
 DATA = (
     b'{"account_authentication_methods":[{"method":"password","at":17,"email":"socialaccount_state'
@@ -59,44 +59,44 @@ DATA = (
 )
 """A part of the record's format too."""
 
-# A window of 4 096 bytes: the usual one of 32 768 takes twice as long to set up, and most sessions are shorter.
+# A window of 4 096 bytes. The usual one of 32 768 takes twice as long to set up, and most sessions are shorter.
 WINDOW_BITS = -12
 
-# Few bytes are read twice as fast with the codes that deflate has ready. Nothing is fed to this one: a copy of it, with
-# the dictionary, takes less time than another one, the less the smaller the window is.
+# Short data are read twice as fast with deflate's fixed codes. This object is only copied, never fed: a copy, with its
+# dictionary, takes less time than a new object. A small window makes the copy faster.
 _SHORT_DATA = zlib.compressobj(6, zlib.DEFLATED, -10, 2, zlib.Z_FIXED, DATA)
 SHORT_BYTES_MAX = 512
-"""Above, codes of its own make data smaller by a fifth to a third, and writing and reading take no longer in all."""
+"""Longer data get their own codes. They get smaller by a fifth to a third, at no cost in time overall."""
 
 PLAIN_BYTES_MAX, PLAIN_SIGNED_IN_MAX = 29, 64
-"""Fewer are not deflated. With the first a guest's record has 60: both servers give less the same room. What a user has
-besides the three keys may take more, and be read in less time."""
+"""Data up to these sizes are not deflated. The first number is for a guest's data: the record then has 60 bytes, and
+a shorter one would take the same memory. The second is for the rest that a user has: it is larger, but read faster."""
 
 DEFLATED, SIGNED_IN, HASH = 1, 2, 4
 _BYTES = [bytes([kind]) for kind in range(8)]
 
-# What stands around the user id, and before the hash, as JSON of Django's serializer writes it. Behind is a quote.
+# The text around the user id and before the hash, in the JSON of Django's serializer. A quote follows the hash.
 ID_KEY = b'"_auth_user_id":"'
 BACKEND_KEY = b'","_auth_user_backend":"django.contrib.auth.backends.ModelBackend","_auth_user_hash":"'
 HASH_KEY = b'"_auth_user_hash":"'
 PLACE_MAX = 65_535
 
 DEPTH_MAX = 200
-"""How many lists and dicts may be in each other. Of about 900, some places can write what others can't read."""
+"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
 
 CONTAINERS = (dict, list, tuple)
 
 
 def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
     """
-    Raise ValueError where a value of ``data`` has more than 200 lists and dicts in each other.
+    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
 
-    How deep Python can write and read depends on its version, and on how deep the stack is at that place. Where the
-    text that was made of the data is given, and has too few brackets for that, there is nothing to look for.
+    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
+    of the data. If it has too few brackets for so many levels, the data are not searched.
     """
     if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
         return
-    # By identity: one that is shared is looked at once.
+    # By identity, so that a shared container is searched once.
     level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
     for _ in range(DEPTH_MAX):
         level = {
@@ -112,7 +112,7 @@ def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> Non
 
 
 def packed_data(data: bytes, user_id: bytes) -> bytes:
-    """Pack the data of a session; ``user_id`` is nothing for a guest's."""
+    """Pack the data of a session. ``user_id`` is empty for a guest."""
     kind, cut = 0, b""
     if user_id:
         kind, cut, data = _cut(data, user_id)
@@ -127,9 +127,9 @@ def packed_data(data: bytes, user_id: bytes) -> bytes:
 
 def unpacked_data(packed: bytes, user_id: bytes) -> bytes:
     """
-    Return the data that :func:`packed_data` was given.
+    Unpack the data that :func:`packed_data` has packed.
 
-    Raises ValueError, IndexError or zlib.error for what it did not write.
+    Raises ValueError, IndexError or zlib.error for bytes that it did not write.
     """
     kind = packed[0]
     if kind <= DEFLATED:
@@ -146,7 +146,7 @@ def unpacked_data(packed: bytes, user_id: bytes) -> bytes:
 
 
 def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
-    # Returns the kind, what was cut out, with its place, and the rest; no place and no rest where that is {}.
+    # Returns the kind, what was cut out with its place, and the rest. Place and rest are left out if the rest is {}.
     kind, keys = SIGNED_IN, ID_KEY + user_id + BACKEND_KEY
     place = data.find(keys, 0, PLACE_MAX)
     if place < 0:
@@ -160,7 +160,7 @@ def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
         cut = unhexlify(data[start:end])
     except ValueError:
         return 0, b"", data
-    # Nothing else than what is written again when it is read: neither fewer digits nor capitals.
+    # Cut out only what is restored exactly: not fewer digits, and no capitals.
     if hexlify(cut) + b'"' != data[start : end + 1]:
         return 0, b"", data
     rest = data[:place] + data[end + 1 :]
@@ -170,7 +170,7 @@ def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
 
 
 def packed_client(address: str, user_agent: str) -> bytes:
-    """Pack who sent a request: ``address`` of IPv4 or IPv6, or ``""``. Raises OSError for any other address."""
+    """Pack the sender of a request. ``address`` is IPv4, IPv6 or ``""``. Raises OSError for any other address."""
     if not (address or user_agent):
         return b""
     packed = inet_pton(AF_INET6 if ":" in address else AF_INET, address) if address else b""
@@ -179,7 +179,7 @@ def packed_client(address: str, user_agent: str) -> bytes:
 
 
 def unpacked_client(packed: bytes) -> tuple[str, str]:
-    """Return address and user agent, as :func:`packed_client` was given them."""
+    """Return the address and the user agent that :func:`packed_client` has packed."""
     if not packed:
         return "", ""
     user_agent, rest = _inflated(packed, AGENTS)
@@ -191,13 +191,13 @@ def _deflated(data: bytes) -> bytes:
     if len(data) <= SHORT_BYTES_MAX:
         deflate = _SHORT_DATA.copy()
     else:
-        # With a search that ends early.
+        # Level 1: the search for repetitions ends early.
         deflate = zlib.compressobj(1, zlib.DEFLATED, WINDOW_BITS, 4, zlib.Z_DEFAULT_STRATEGY, DATA)
     return deflate.compress(data) + deflate.flush()
 
 
 def _inflated(stream: bytes, dictionary: bytes) -> tuple[bytes, bytes]:
-    # Returns the content, and what stands behind the stream.
+    # Returns the content, and the bytes after the stream.
     inflate = zlib.decompressobj(WINDOW_BITS, dictionary)
     content = inflate.decompress(stream)
     if not inflate.eof:

@@ -1,4 +1,4 @@
-"""Reading a session: a few plain commands in one round trip, packed but for what is another thing each time."""
+"""Reading a session: a few plain commands in one round trip. Their fixed parts are packed in advance."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from django_redsess.transport.keys import Keyspace, is_sid, keyspace
 from django_redsess.transport.steps import Plain
 
 TIME_MAX = 2.0**52
-"""Milliseconds: far beyond all times, and scores are exact up to there."""
+"""Milliseconds. This is later than any real time, and scores are exact up to here."""
 
 
 class Touch(StrEnum):
-    """What reading a session leaves behind."""
+    """What a read writes about the session."""
 
     NOTHING = ""
     SEEN = "seen"
-    """A note that it was seen: for a request that nobody made by hand."""
+    """That the session was seen. For a passive request."""
     ACTIVE = "active"
-    """The same, and later deadlines, as far as the settings move them."""
+    """That the session was seen, and a later deadline if the settings move it. For an active request."""
 
 
 class Loaded(NamedTuple):
     """
-    A session as it was read at the server's time ``now``. ``record`` is None when it is gone.
+    A session as it was read at the server's time ``now``. ``record`` is None if the session is gone.
 
-    ``due`` is its deadline. Of a session that is gone it is 0; but if it has a user, is due, and nobody has taken it
-    out so far, it is that deadline. Both times are in milliseconds.
+    ``due`` is its deadline. It is 0 if the session is gone. But if a user's session is due and has not been removed
+    yet, ``due`` is the deadline that has passed. Both times are in milliseconds.
     """
 
     sid: str
@@ -42,10 +42,10 @@ class Loaded(NamedTuple):
 
 def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
     """
-    Read the record and the deadline of ``sid``, and touch it, unless ``touch`` says not to.
+    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
 
-    Last seen is rounded down to ``TOUCH_INTERVAL``. So the second touch in an interval changes nothing, and no process
-    needs to remember whom it has touched.
+    The last-seen time is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing,
+    and no process has to remember which sessions it has touched.
     """
     space, name = keyspace(), sid.encode()
     reading, touching, _ = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
@@ -53,7 +53,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
     def loaded(replies: list[Any]) -> Loaded:
         record, score, time = replies[:3]
         now = connections.clock().learn(time)
-        # Somebody else may have written anything.
+        # A foreign client may have written any score.
         due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
         if record is None or due > now:
             return Loaded(sid, record if due else None, due if record else 0, now)
@@ -70,12 +70,12 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 
 
 def note_of(sid: str) -> Plain[str]:
-    """Read why the session ``sid`` is gone: ``""`` where nobody knows."""
+    """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
     space = keyspace()
     packed = packing.command("GET", space.of_sid(sid).ended_of(sid))
 
     def read(replies: list[Any]) -> str:
-        # Somebody may have put anything there.
+        # A foreign client may have written another type of value.
         return replies[0].decode(errors="replace") if isinstance(replies[0], bytes) else ""
 
     return Plain(space, "note", packed, 1, read, 0)
@@ -88,8 +88,8 @@ def time() -> Plain[int]:
 
 @lru_cache(maxsize=8)
 def templates(prefix: str, count: int) -> list[tuple[bytes, bytes, bytes]]:
-    # For each partition: what reads a session, what touches it, and what changes its record, packed but for what is
-    # another thing each time. A session is in one of the two lists, and XX leaves the other alone.
+    # For each partition, the packed commands that read a session, touch it, and change its record. Placeholders stand
+    # for the variable parts. A session is in one of the two lists: XX leaves the other list unchanged.
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
     def packed(count: int, *command: str) -> bytes:
@@ -113,6 +113,6 @@ def templates(prefix: str, count: int) -> list[tuple[bytes, bytes, bytes]]:
 
 
 def rotated_to(note: str) -> str:
-    """Return the sid under which the session lives on whose note this is; ``""`` where it does not."""
+    """Return the new sid in the note of a session that got another key. ``""`` for any other note."""
     word, _, sid = note.partition(" ")
     return sid if word == "rotated" and is_sid(sid) else ""

@@ -1,5 +1,5 @@
 """
-The record of a session: a plain header that Lua reads, and the rest, sealed by us.
+The record of a session: a plain header that Lua reads, then the client part and the data part.
 
 ====== ======= =======================================================================================
 bytes  from    content
@@ -7,17 +7,17 @@ bytes  from    content
 1      0       the format, ``3``
 6      1       revision: random, new with each write
 5      7       Django's deadline, seconds since 1970, rounded up
-4      12      Django's age, seconds, rounded up; 0 where the deadline was set as a date
-12     16      seal: keyed BLAKE2b of format, sid and all that follows; each PREFIX has a key of its own
+4      12      Django's age, seconds, rounded up; 0 if the deadline was set as a date
+12     16      seal: keyed BLAKE2b of format, sid and all that follows; each PREFIX has its own key
 1      28      length of the user id, in bytes
-n      29      user id, UTF-8; nothing for a guest
+n      29      user id, UTF-8; empty for a guest
 6      29 + n  login time, milliseconds since 1970; left out for a guest
-1 or 3         length of the client part; 255 and two more bytes from 255 on
+1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: address and user agent, see payload.py
 rest           data part: the serialized data, see payload.py
 ====== ======= =======================================================================================
 
-The seal leaves out the revision and the two times: a session's deadline is in ``expire``, which is not sealed either.
+The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from django_redsess.session.payload import packed_client, packed_data, unpacked_
 from django_redsess.transport.agreement import FORMAT, derived_key
 
 SEAL_SIZE = 12
-"""96 bits, as RFC 2404 has them too: whoever guesses must have the site try each."""
+"""96 bits, as in RFC 2404. Only the site can test whether a guessed seal is right."""
 
 REVISION_SIZE = 6
-"""48 bits, new for each write: they need to differ from those of writes at the same time only."""
+"""48 bits, new for each write. They only need to differ from those of concurrent writes."""
 
 SEAL_AT, SEALED_AT = 16, 28
 USER_ID_MAX = 255
 DEADLINE_MAX, AGE_MAX = 2**40 - 1, 2**32 - 1
-"""Seconds: an age of 136 years."""
+"""In seconds. The longest age is 136 years."""
 
 _BYTES = [bytes([number]) for number in range(256)]
 
@@ -53,11 +53,11 @@ logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class RecordError(ValueError):
-    """A record that this site did not write for this session, or that it can't read."""
+    """The site did not write this record for this session, or can't read it."""
 
 
 class Client(NamedTuple):
-    """Who sent the request: its address and its ``User-Agent``, as the server saw them; ``""`` where unknown."""
+    """The sender of a request: its address and its ``User-Agent``. Each is ``""`` if unknown."""
 
     address: str = ""
     user_agent: str = ""
@@ -65,10 +65,10 @@ class Client(NamedTuple):
 
 class Record(NamedTuple):
     """
-    A record, read.
+    A record after unpacking.
 
-    ``user_id`` is ``""`` for a guest, who has no login time either: 0. ``age_seconds`` is 0 where the deadline was set
-    as a date. :func:`client_of` reads ``client_packed``; ``data`` are the bytes that the session serializer made.
+    For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
+    :func:`client_of` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made.
     """
 
     user_id: str
@@ -82,9 +82,9 @@ class Record(NamedTuple):
 
 def pack(sid: str, record: Record) -> bytes:
     """
-    Write ``record`` for the session ``sid``, sealed, under a new revision: see :func:`revision_of`.
+    Pack and seal ``record`` for the session ``sid``, with a new revision: see :func:`revision_of`.
 
-    Raises ValueError for a user id above 255 bytes.
+    Raises ValueError for a user id of more than 255 bytes.
     """
     user_id, login_ms, deadline, age, client, data, _ = record
     name = user_id.encode()
@@ -105,21 +105,21 @@ def revision_of(record: bytes) -> bytes:
 
 
 def django_times(record: bytes) -> tuple[int, int]:
-    """Return Django's deadline and age of a packed record, in seconds, whoever wrote it: see the table above."""
+    """Return Django's deadline and age in a packed record, in seconds. The seal is not checked."""
     return int.from_bytes(record[7:12], "big"), int.from_bytes(record[12:16], "big")
 
 
 def has_user(record: bytes) -> bool:
-    """Tell whether a packed record says that somebody is signed in, whoever wrote it."""
+    """Return whether a packed record has a user. The seal is not checked."""
     return record[:1] == FORMAT and len(record) > SEALED_AT and record[SEALED_AT] > 0
 
 
 def unpack(sid: str, record: bytes) -> Record:
     """
-    Read what :func:`pack` wrote for the session ``sid``. The client part stays packed.
+    Unpack the record that :func:`pack` made for the session ``sid``. The client part stays packed.
 
-    Raises RecordError when the format is unknown or the seal fits neither ``SECRET_KEY`` nor any of
-    ``SECRET_KEY_FALLBACKS``: the record was changed, cut short, or copied from another session or ``PREFIX``.
+    Raises RecordError if the format is unknown, or if the seal fits neither ``SECRET_KEY`` nor any of
+    ``SECRET_KEY_FALLBACKS``. Such a record was changed, cut short, or copied from another session or ``PREFIX``.
     """
     if record[:1] != FORMAT or len(record) <= SEALED_AT:
         raise RecordError("unknown format")
@@ -129,7 +129,7 @@ def unpack(sid: str, record: bytes) -> Record:
             break
     else:
         raise RecordError("the seal does not fit")
-    # From here on it is what we wrote.
+    # The seal fits, so the rest is as this site wrote it.
     at = 1 + sealed[0]
     name, login_ms = sealed[1:at], 0
     if name:
@@ -150,23 +150,23 @@ def unpack(sid: str, record: bytes) -> Record:
 
 @lru_cache(maxsize=1024)
 def client_packed(client: Client) -> bytes:
-    """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an address that is none."""
+    """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an invalid address."""
     return packed_client(*client)
 
 
 def client_of(record: Record) -> Client:
-    """Return who sent the request that ``record`` keeps."""
+    """Return the sender that ``record`` stores."""
     return Client(*unpacked_client(record.client_packed))
 
 
 def log_unusable(sid: str, error: Exception) -> None:
-    """Log that the record of ``sid`` can't be used. The text of a foreign exception could show its data: not logged."""
+    """Log that the record of ``sid`` can't be used. A foreign exception's text is not logged: it may show data."""
     reason = str(error) if isinstance(error, RecordError) else type(error).__name__
     logger.warning("Session data of %s is not usable: %s", sid, reason)
 
 
 def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:
-    # A sid has a fixed length and what is sealed tells its own, so that no two contents run together to the same bytes.
+    # The sid has a fixed length, and the sealed part has its own lengths. So two contents never make the same bytes.
     seal = sealing.copy()
     seal.update(sid.encode())
     seal.update(sealed)
@@ -175,8 +175,8 @@ def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _sealings() -> list[blake2b]:
-    # Of each key that may have sealed a record, today's first. They are copied: that takes less time than to begin
-    # anew, and to ask Django for its settings takes as long as half a seal.
+    # One for each key that may have sealed a record, the present key first. They are cached and then copied: a new one
+    # takes more time than a copy, and reading Django's settings takes half as long as a seal.
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     return [
         blake2b(FORMAT, digest_size=SEAL_SIZE, key=derived_key(key, b"redsess.record", conf.PREFIX)) for key in keys

@@ -1,8 +1,8 @@
 """
-Saving a session, from the first try to the last.
+Saving a session, from the first attempt to the last.
 
-Other requests may save the same session meanwhile. Each try writes only over what this object knows to be stored; where
-that has changed, the changes of both are merged, and the next try follows.
+Other requests may save the same session meanwhile. Each attempt writes only if the stored record is still the one that
+this object knows. If not, the changes of both are merged, and the next attempt follows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("django_redsess")
 
 
 class SaveAttempts:
-    """The tries to save ``session`` with ``data``, and what they have in common. ``must_create``: it is a new one."""
+    """The attempts to save ``session`` with ``data``. With ``must_create``, it is a new session."""
 
     def __init__(self, session: SessionLoading, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
@@ -47,7 +47,7 @@ class SaveAttempts:
         self.began, self.merges = time.monotonic(), 0
 
     def steps(self, outcome: Outcome | None = None) -> Steps[Outcome]:
-        """Try until the session is saved or gone. ``outcome`` is that of a try by the short way, if there was one."""
+        """Try until the session is saved or gone. ``outcome`` is that of an attempt by the short way, if any."""
         outcome = outcome or (yield from self._try_short_way())
         while True:
             if outcome.status == "again":
@@ -57,7 +57,7 @@ class SaveAttempts:
             if outcome.status == "refused":
                 raise self._refusal()
             if outcome.status == "clock":
-                # The record is made anew by the server's time: no script can change what is sealed in it.
+                # The record is made again by the server's time. No script can change it, because it is sealed.
                 self.at, outcome = outcome.at, operations.AGAIN
                 continue
             self._merge(outcome.record)
@@ -65,7 +65,7 @@ class SaveAttempts:
             outcome = yield from self._try_short_way()
 
     def _try_short_way(self) -> Steps[Outcome]:
-        """Compare and set, where that is all there is to do; else leave it to the general way."""
+        """Compare and set, if the save needs nothing else. If it does, leave it to the general way."""
         change = None if self.must_create or self.at else change_of(self.session)
         if change is None:
             return operations.AGAIN
@@ -75,7 +75,7 @@ class SaveAttempts:
             outcome = yield from step
         except NoScriptError:
             yield from operations.introduce_change()
-            # Somebody may have it forget all scripts again and again.
+            # The server may have lost all scripts again.
             with suppress(NoScriptError):
                 outcome = yield from step
         if outcome.status == "saved":
@@ -83,7 +83,7 @@ class SaveAttempts:
         return outcome
 
     def _try_general_way(self) -> Steps[Outcome]:
-        """Choose the key, make the record, send the script that writes it, and note what is stored then."""
+        """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
         limit = self._choose_key()
         sid = self.session.sid or ""
         at = self.at or connections.clock().now() or (yield from reading.time())
@@ -99,12 +99,12 @@ class SaveAttempts:
         return outcome
 
     def _choose_key(self) -> Limit | None:
-        """Choose a key at the user's home, where another is needed. Return the limit that the script is to look at."""
+        """Choose a key in the user's bucket, if another key is needed. Return the limit that the script enforces."""
         session, base, user_id = self.session, self._base, user_of(self.data)
         user_before, sign_in = base.user_id if base else "", session.pending.sign_in
         # The limit is for a user who is new to this session, not for one who signs in again.
         limit = sign_in.limit if sign_in is not None and user_id not in ("", user_before) else None
-        # save.lua looks at no other session, rotate.lua does: for a limit the session gets a new key.
+        # save.lua enforces no limit, but rotate.lua does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
             renews or self.must_create or session.pending.rotates_from is not None or user_id != user_before
@@ -113,7 +113,7 @@ class SaveAttempts:
         return limit
 
     def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Known]:
-        """Make the record by the time ``at``. Return what is to be written, and what is known once it has been."""
+        """Make the record by the time ``at``. Return what to write, and what is known after it is written."""
         session, known, base, user_id = self.session, self.session.known, self._base, user_of(self.data)
         times, login_ms = None, at if user_id else 0
         if base is not None and user_id == base.user_id and session.pending.sign_in is None:
@@ -124,7 +124,7 @@ class SaveAttempts:
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_packed, data)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
-        # A move to another partition takes three scripts, and each may fail: a view does not go with them.
+        # A move to another partition takes three scripts, and each may fail. So it records no view.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
         saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
@@ -145,21 +145,21 @@ class SaveAttempts:
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
-        # add.lua does not look at other sessions of the user, nor at a cleaner that sleeps until a later deadline.
+        # add.lua does not look at the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         if is_new and not saving.item and saving.limit is None and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
             outcome = yield from operations.add(sid, saving)
             is_new = False
         if outcome.status == "again":
             outcome = yield from operations.create(sid, saving, is_new=is_new)
         if outcome.status not in ("saved", "clock"):
-            # A next try may not take it for its own.
+            # The next attempt must not take this key for its own.
             session.pending = session.pending._replace(own_key=None)
         if outcome.status == "taken":
             raise CreateError
         return outcome
 
     def _note_done(self, sid: str, item: str) -> None:
-        """Note that nothing is pending any more, except for what a save does not do."""
+        """Clear what is pending, except for what a save does not do."""
         pending = self.session.pending
         elsewhere = item and operations.counted_elsewhere(sid, item)
         left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out
@@ -170,7 +170,7 @@ class SaveAttempts:
         return None if self.must_create else self.session.known.record
 
     def _merge(self, packed: bytes) -> None:
-        """Take the record that another request has saved, and carry the changes of this one over to it."""
+        """Take the record that another request has saved, and apply the changes of this request to it."""
         session, data = self.session, self.data
         sid, known, serializer = session.stored_sid or "", session.known, session.serializer()
         try:
@@ -183,7 +183,7 @@ class SaveAttempts:
         base = serializer.loads(known.record.data) if known.record else {}
         mine = serializer.loads(serializer.dumps(data))
         merged = merge(base, mine, theirs)
-        # What is still the same stays the object that the request's code may hold.
+        # An unchanged value stays the same object, because the request's code may hold a reference to it.
         kept = {
             key: data[key] if key in data and same(mine.get(key), value) else value for key, value in merged.items()
         }
@@ -192,11 +192,11 @@ class SaveAttempts:
         session.known = Known(record, record.revision, min(known.due, record.deadline_seconds * 1000))
 
     def _let_others_go_first(self) -> Steps[None]:
-        """Wait for a while from the second merge on. Raise SessionStoreUnavailable when it has taken too long."""
+        """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
         self.merges += 1
         waited = time.monotonic() - self.began
         if self.merges >= 2:
-            # Shorter and shorter: otherwise those that have just come would always win against those that wait.
+            # The wait gets shorter with time. Otherwise a new request would always win against a waiting one.
             yield from Pause(random.uniform(0, max(0.0, 0.1 - waited / 3)))  # noqa: S311
         if waited > SAVE_SECONDS_MAX:
             sid = self.session.stored_sid
@@ -206,13 +206,13 @@ class SaveAttempts:
     def _refusal(self) -> SessionLimitReached:
         sign_in = self.session.pending.sign_in
         maximum = sign_in.limit.maximum if sign_in is not None and sign_in.limit is not None else 0
-        # This session ends now, whatever another request may have made of the one that was loaded.
+        # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
         return SessionLimitReached(limits.REFUSED % {"maximum": maximum})
 
 
 def looking(session: SessionLoading) -> Steps[None]:
-    """Find out whose the stored session is, and since when, for a save that replaces the data without loading them."""
+    """Read the stored session's user and login time, for a save that replaces the data without loading them."""
     loaded = yield from reading.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
     if loaded.record is None:
         return

@@ -1,4 +1,4 @@
-"""What a session object knows, in four small values: the visit, the cookie, what is stored, and what is pending."""
+"""The state of a session object, in four values: the visit, the cookie, what is stored, and what is pending."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Visit:
     """
     The request that opened the session.
 
-    Only such a session is touched when it is loaded. If somebody is signed in, each save calls ``client``, and stores
-    the address and user agent that it returns. ``on_notice`` is called with the notice when loading finds why the
-    session is gone, and with None when a sign-in makes that notice obsolete.
+    Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
+    stores the address and user agent that it returns. ``on_notice`` is called with the notice when a load finds out why
+    the session is gone. It is called with None when a sign-in makes that notice obsolete.
     """
 
     client: Callable[[], Client]
     on_notice: Callable[[Notice | None], None] | None = None
     passive: bool = False
-    """Whether a page made the request by itself: it prolongs nothing."""
+    """Whether the request is passive: made by a page itself. It prolongs nothing."""
     begins_by_view: bool = True
-    """Whether a guest who views an item may get a session for it, if ``VIEWED_GUESTS`` is on."""
+    """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
 
 
 class Cookie(NamedTuple):
     """
-    What has become of the session that the cookie names.
+    What this request knows about the session that the cookie names.
 
-    - ``notice``: why it is gone, for its user to read
-    - ``late``: it lives on under another key, which this request does not know
-    - ``refresh``: the cookie is to be sent again, so that it lasts as long as the session, whose deadline has moved
+    - ``notice``: why the session is gone, as a notice to its user
+    - ``late``: the session has another key now, which this request does not know
+    - ``refresh``: the cookie must be sent again, because the session's deadline has moved
     """
 
     notice: Notice | None = None
@@ -45,11 +45,11 @@ class Cookie(NamedTuple):
 
 class Known(NamedTuple):
     """
-    What is stored, as far as this object knows: what it has loaded, or saved last.
+    What is stored, as far as this object knows from its last load or save.
 
-    ``record`` is None if it knows of none. A save writes only over a record that has this ``revision``. An empty one
-    fits any record: nobody has looked at the data, and the save replaces them. ``due`` is the deadline in milliseconds,
-    or a time before it. ``gone`` says that a save found no session any more. What is gone does not come back.
+    ``record`` is None if no record is known. A save writes only over a record that has this ``revision``. An empty
+    revision fits any record: then the save replaces data that were not loaded. ``due`` is the deadline in milliseconds,
+    or a time before it. ``gone`` says that a save found no session. A session that is gone is not stored again.
     """
 
     record: Record | None = None
@@ -59,23 +59,23 @@ class Known(NamedTuple):
 
 
 class SignIn(NamedTuple):
-    """Somebody has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
+    """A user has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
 
     limit: Limit | None = None
 
 
 class Pending(NamedTuple):
     """
-    What is still to be done.
+    The work that is still to be done.
 
     By the next save, besides writing the data:
 
-    - ``sign_in``: store a new login time, and keep to the limit
+    - ``sign_in``: store a new login time, and enforce the limit
     - ``rotates_from``: move the session from this old key to its new one
-    - ``own_key``: create the session under this key, which was just made and which nobody can have had
+    - ``own_key``: create the session under this key, which is new and certainly unused
     - ``item``: record that the visitor views this item; without a save, the middleware does so
 
-    After it:
+    After that save:
 
     - ``uncounted``: count the view of this item, which a save has recorded, in another partition
     - ``signs_out``: report the next end as a sign-out
@@ -89,7 +89,7 @@ class Pending(NamedTuple):
     signs_out: bool = False
 
 
-# A session object is made for each request. Until there is something to know, all of them share these.
+# Each request has its own session object. The objects share these values until they know something else.
 COOKIE_UNCHANGED = Cookie()
 NOTHING_KNOWN = Known()
 GONE = Known(gone=True)

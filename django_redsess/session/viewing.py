@@ -1,4 +1,4 @@
-"""Viewed items: what scripts are told that may record a view beside something else."""
+"""Viewed items: the keys and arguments of a script that may also record a view."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def viewing(item: str) -> dict[str, bytes | int]:
 
 
 def items_max() -> int:
-    """Return how many items one partition may count."""
+    """Return the most items that one partition counts."""
     return share_of(conf.VIEWED_LIMIT, keyspace().count)

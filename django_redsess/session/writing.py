@@ -22,17 +22,17 @@ from django_redsess.transport.outage import is_met_by, under_way
 from django_redsess.transport.steps import Plain
 
 AHEAD_MIN = 5_000
-"""Milliseconds that a deadline must be ahead for change.lua, which does not look at it: longer than a request waits."""
+"""change.lua does not read the deadline. So it must be this many milliseconds ahead, longer than a request waits."""
 
 Change = tuple[Known, Plain[Outcome]]
-"""A save by the short way: what is stored when it is done, and the step that does it."""
+"""A save by the short way: what is known after it, and the step that sends it."""
 
 
 def change_of(session: SessionLoading) -> Change | None:
     """
-    Return the short way to save ``session``, which only compares and sets; None where more may be needed.
+    Return the short way to save ``session``: compare and set. None if the save may need more.
 
-    Its script looks at the revision only. So the rest must be known: the session is alive, nothing but its record
+    The script checks only the revision. So the rest must be known in advance: the session is live, only its record
     changes, and its deadline does not move to an earlier time.
     """
     known, data, key = session.known, session._session_cache, session.session_key
@@ -73,7 +73,7 @@ def user_of(data: dict[str, Any]) -> str:
 
 
 def serialized(session: SessionLoading, data: dict[str, Any]) -> bytes:
-    """Return ``data`` as the serializer writes them. Raises ValueError where they are nested too deeply to be read."""
+    """Return ``data`` as the serializer writes them. Raises ValueError if they have too many levels to be read."""
     try:
         written: bytes = session.serializer().dumps(data)
     except RecursionError:
@@ -84,7 +84,7 @@ def serialized(session: SessionLoading, data: dict[str, Any]) -> bytes:
 
 
 def client_of(session: SessionLoading, user_id: str) -> bytes:
-    """Return the client part of the record: who visits, or else who did so last; nothing of a guest."""
+    """Return the client part of the record: the present visitor, or else the stored one. Empty for a guest."""
     if not user_id:
         return b""
     if session.visit is not None:
@@ -93,10 +93,10 @@ def client_of(session: SessionLoading, user_id: str) -> bytes:
 
 
 def expiry_of(session: SessionLoading, now: int) -> Expiry:
-    """Return Django's deadline of ``session``, by its own methods."""
+    """Return Django's deadline of ``session``, from the methods of Django's session API."""
     expiry = session._session_cache.get("_session_expiry")
     if expiry is None and type(session).get_expiry_age is SessionBase.get_expiry_age:
-        # The same as get_expiry_age() returns, which takes longer.
+        # The same value as get_expiry_age(), in less time.
         return Expiry(int(session.get_session_cookie_age()) * 1000, 0)
     if isinstance(expiry, (datetime, str)):
         date = session.get_expiry_date()

@@ -13,15 +13,15 @@ from django_redsess.session.capacity import NO_LIMIT
 from django_redsess.transport.keys import keyspace
 
 REST_SECONDS_MAX = 5
-"""The longest sleep. The maximum needs a look, too, and a wake-up call may get lost."""
+"""The longest sleep. The maximum must be checked, too, and a wake-up call may get lost."""
 
 REST_SECONDS_MIN = 0.05
-"""The shortest sleep: on a busy site, sessions are due every few milliseconds, and are better ended together."""
+"""The shortest sleep. On a busy site, sessions are due every few milliseconds. One batch for many is better."""
 
 FAULTS_SHOWN = 100
 
 KINDS = {"expired": "expired", "evicted": "excess"}
-"""How sessions end here, and the name of that for --only."""
+"""The ways in which this command ends sessions, each with its name for ``--only``."""
 
 NOT_WITH_GUESTS = ("only", "max_sessions", "check", "repair", "forever")
 
@@ -109,7 +109,7 @@ class Command(CleaningCommand):
 
     def rest(self) -> None:
         if self._waker is None:
-            # Only deadlines need a wake-up call, not the maximum.
+            # Only deadlines need a wake-up call. The maximum does not.
             self._waker = Waker(keyspace().partitions if "expired" in self.kinds else [])
         due_in = cleaner.seconds_to_next() if "expired" in self.kinds else None
         seconds = min(
@@ -152,7 +152,7 @@ class Command(CleaningCommand):
 
     def _compare(self) -> None:
         if not self.options["repair"]:
-            # After an outage the comparison starts again.
+            # After an outage, the comparison starts again, and so do its counts.
             self.counts = dict.fromkeys(self.counts, 0)
         for step in consistency.check(mend=self.options["repair"]):
             for fault in step.faults:

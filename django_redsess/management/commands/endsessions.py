@@ -61,10 +61,10 @@ class Command(BaseCommand):
         self._validate()
         with command_errors():
             if options["new_secret_key"]:
-                # Until then the store answers no other question.
+                # Until the new key is taken, all other operations fail.
                 drive(agreement.take_new_secret_key())
             self._resolve()
-            # Not earlier: a wrong name is the more useful error.
+            # This check comes after the names: an error about a wrong name is more useful.
             if options["interactive"]:
                 need_terminal("end")
             count = self._tell()
@@ -89,14 +89,14 @@ class Command(BaseCommand):
             raise CommandError(f"--message: {error}") from error
 
     def _resolve(self) -> None:
-        """Look up the users and sessions that are named. Raises CommandError if any of them is not clear."""
+        """Look up the named users and sessions. Raises CommandError if a name is unknown or ambiguous."""
         targets = list(dict.fromkeys(self.options["targets"]))
         keep = list(dict.fromkeys(self.options["keep"] or ()))
         sessions = {session.sid: session for session in online.find([*targets, *keep])}
         users = {name: user for name in targets if (user := user_named(name)) is not None}
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
         _reject("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
-        # A mistyped sid here would end the session that was to be kept.
+        # If this sid is mistyped, the session that it should keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")
@@ -104,11 +104,11 @@ class Command(BaseCommand):
         self.users = {online.user_id_of(user): user for user in users.values()}
         self.kept = [sessions[sid] for sid in keep]
         chosen = [sessions[sid] for sid in targets if sid in sessions and sid not in keep]
-        # A session of a user who is named, too, is counted with that user's sessions.
+        # If the user of a named session is named, too, the session is counted with that user's sessions.
         self.single = [session for session in chosen if session.user_id not in self.users]
 
     def _tell(self) -> int:
-        """Print what would end, and return how many sessions."""
+        """Print which sessions would end. Return their number."""
         for sid in self.over:
             self._say(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
@@ -149,7 +149,7 @@ class Command(BaseCommand):
                         break
         except SessionStoreUnavailable as error:
             self._summarize(tally.sessions)
-            # Whether a batch without an answer was ended is unknown.
+            # It is unknown whether the batch without an answer has ended.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
         finally:
             if bar is not None:
@@ -176,7 +176,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"ended": ended}))
 
     def _say(self, line: str) -> None:
-        """Print a line for a person. Before a question it is printed at any verbosity."""
+        """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
             out = self.stderr if self.options["json"] else self.stdout
             say(line, out)
