@@ -21,6 +21,8 @@ from redis.retry import Retry
 # Below the ports that systems give to outgoing connections: Linux from 32 768 on, macOS from 49 152 on.
 FIRST_PORT, PORTS = 20_000, 12_000
 
+_given: set[int] = set()
+
 
 def available() -> dict[str, Path]:
     """Return the programs of servers by kind: the embedded Valkey, and Redis if it is installed or in REDIS_SERVER."""
@@ -50,13 +52,16 @@ def free_port() -> int:
     """
     Return a TCP port that nothing listens on, and that stays free while its server is stopped.
 
-    Port 0 would not do: the system then chooses among the ports that it also gives to outgoing connections.
+    Port 0 would not do: the system then chooses among the ports that it also gives to outgoing connections. A process
+    gets each port once: django-redis keeps the connections to an address, with the time-outs that they were made with.
     """
     while True:
         port = FIRST_PORT + secrets.randbelow(PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 class Server:
