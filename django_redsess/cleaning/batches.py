@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from django_redsess.session.capacity import Allowed, Batch, cleaned, limits, names_wanted
 from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.session.partitions import on_each
 from django_redsess.transport import scripts
-from django_redsess.transport.keys import keyspace
-from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Call
-
-T = TypeVar("T")
 
 BATCH_MAX = 1000
 
@@ -33,26 +29,22 @@ class Backlog(NamedTuple):
 
 def expire(*, limit: int) -> list[Call[Batch]]:
     """End up to ``limit`` due sessions of each partition, at most 250."""
-    return _each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
+    return on_each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
 
 
 def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
     """Evict up to ``limit`` sessions of each partition, at most 250: guests' first, the longest unseen first."""
-    return _each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
+    return on_each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
 
 
 def backlog() -> list[Call[Backlog]]:
     """Count all sessions and due sessions of each partition."""
-    return _each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=1000), _backlog)
+    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=1000), _backlog)
 
 
 def next_deadline() -> list[Call[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
-    return _each(scripts.NEXT_DEADLINE, (), _seconds)
-
-
-def _each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T]]:
-    return [Call(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
+    return on_each(scripts.NEXT_DEADLINE, (), _seconds)
 
 
 def _backlog(reply: list[int]) -> Backlog:

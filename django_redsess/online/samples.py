@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_redsess.session.operations import time_of
+from django_redsess.session.partitions import on_each
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps
 
 REASONS = tuple(Reason)
@@ -47,19 +47,15 @@ class Present(NamedTuple):
 
 def sample() -> list[Call[float]]:
     """Store a sample, unless this minute has one. Each call returns the seconds until the next minute."""
-    script, fields = scripts.TAKE_SAMPLE, ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
-    args = script.arguments(lifetime=SAMPLES_KEPT_SECONDS * 1000, fields=fields)
-    return [
-        Call(partition, script, script.keys(partition), args, lambda milliseconds: milliseconds / 1000)
-        for partition in keyspace().partitions
-    ]
+    fields = ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
+    args = scripts.TAKE_SAMPLE.arguments(lifetime=SAMPLES_KEPT_SECONDS * 1000, fields=fields)
+    return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
 def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
     """Count the sessions that are online now, and read the samples of the last ``seconds``, the earliest first."""
-    script = scripts.READ_SAMPLES
-    args = script.arguments(milliseconds=f"{seconds * 1000:.0f}")
-    return [Call(partition, script, script.keys(partition), args, _samples) for partition in keyspace().partitions]
+    args = scripts.READ_SAMPLES.arguments(milliseconds=f"{seconds * 1000:.0f}")
+    return on_each(scripts.READ_SAMPLES, args, _samples)
 
 
 def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:

@@ -1,11 +1,17 @@
-"""Dividing sids and maxima among the partitions."""
+"""What concerns all partitions: one call for each, and dividing sids and maxima among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.scripts import CONSTANTS
+from django_redsess.transport.scripts import CONSTANTS, Script, Values
+from django_redsess.transport.steps import Call, T
+
+
+def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T]]:
+    """Return a call of ``script`` for each partition. ``read`` makes the result of a reply."""
+    return [Call(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
 
 
 def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:

@@ -16,7 +16,7 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, endings, history
+from django_redsess.admin import endings, history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.transport.keys import keyspace
@@ -61,22 +61,6 @@ def history_of(client: Client, user: User) -> str:
     """What the page of a user's history says."""
     text = Page(client.get(f"/admin/auth/user/{user.pk}/history/")).text
     return text.partition("Action")[2]
-
-
-@pytest.fixture
-def users(db) -> dict[str, User]:
-    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
-
-
-@pytest.fixture
-def sids(users, new_session) -> dict[str, str]:
-    """The sid of a session of each user, alice's the oldest."""
-    return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
-
-
-@pytest.fixture
-def few_on_a_page(monkeypatch) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 2)
 
 
 # The question, and what comes of it.

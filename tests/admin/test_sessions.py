@@ -76,22 +76,6 @@ def new_session(new_session) -> Callable[..., Any]:
     return create
 
 
-@pytest.fixture
-def users(db) -> dict[str, User]:
-    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
-
-
-@pytest.fixture
-def sids(users, new_session) -> dict[str, str]:
-    """The sid of a session of each user, alice's the oldest."""
-    return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
-
-
-@pytest.fixture
-def few_on_a_page(monkeypatch) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 2)
-
-
 # What a row says.
 
 
