@@ -154,11 +154,15 @@ def test_a_view_without_the_session_asks_for_it_only_where_every_request_saves(
         stats: dict[str, Any] = stores_of_all.redis.client.info("stats")
         return int(stats["total_commands_processed"])
 
-    def commands(view: str) -> int:
+    def counted(view: str) -> int:
         before = processed()
         site.get(f"/{view}/", site.cookies[-1])
         # One of them asked how many there were.
         return processed() - before - 1
+
+    def commands(view: str) -> int:
+        # Now and then a request has more to do: note a new minute, poll a connection that was unused for a while.
+        return min(counted(view) for _ in range(5))
 
     # The connections of the other half of the views are there already.
     for view in VIEWS:
