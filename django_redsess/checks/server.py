@@ -50,7 +50,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
         return [error("E004", f"{subject}, {wrong}.", hint)]
     try:
-        pool = connections.pool()
+        pool = connections.pool().any_node()
         # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
@@ -97,13 +97,14 @@ def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 def _refused() -> list[checks.CheckMessage]:
-    database = connections.pool().connection_kwargs.get("db")
+    node = connections.pool().of(keyspace().partitions[0].tag)
+    database = node.connection_kwargs.get("db")
     commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
     # The keys of one partition stand for those of all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
         args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = exchange.ask("EVAL", scripts.PERMISSIONS.text, 0, *args)
+        refused, keys = exchange.ask(node, "EVAL", scripts.PERMISSIONS.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = f"The server of the sessions refuses: {reason}"
     except ResponseError as reason:
@@ -125,7 +126,9 @@ def _refused() -> list[checks.CheckMessage]:
 
 
 def _evicting() -> list[checks.CheckMessage]:
-    found = re.search(r"maxmemory_policy:(allkeys-\S+)", force_str(exchange.ask("INFO", "memory")))
+    found = re.search(
+        r"maxmemory_policy:(allkeys-\S+)", force_str(exchange.ask(connections.pool().nodes()[0], "INFO", "memory"))
+    )
     if not found:
         return []
     policy = found[1]
@@ -213,7 +216,7 @@ def _pools() -> dict[str, Any]:
     if not is_in_use():
         return {}
     try:
-        pool = connections.pool()
+        pool = connections.pool().any_node()
         if isinstance(pool, SentinelConnectionPool):
             return {SERVER: pool, SENTINELS: pool.sentinel_manager.sentinels[0].connection_pool}
         return {SERVER: pool}

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from django_redsess.transport.connections import pool
+from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import UNREACHABLE
 
@@ -69,7 +69,7 @@ class _Bell:
             if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
                 self.close()
             if self._connection is None:
-                self._connection = _connection()
+                self._connection = _connection(self._partition)
                 self._answer_by = 0.0
             if not self._answer_by:
                 self._ask(ends)
@@ -118,10 +118,10 @@ class _Bell:
             )
 
 
-def _connection() -> Any:
+def _connection(partition: Partition) -> Any:
     # Like the pool's connections, but without retries. The time-outs here are only for connecting: Waker.wait() waits
     # for the answers.
-    connections = pool()
+    connections = of(partition)
     kwargs = connections.connection_kwargs
     options: dict[str, Any] = {
         "socket_timeout": kwargs.get("socket_timeout") or PATIENCE_SECONDS,

@@ -104,11 +104,10 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
     Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
     A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
-    ``revision`` is that of ``record``. Raises redis-py's NoScriptError if the server does not know the script. Then
-    send :func:`introduce_change` first.
+    ``revision`` is that of ``record``.
     """
     space = keyspace()
-    _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    partition, _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
     at = b"%d" % due if due else b""
     packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
 
@@ -119,14 +118,7 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Plain(space, scripts.CHANGE.task, packed, 1, changed)
-
-
-def introduce_change() -> Call[None]:
-    """Load the script of :func:`change` into the server. This call changes no session."""
-    partition = keyspace().partitions[0]
-    args = scripts.CHANGE.arguments(sid="", loaded="", record="", due="")
-    return Call(partition, scripts.CHANGE, scripts.CHANGE.keys(partition), args, lambda found: None)
+    return Plain(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
 
 
 def add(sid: str, saving: Saving) -> Call[Outcome]:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.session.record import REVISION_SIZE, has_user
-from django_redsess.transport import connections, packing, scripts
-from django_redsess.transport.keys import Keyspace, is_sid, keyspace
+from django_redsess.transport import packing, scripts
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import Keyspace, Partition, is_sid, keyspace
 from django_redsess.transport.steps import Plain
 
 TIME_MAX = 2.0**52
@@ -48,11 +49,13 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
     and no process has to remember which sessions it has touched.
     """
     space, name = keyspace(), sid.encode()
-    reading, touching, _ = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    partition, reading, touching, _ = templates(space.prefix, space.count)[
+        space.number_of(sid) if space.count > 1 else 0
+    ]
 
     def loaded(replies: list[Any]) -> Loaded:
         record, score, time = replies[:3]
-        now = connections.clock().learn(time)
+        now = of(partition).clock.learn(time)
         # A foreign client may have written any score.
         due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
         if record is None or due > now:
@@ -60,35 +63,36 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
         return Loaded(sid, None, due if has_user(record) else 0, now)
 
     if touch is Touch.NOTHING:
-        return Plain(space, "read", reading % (name, name), 3, loaded, 3)
+        return Plain(partition, "read", reading % (name, name), 3, loaded, 3)
 
     def packed(now: int) -> bytes:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return (reading + touching) % (name, name, seen, name, seen, name)
 
-    return Plain(space, "read", packed, 5, loaded, 3)
+    return Plain(partition, "read", packed, 5, loaded, 3)
 
 
 def note_of(sid: str) -> Plain[str]:
     """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
-    space = keyspace()
-    packed = packing.command("GET", space.of_sid(sid).ended_of(sid))
+    partition = keyspace().of_sid(sid)
+    packed = packing.command("GET", partition.ended_of(sid))
 
     def read(replies: list[Any]) -> str:
         # A foreign client may have written another type of value.
         return replies[0].decode(errors="replace") if isinstance(replies[0], bytes) else ""
 
-    return Plain(space, "note", packed, 1, read, 0)
+    return Plain(partition, "note", packed, 1, read, 0)
 
 
-def time() -> Plain[int]:
-    """Read the server's time, in milliseconds."""
-    return Plain(keyspace(), "time", packing.command("TIME"), 1, lambda replies: connections.clock().learn(replies[0]))
+def time(partition: Partition | None = None) -> Plain[int]:
+    """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
+    asked = partition or keyspace().partitions[0]
+    return Plain(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
 
 
 @lru_cache(maxsize=8)
-def templates(prefix: str, count: int) -> list[tuple[bytes, bytes, bytes]]:
-    # For each partition, the packed commands that read a session, touch it, and change its record. Placeholders stand
+def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, bytes]]:
+    # Each partition, with the packed commands that read a session, touch it, and change its record. Placeholders stand
     # for the variable parts. A session is in one of the two lists: XX leaves the other list unchanged.
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
@@ -100,6 +104,7 @@ def templates(prefix: str, count: int) -> list[tuple[bytes, bytes, bytes]]:
 
     return [
         (
+            each,
             packed(3, "HGET", each.login) + sid + packed(3, "ZSCORE", each.expire) + sid + packed(1, "TIME"),
             touch(each.recent) + touch(each.guests),
             packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 import random
 import time
-from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
 from django.contrib.sessions.backends.base import CreateError, UpdateError
-from redis.exceptions import NoScriptError
 
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.session import capacity, deadlines, limits, operations, reading
@@ -28,9 +26,10 @@ from django_redsess.session.reading import Touch
 from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
 from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending
 from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
-from django_redsess.transport import connections
-from django_redsess.transport.keys import sid_of
-from django_redsess.transport.steps import Pause, Step, Steps
+from django_redsess.transport.connections import of
+from django_redsess.transport.exchange import Pause
+from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import Step, Steps
 
 SAVE_SECONDS_MAX = 5.0
 """How long a save tries again while other requests change the same session."""
@@ -70,14 +69,7 @@ class SaveAttempts:
         if change is None:
             return operations.AGAIN
         known, step = change
-        outcome = operations.AGAIN
-        try:
-            outcome = yield from step
-        except NoScriptError:
-            yield from operations.introduce_change()
-            # The server may have lost all scripts again.
-            with suppress(NoScriptError):
-                outcome = yield from step
+        outcome = yield from step
         if outcome.status == "saved":
             self.session.known = known
         return outcome
@@ -86,7 +78,8 @@ class SaveAttempts:
         """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
         limit = self._choose_key()
         sid = self.session.sid or ""
-        at = self.at or connections.clock().now() or (yield from reading.time())
+        partition = keyspace().of_sid(sid)
+        at = self.at or of(partition).clock.now() or (yield from reading.time(partition))
         expiry = expiry_of(self.session, at)
         saving, known = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)

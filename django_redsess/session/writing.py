@@ -16,9 +16,9 @@ from django_redsess.session.operations import Outcome
 from django_redsess.session.payload import check_depth
 from django_redsess.session.record import REVISION_SIZE, Record, client_packed, pack
 from django_redsess.session.state import NOTHING_PENDING, Known
-from django_redsess.transport import connections, scripts
-from django_redsess.transport.keys import sid_of
-from django_redsess.transport.outage import is_met_by, under_way
+from django_redsess.transport import scripts
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import Plain
 
 AHEAD_MIN = 5_000
@@ -43,11 +43,14 @@ def change_of(session: SessionLoading) -> Change | None:
         or key is None
         or session.pending != NOTHING_PENDING
         or ("" if user is None else str(user)) != base.user_id
-        # Only the general script can find out that a full server has room again.
-        or (under_way and is_met_by(scripts.SAVE.name))
     ):
         return None
-    at = connections.clock().now() or 0
+    sid = sid_of(key)
+    server = of(keyspace().of_sid(sid))
+    at = server.clock.now() or 0
+    # Only the general script can find out that a full server has room again.
+    if server.outages.under_way and server.outages.is_met_by(scripts.SAVE.name):
+        return None
     if not at or known.due - at < AHEAD_MIN:
         return None
     passive = session.visit is not None and session.visit.passive
@@ -59,7 +62,6 @@ def change_of(session: SessionLoading) -> Change | None:
     record = Record(
         user_id, login_ms, deadline_seconds, age_seconds, client_of(session, user_id), serialized(session, data)
     )
-    sid = sid_of(key)
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
     step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved)

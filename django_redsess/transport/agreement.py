@@ -46,11 +46,13 @@ def agree(space: Keyspace, *, takes_key: bool = False) -> Sends[None]:
     connections, here = pool(), [str(space.count), FORMAT.decode()]
     script, known = scripts.AGREEMENT, fingerprints(space.prefix)
     args = script.arguments(partitions=here[0], format=here[1], takes_key=takes_key, fingerprints=known)
-    reply, _ = yield from repeating.run(script, script.keys(Partition(space.prefix), meta=space.meta), args)
+    reply, _ = yield from repeating.run(
+        space.prefix, script, script.keys(Partition(space.prefix), meta=space.meta), args
+    )
     *there, knows_key = [part.decode() for part in reply[:3]]
     if fault := _fault(space.prefix, here, there, knows_key):
         raise ImproperlyConfigured(fault)
-    connections.clock.learn(reply[3])
+    connections.of(space.prefix).clock.learn(reply[3])
     _agreed_last = connections, space
     _agreed.add(_agreed_last)
 

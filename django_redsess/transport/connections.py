@@ -1,5 +1,5 @@
 """
-Connections to the server that holds the sessions, and the clock of that server.
+Connections to the server that holds the sessions.
 
 The connections are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and
 time-outs. Each event loop has an asyncio client with the same options.
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Sequence
-from time import monotonic
+from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,74 +19,35 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 
+from django_redsess.transport.cluster import Cluster
+from django_redsess.transport.greeting import agreet
+from django_redsess.transport.keys import Partition
 from django_redsess.transport.pools import LoopPool, SentinelLoopPool, Shared, share
-
-
-class Clock:
-    """
-    The clock of a server: its last reply to ``TIME``, carried on by the monotonic clock of this process.
-
-    The wall clock of this process is never used. Any thread may use an instance, since its state is one number.
-    """
-
-    def __init__(self) -> None:
-        self._ahead: float | None = None
-
-    def learn(self, time_reply: Sequence[bytes | int]) -> int:
-        """Take a reply to ``TIME`` that has just come, and return it in milliseconds."""
-        seconds, microseconds = time_reply
-        milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
-        self._ahead = milliseconds - monotonic() * 1000
-        return int(milliseconds)
-
-    def now(self) -> int | None:
-        """Return the server's time in milliseconds; None before the first reply."""
-        ahead = self._ahead
-        return None if ahead is None else int(ahead + monotonic() * 1000)
-
-
-# What redis-py sends first on a new connection has replies, too. redis-py closes the connection only after its own
-# errors, and not after an interruption.
-
-
-def _greet(connection: Any) -> None:
-    try:
-        connection.on_connect()
-    except BaseException:
-        connection.disconnect()
-        raise
-
-
-async def _agreet(connection: Any) -> None:
-    try:
-        await connection.on_connect()
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
-
 
 _pool: Any = None
 _POOL_LOCK = threading.Lock()
 
 
 def pool() -> Any:
-    """Return the pool that sessions use. django-redis has one for each address in a process."""
+    """
+    Return what sessions use to connect: the pool of the alias, or its cluster.
+
+    ``pool().of(tag)`` is the pool of the server that has a partition. django-redis has one pool for each address in a
+    process.
+    """
     global _pool
     if _pool is None:
         found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
         with _POOL_LOCK:
-            if not isinstance(found, Shared):
-                found.connection_kwargs.setdefault("redis_connect_func", _greet)
-                found.clock = Clock()
+            if not isinstance(found, (Shared, Cluster)):
                 share(found)
         _pool = found
     return _pool
 
 
-def clock() -> Clock:
-    """Return the clock of the server that holds the sessions. Event loops share it."""
-    found: Clock = (_pool or pool()).clock
-    return found
+def of(partition: Partition) -> Any:
+    """Return the pool of the server that has ``partition``, with its clock and its outages."""
+    return (_pool or pool()).of(partition.tag)
 
 
 def _forget_pool(*, setting: str, **kwargs: Any) -> None:
@@ -99,12 +59,14 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
 setting_changed.connect(_forget_pool)
 
 
-async def loop_pool() -> Any:
-    """Return the pool of the running event loop."""
-    return (await _asyncio_client()).connection_pool
+async def loop_pool(connections: Any) -> Any:
+    """Return the pool of the running event loop that connects to the same server as ``connections``."""
+    # The pool of a node that is not known gives nothing, here either.
+    return (await _asyncio_client(connections)).connection_pool if isinstance(connections, Shared) else connections
 
 
-_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, tuple[redis.asyncio.Redis, Any]]] = WeakKeyDictionary()
+_Clients = MutableMapping[Any, tuple[redis.asyncio.Redis, Any]]
+_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
 _OF_LOOP_LOCK = threading.Lock()
 
 # The options that mean the same in both halves of redis-py. The others (parser, retries, what the pools tell each
@@ -119,9 +81,8 @@ _COMMON_OPTIONS = frozenset(
 )
 
 
-async def _asyncio_client() -> redis.asyncio.Redis:
+async def _asyncio_client(connections: Any) -> redis.asyncio.Redis:
     # A connection belongs to the event loop that opened it, so each loop has a client of its own.
-    connections = pool()
     loop = asyncio.get_running_loop()
     clients = _OF_LOOP.get(loop)
     if clients is None:
@@ -129,7 +90,7 @@ async def _asyncio_client() -> redis.asyncio.Redis:
             # A loop may end without notice. It would stay here for ever, since its connections refer to it.
             for closed in [other for other in _OF_LOOP if other.is_closed()]:
                 del _OF_LOOP[closed]
-            clients = _OF_LOOP.setdefault(loop, {})
+            clients = _OF_LOOP.setdefault(loop, WeakKeyDictionary())
     if connections not in clients:
         client = _asyncio_twin(connections)
         lifetime = _lifetime(client)
@@ -152,7 +113,7 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
 
 def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
     options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
-    options["redis_connect_func"] = _agreet
+    options["redis_connect_func"] = agreet
     # A loop may have any number of requests under way, and not only as many as a process has threads. So a task waits
     # for a free connection, as long as the pool says, or else as long as for a reply.
     waiting = {

@@ -1,11 +1,13 @@
 """
 Sending bytes to the server that holds the sessions, and reading the replies: once for threads, once for event loops.
 
-The connections are those of :mod:`django_redsess.transport.connections`. Nothing is repeated here.
+The connections are those of :mod:`django_redsess.transport.pools`. Nothing is repeated here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +17,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from django_redsess.transport.connections import pool
 from django_redsess.transport.outage import UNREACHABLE
 from django_redsess.transport.packing import Part, command
 
@@ -30,15 +31,27 @@ WRITTEN_AT_ONCE = 16 * 1024
 
 @dataclass(slots=True)
 class Send:
-    """Commands to send, packed, and how many replies they have."""
+    """Commands to send ``to`` the server of this pool, packed, and how many replies they have."""
 
+    to: Any
     packed: bytes
     replies: int
 
 
-def ask(name: str, *parts: Part | int) -> Any:
-    """Send one plain command, and return its reply. Raises redis-py's RedisError."""
-    (reply,) = send(pool(), command(name, *parts), 1)
+@dataclass(slots=True)
+class Pause:
+    """Time to wait, in seconds; shorter if ``until`` is done earlier."""
+
+    seconds: float
+    until: Future[None] | None = None
+
+    def __iter__(self) -> Generator[Pause, None, None]:
+        yield self
+
+
+def ask(connections: Any, name: str, *parts: Part | int) -> Any:
+    """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
+    (reply,) = send(connections, command(name, *parts), 1)
     if isinstance(reply, ResponseError):
         raise reply
     return reply
@@ -55,7 +68,7 @@ _LOST = (*UNREACHABLE, ReadOnlyError)
 
 def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
     """
-    Send ``packed`` on one of the ``connections`` of :func:`connections.pool`, and return so many replies.
+    Send ``packed`` on one of the ``connections`` of a pool, and return so many replies.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
     its ConnectionError and TimeoutError.

@@ -18,9 +18,9 @@ UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
 REFUSALS = (
     *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
-    "TRYAGAIN",
+    *("TRYAGAIN", "Script attempted to access a non local key"),
 )
-"""Error prefixes of a server that is up but refusing."""
+"""Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 
 FORBIDDEN = (
     *("ACL failure in script", "The user executing the script can't"),
@@ -42,8 +42,8 @@ class _Outage:
     ``tells_each``, each name that meets it is logged, since each may lack another permission.
     """
 
-    def __init__(self, *, only_the_same: bool, tells_each: bool = False) -> None:
-        self._only_the_same, self._tells_each = only_the_same, tells_each
+    def __init__(self, server: Outages, *, only_the_same: bool, tells_each: bool = False) -> None:
+        self._server, self._only_the_same, self._tells_each = server, only_the_same, tells_each
         self._lock = threading.Lock()
         self._met_by: set[str] = set()
         self._since = 0.0
@@ -61,60 +61,71 @@ class _Outage:
             begins = not self._met_by
             told = name in self._met_by if self._tells_each else not begins
             self._met_by.add(name)
-            under_way.add(self)
+            self._server.under_way.add(self)
             if begins:
                 self._since = time.monotonic()
         if not told:
             place = f" ({where or name})" if self._tells_each else ""
-            logger.error("Sessions can't be reached: %s: %s%s", type(error).__name__, words_of(error), place)
+            words = words_of(error)
+            logger.error("Sessions%s can't be reached: %s: %s%s", self._server.of, type(error).__name__, words, place)
 
     def worked(self, name: str) -> None:
+        if not self._only_the_same or name in self._met_by:
+            self.ends("are reached again")
+
+    def ends(self, how: str) -> None:
         with self._lock:
-            over = bool(self._met_by) and not (self._only_the_same and name not in self._met_by)
-            if over:
-                self._met_by.clear()
-                under_way.discard(self)
+            over = bool(self._met_by)
+            self._met_by.clear()
+            self._server.under_way.discard(self)
         if over:
-            logger.info("Sessions are reached again, after %.1f seconds.", time.monotonic() - self._since)
+            logger.info("Sessions%s %s, after %.1f seconds.", self._server.of, how, time.monotonic() - self._since)
 
 
-under_way: set[_Outage] = set()
-"""The outages that are not over."""
+class Outages:
+    """
+    What this process knows of the outages of one server.
 
-out_of_reach = _Outage(only_the_same=False)
+    ``node`` is the address of a node of a cluster, which the log names, or ``""``.
+    """
 
-# A full server still answers reads. It has recovered when what it refused works again.
-refusing = _Outage(only_the_same=True)
+    def __init__(self, node: str = "") -> None:
+        self.of = f" of node {node}" if node else ""
+        self.under_way: set[_Outage] = set()
+        """The outages that are not over."""
+        self.out_of_reach = _Outage(self, only_the_same=False)
+        # A full server still answers reads. It has recovered when what it refused works again.
+        self.refusing = _Outage(self, only_the_same=True)
+        self.forbidding = _Outage(self, only_the_same=True, tells_each=True)
 
-forbidding = _Outage(only_the_same=True, tells_each=True)
+    def is_met_by(self, name: str) -> bool:
+        """Tell whether ``name`` has met an outage that is not over."""
+        return any(outage.is_met_by(name) for outage in self.under_way.copy())
 
-
-def is_met_by(name: str) -> bool:
-    """Tell whether ``name`` has met an outage that is not over."""
-    return any(outage.is_met_by(name) for outage in under_way.copy())
-
-
-def worked(name: str) -> None:
-    """Note that ``name`` got its reply."""
-    if under_way:
-        for outage in (out_of_reach, refusing, forbidding):
+    def worked(self, name: str) -> None:
+        """Note that ``name`` got its reply."""
+        for outage in self.under_way.copy():
             outage.worked(name)
 
+    def end(self, how: str) -> None:
+        """Note that the outages are over, and log ``how``."""
+        for outage in self.under_way.copy():
+            outage.ends(how)
 
-def judge(error: RedisError, name: str, *, text: str = "") -> Exception:
-    """
-    Return the exception to raise for ``error``. Note the outage if it is one.
+    def judge(self, error: RedisError, name: str, *, text: str = "") -> Exception:
+        """
+        Return the exception to raise for ``error``. Note the outage if it is one.
 
-    ``name`` is the name of what was asked, ``text`` the text of the script.
-    """
-    if _is_forbidden(error):
-        forbidding.met(name, error, where=_place_of(error, name, text))
-        return SessionStoreUnavailable(f"The server that holds the sessions refuses: {words_of(error)}")
-    if _is_outage(error):
-        outage = out_of_reach if isinstance(error, UNREACHABLE) else refusing
-        outage.met(name, error)
-        return SessionStoreUnavailable("The server that holds the sessions can't be reached.")
-    return error
+        ``name`` is the name of what was asked, ``text`` the text of the script.
+        """
+        if _is_forbidden(error):
+            self.forbidding.met(name, error, where=_place_of(error, name, text))
+            return SessionStoreUnavailable(f"The server that holds the sessions refuses: {words_of(error)}")
+        if _is_outage(error):
+            outage = self.out_of_reach if isinstance(error, UNREACHABLE) else self.refusing
+            outage.met(name, error)
+            return SessionStoreUnavailable("The server that holds the sessions can't be reached.")
+        return error
 
 
 def _is_outage(error: RedisError) -> bool:

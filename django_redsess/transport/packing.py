@@ -28,6 +28,24 @@ def script_call(script: Script, keys: tuple[Part, ...], args: Sequence[Part | in
     return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _packed(*args))
 
 
+def with_text(packed: bytes, script: Script) -> bytes:
+    """Return ``packed`` with the text of ``script`` in place of its digest."""
+    return packed.replace(_packed("EVALSHA", script.digest), _packed("EVAL", script.text), 1)
+
+
+def commands_in(packed: bytes) -> list[bytes]:
+    """Return the commands of which ``packed`` consists."""
+    found, at = [], 0
+    while at < len(packed):
+        first, end = at, packed.index(b"\r\n", at)
+        parts, at = int(packed[at + 1 : end]), end + 2
+        for _ in range(parts):
+            end = packed.index(b"\r\n", at)
+            at = end + 2 + int(packed[at + 1 : end]) + 2
+        found.append(packed[first:at])
+    return found
+
+
 def _packed(*parts: Part | int) -> bytes:
     read = b""
     for part in parts:

@@ -18,7 +18,9 @@ import redis
 import redis.asyncio
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from django_redsess.transport.outage import UNREACHABLE, out_of_reach, under_way
+from django_redsess.transport.clock import Clock
+from django_redsess.transport.greeting import greet
+from django_redsess.transport.outage import UNREACHABLE, Outages
 
 if TYPE_CHECKING:
     from redis.connection import ConnectionPool as _Pool
@@ -30,7 +32,28 @@ FRESH_SECONDS = 1
 
 
 class Shared(_Pool):
-    """The methods of the alias's pool that sessions use. The cache does not use them."""
+    """
+    What sessions use of the alias's pool, or of the pool of a cluster's node. The cache does not use it.
+
+    ``clock`` is the clock of the server, ``outages`` what is known of its outages. ``cluster`` is None for the only
+    server.
+    """
+
+    clock: Clock
+    outages: Outages
+    cluster: Any
+
+    def of(self, tag: str) -> Shared:
+        """Return the pool of the server that has the partition with this ``tag``."""
+        return self
+
+    def nodes(self) -> list[Shared]:
+        """Return the pools of all servers that have partitions."""
+        return [self]
+
+    def any_node(self) -> Shared:
+        """Return the pool of one of the servers, without connecting. All have the same options."""
+        return self
 
     def take(self) -> Any:
         """Return a connection that is ready."""
@@ -73,7 +96,7 @@ class _Lean(Shared):
                     connection = self.make_connection()
                 self._in_use_connections.add(connection)
             fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
-            if not fresh or out_of_reach in under_way:
+            if not fresh or self.outages.under_way:
                 self._make_ready(connection)
             return connection
         except BaseException:
@@ -149,7 +172,7 @@ class _LeanBlocking(_Lean):
                     raise RedisConnectionError("No connection available.")
                 connection = places.pop() or self.make_connection()
             fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
-            if not fresh or out_of_reach in under_way:
+            if not fresh or self.outages.under_way:
                 self._make_ready(connection)
             return connection
         except BaseException:
@@ -185,8 +208,10 @@ _WAYS: dict[Any, Any] = {
 cache, is used as it is."""
 
 
-def share(pool: Any) -> None:
-    """Let sessions use the pool of the alias, beside the cache."""
+def share(pool: Any, *, cluster: Any = None, node: str = "") -> None:
+    """Let sessions use the pool of the alias, beside the cache; or the pool of a ``node`` of a cluster."""
+    pool.connection_kwargs.setdefault("redis_connect_func", greet)
+    pool.clock, pool.outages, pool.cluster = Clock(), Outages(node), cluster
     own: Any = type(pool)
     plain = getattr(pool, "cache", None) is None
     way = _WAYS.get((own.get_connection, own.release), Shared) if plain else Shared

@@ -1,5 +1,5 @@
 """
-Sending scripts and plain commands, once more where the connection broke.
+Sending scripts and plain commands, once more where the connection broke, and elsewhere where a cluster says so.
 
 The functions here are steps: they yield what is to be sent, and are sent the replies or thrown the error. An error that
 remains is judged by :mod:`django_redsess.transport.outage`.
@@ -8,77 +8,133 @@ remains is judged by :mod:`django_redsess.transport.outage`.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from time import monotonic
 from typing import Any, TypeVar
 
-from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from django_redsess.transport import packing
-from django_redsess.transport.exchange import Send
-from django_redsess.transport.outage import UNREACHABLE, judge, out_of_reach, refusing, under_way, worked
+from django_redsess.transport.cluster import PATIENCE_SECONDS
+from django_redsess.transport.connections import pool
+from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.outage import UNREACHABLE
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
 T = TypeVar("T")
 
-Sends = Generator[Send, list[Any], T]
-"""Steps that do nothing but send; ``T`` is what they return."""
+Sends = Generator[Send | Pause, Any, T]
+"""Steps that do nothing but send and wait; ``T`` is what they return."""
 
 REPEATS = 1
 """How often a command is sent again when the connection broke. With the time-outs that the README recommends, half a
 second each, a request waits one second at most."""
 
+REDIRECTIONS_MAX = 8
+"""How often a cluster may say that the keys are elsewhere. More would mean that its nodes send us in a circle."""
+
+MOVING_SECONDS = 0.5
+"""How long a command waits for keys that a cluster is moving."""
+
+MAP_SECONDS = 0.75
+"""When the last attempt begins in a cluster, if its map is still awaited. It then has half of the time that the README
+promises."""
+
 
 class _Attempts:
-    """The attempts to send something: after one that failed there is another, or the caller gets the error."""
+    """
+    The attempts to send something to the server ``to`` that has the partition with this ``tag``.
 
-    def __init__(self, name: str, *, text: str = "", repeats: int = REPEATS) -> None:
-        self._name, self._text, self._left = name, text, repeats
+    After an attempt that failed there is another, or the caller gets the error.
+    """
 
-    def failed(self, error: RedisError) -> None:
-        """Return if there is another attempt; else raise what the caller gets."""
-        if self._left and _may_pass(error):
+    def __init__(self, tag: str, name: str, began: float, *, text: str = "", repeats: int = REPEATS) -> None:
+        self._tag, self._name, self._text, self._left = tag, name, text, repeats
+        self._began, self._redirections = began, 0
+        self.to = pool().of(tag)
+
+    def failed(self, error: RedisError) -> Sends[bool]:
+        """
+        Return if there is another attempt; else raise what the caller gets.
+
+        The result is False if the failed attempt has certainly done nothing.
+        """
+        cluster = self.to.cluster
+        if cluster is not None:
+            if (yield from self._redirected(cluster, error)):
+                return False
+            # A node that is lost or out of order may have been replaced.
+            if isinstance(error, (*UNREACHABLE, ReadOnlyError, ClusterDownError)):
+                refreshed = cluster.refresh()
+                if self._left and self._may_pass(error):
+                    yield from Pause(max(PATIENCE_SECONDS, self._began + MAP_SECONDS - monotonic()), refreshed)
+        if self._left and self._may_pass(error):
             self._left -= 1
-            return
-        raised = judge(error, self._name, text=self._text)
+            self.to = pool().of(self._tag)
+            return True
+        raised = self.to.outages.judge(error, self._name, text=self._text)
         if raised is error:
             raise error
         raise raised from error
 
+    def worked(self) -> None:
+        if self.to.outages.under_way:
+            self.to.outages.worked(self._name)
 
-def _may_pass(error: RedisError) -> bool:
-    # While an outage is known, repeating would only make everybody wait longer.
-    if isinstance(error, ReadOnlyError):
-        # A master was demoted: a new connection may find the one that took its place.
-        return not refusing.known
-    return isinstance(error, UNREACHABLE) and not out_of_reach.known
+    def _redirected(self, cluster: Any, error: RedisError) -> Sends[bool]:
+        """Tell whether the cluster has refused what another attempt may do, here or at another node."""
+        if isinstance(error, MovedError):
+            self._redirections += 1
+            cluster.moved(error.slot_id, error.node_addr, self.to)
+            self.to = pool().of(self._tag)
+            return self._redirections <= REDIRECTIONS_MAX
+        if isinstance(error, (AskError, TryAgainError)) and monotonic() < self._began + MOVING_SECONDS:
+            yield from Pause(0.03)
+            return True
+        return False
+
+    def _may_pass(self, error: RedisError) -> bool:
+        # While an outage is known, repeating would only make everybody wait longer.
+        if isinstance(error, ReadOnlyError):
+            # A master was demoted: a new connection may find the one that took its place.
+            return not self.to.outages.refusing.known
+        return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.known
 
 
 def run(
+    tag: str,
     script: Script,
     keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
-    *,
-    before: bytes = b"",
-    asks: int = 0,
+    before: tuple[bytes, int] = (b"", 0),
 ) -> Sends[tuple[Any, list[Any]]]:
     """
-    Run ``script``, and return its reply and the replies to the commands ``before``.
+    Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands ``before``.
 
-    ``before`` are plain commands that are sent in front of the script; ``asks`` is how many. An error among their
-    replies is returned as an exception, and not raised.
+    ``before`` are plain commands that are sent in front of the script, and how many. An error among their replies is
+    returned as an exception, and not raised.
 
     A script whose connection broke is sent once more, if the script allows it, and then without the arguments ``once``,
     which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
     for any other reason.
     """
-    attempts = _Attempts(script.task, text=script.text, repeats=REPEATS if script.repeatable else 0)
+    attempts = _Attempts(tag, script.task, monotonic(), text=script.text, repeats=REPEATS if script.repeatable else 0)
     by_digest, beside = True, list[Any]()
+    first_commands, asks = before
     while True:
         try:
-            *first, reply = yield Send(
-                before + packing.script_call(script, keys, (*args, *once), by_digest=by_digest), asks + 1
-            )
+            packed = first_commands + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+            *first, reply = yield Send(attempts.to, packed, asks + 1)
             if asks:
                 beside = first
             if isinstance(reply, ResponseError):
@@ -86,37 +142,62 @@ def run(
         except NoScriptError:
             # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before have
             # been run already.
-            by_digest, before, asks = False, b"", 0
+            by_digest, first_commands, asks = False, b"", 0
         except RedisError as error:
-            attempts.failed(error)
-            once = ()
+            if (yield from attempts.failed(error)):
+                once = ()
         else:
             # A short way that leaves its task to another has done nothing.
-            if under_way and (reply or script.task == script.name):
-                worked(script.task)
+            if reply or script.task == script.name:
+                attempts.worked()
             return reply, beside
 
 
-def fetch(name: str, packed: bytes, replies: int, needed: int = 1) -> Sends[list[Any]]:
+def fetch(
+    tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
+) -> Sends[list[Any]]:
     """
     Send plain commands, one or several of :func:`packing.command`, on one connection, and return their replies.
 
-    All replies are read, though an earlier one is an error; errors are returned as exceptions. An error among the first
-    ``needed`` is raised instead, as by :func:`run`. Later ones do not disturb, except for that of a master that was
-    demoted: then all is sent once more on a new connection. That must be harmless. ``name`` stands for what is asked,
-    where it meets an outage.
+    They go to the server that has the partition with this ``tag``. All replies are read, though an earlier one is an
+    error; errors are returned as exceptions. An error among the first ``needed`` is raised instead, as by :func:`run`.
+    Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
+    connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
+    may run ``script``, if it declares all keys that it uses.
     """
-    attempts = None
+    attempts, to, began = None, pool().of(tag), monotonic()
     while True:
         try:
-            answers = yield Send(packed, replies)
+            answers: list[Any] = yield Send(to, packed, replies)
             for answer in answers[:needed]:
                 if isinstance(answer, ResponseError):
-                    raise answer
+                    yield from _follow(to, packed, answers, needed)
+                    break
+        except NoScriptError:
+            if script is None:
+                raise
+            packed = packing.with_text(packed, script)
         except RedisError as error:
-            attempts = attempts or _Attempts(name)
-            attempts.failed(error)
+            attempts = attempts or _Attempts(tag, name, began)
+            yield from attempts.failed(error)
+            to = attempts.to
         else:
-            if under_way:
-                worked(name)
+            if to.outages.under_way:
+                to.outages.worked(name)
             return answers
+
+
+def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[None]:
+    """
+    Ask the other node for those keys of a moving slot that are there already, and put its replies into ``answers``.
+
+    A command has its keys on one of the two nodes: it gets its reply there. A key that is on neither is missing. Raises
+    any other error that is among the ``needed`` answers.
+    """
+    for number, answer in enumerate(answers[:needed]):
+        if type(answer) is AskError:
+            there = to.cluster.at(answer.node_addr, to)
+            asking = packing.command("ASKING") + packing.commands_in(packed)[number]
+            answers[number] = (yield Send(there, asking, 2))[1]
+        if isinstance(answers[number], ResponseError):
+            raise answers[number]

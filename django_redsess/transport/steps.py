@@ -15,6 +15,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from functools import wraps
 from types import SimpleNamespace
@@ -23,10 +24,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
 from django_redsess.transport.announcing import EndedSessions
-from django_redsess.transport.connections import loop_pool, pool
-from django_redsess.transport.exchange import Send
-from django_redsess.transport.keys import Keyspace, Partition, keyspace
-from django_redsess.transport.packing import Part
+from django_redsess.transport.connections import loop_pool, of, pool
+from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.packing import Part, command
 from django_redsess.transport.scripts import Script
 
 P = ParamSpec("P")
@@ -51,16 +52,6 @@ class Step(Generic[T]):
 
 
 @dataclass(slots=True)
-class Pause(Step[None]):
-    """Time to wait, in seconds."""
-
-    seconds: float
-
-    def __iter__(self) -> Steps[None]:
-        yield self
-
-
-@dataclass(slots=True)
 class Tell:
     """A session that has ended, of which the receivers of the signal are told."""
 
@@ -79,9 +70,9 @@ def drive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = exchange.send(pool(), wanted.packed, wanted.replies)
+                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies)
                 elif isinstance(wanted, Pause):
-                    time.sleep(wanted.seconds)
+                    _wait(wanted)
                 else:
                     session_ended.send_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:
@@ -101,9 +92,9 @@ async def adrive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = await exchange.asend(await loop_pool(), wanted.packed, wanted.replies)
+                    reply = await exchange.asend(await loop_pool(wanted.to), wanted.packed, wanted.replies)
                 elif isinstance(wanted, Pause):
-                    await asyncio.sleep(wanted.seconds)
+                    await _await(wanted)
                 else:
                     await session_ended.asend_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:
@@ -113,6 +104,20 @@ async def adrive(steps: Steps[T]) -> T:
     except StopIteration as end:
         returned: T = end.value
         return returned
+
+
+def _wait(pause: Pause) -> None:
+    if pause.until is None:
+        time.sleep(pause.seconds)
+    else:
+        futures.wait([pause.until], pause.seconds)
+
+
+async def _await(pause: Pause) -> None:
+    if pause.until is None:
+        await asyncio.sleep(pause.seconds)
+    else:
+        await asyncio.wait([asyncio.wrap_future(pause.until)], timeout=pause.seconds)
 
 
 @dataclass(slots=True)
@@ -139,18 +144,21 @@ class Call(Step[T]):
     asks: int = 0
 
     def __iter__(self) -> Steps[T]:
-        space, connections = keyspace(), pool()
+        space, connections, tag = keyspace(), pool(), self.partition.tag
         if not agreement.agrees(space, connections):
             yield from agreement.agree(space)
-        before = b"" if self.before is None else self.before(connections.clock.now())
+        before = b"" if self.before is None else self.before((yield from now(self.partition)))
         reply, replies = yield from repeating.run(
-            self.script, self.keys, self.args, self.once, before=before, asks=self.asks
+            tag, self.script, self.keys, self.args, self.once, (before, self.asks)
         )
-        beside = () if self.before is None else (replies,)
+        return (yield from self.finished(reply, () if self.before is None else (replies,)))
+
+    def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:
+        """Make the result of ``reply``, and of the replies ``beside`` it. Tell of sessions that have ended."""
         if not self.script.ends:
             return self.read(reply, *beside)
         reply, at, *groups = reply
-        connections.clock.learn(divmod(int(at) * 1000, 1_000_000))
+        of(self.partition).clock.learn(divmod(int(at) * 1000, 1_000_000))
         ended = EndedSessions(at, groups)
         result = self.read(reply, ended, *beside)
         if not announcing.hold(ended):
@@ -162,26 +170,38 @@ class Call(Step[T]):
 @dataclass(slots=True)
 class Plain(Step[T]):
     """
-    Plain commands in one round trip: ``read`` makes a result of their replies.
+    Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 
     ``packed`` are the commands, or makes them from the server's time. ``replies`` is how many replies there are; an
-    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage. Raises what
-    :class:`Call` raises.
+    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage. One of the
+    commands may run ``script``, which declares all its keys. Raises what :class:`Call` raises.
     """
 
-    space: Keyspace
+    partition: Partition
     name: str
     packed: bytes | Callable[[int], bytes]
     replies: int
     read: Callable[[list[Any]], T]
     needed: int = 1
+    script: Script | None = None
 
     def __iter__(self) -> Steps[T]:
-        connections = pool()
-        if not agreement.agrees(self.space, connections):
-            yield from agreement.agree(self.space)
-        packed = self.packed if isinstance(self.packed, bytes) else self.packed(connections.clock.now())
-        return self.read((yield from repeating.fetch(self.name, packed, self.replies, self.needed)))
+        space, connections, tag = keyspace(), pool(), self.partition.tag
+        if not agreement.agrees(space, connections):
+            yield from agreement.agree(space)
+        packed = self.packed
+        if not isinstance(packed, bytes):
+            packed = packed(connections.of(tag).clock.now() or (yield from now(self.partition)))
+        return self.read((yield from repeating.fetch(tag, self.name, packed, self.replies, self.needed, self.script)))
+
+
+def now(partition: Partition) -> Steps[int]:
+    """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
+    known: int | None = of(partition).clock.now()
+    if known is None:
+        reply = yield from repeating.fetch(partition.tag, "time", command("TIME"), 1)
+        known = of(partition).clock.learn(reply[0])
+    return known
 
 
 def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:

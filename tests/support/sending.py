@@ -9,8 +9,8 @@ from django_redsess.transport.steps import adrive, drive
 
 
 def fetch(*args: Any) -> list[Any]:
-    return drive(repeating.fetch(*args))
+    return drive(repeating.fetch("redsess", *args))
 
 
 async def afetch(*args: Any) -> list[Any]:
-    return await adrive(repeating.fetch(*args))
+    return await adrive(repeating.fetch("redsess", *args))

@@ -245,7 +245,7 @@ def test_what_was_unused_for_long_is_looked_at_first(
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
-    assert [exchange.ask("PING") for _ in range(3)] == [b"PONG"] * 3
+    assert [exchange.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
 
 
 def test_a_restart_that_closed_all_connections_is_met_once(use_either: Use, redis: redis_py.Redis) -> None:
@@ -290,12 +290,12 @@ def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, re
 
 def test_what_the_cache_left_behind_is_nobodys_answer(use_either: Use) -> None:
     pool = use_either()
-    assert exchange.ask("PING") == b"PONG"
+    assert exchange.ask(connections.pool(), "PING") == b"PONG"
     connection = pool.get_connection()
     connection.send_command("ECHO", "somebody else's")
     wait_until(connection.can_read)
     pool.release(connection)
-    assert exchange.ask("PING") == b"PONG"
+    assert exchange.ask(connections.pool(), "PING") == b"PONG"
 
 
 def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_py.Redis) -> None:
@@ -303,7 +303,7 @@ def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_
     before = redis.info("stats")["total_connections_received"]
     for number in range(5):
         django_caches["sessions"].set("number", number)
-        assert exchange.ask("PING") == b"PONG"
+        assert exchange.ask(connections.pool(), "PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
     assert redis.info("stats")["total_connections_received"] == before + 1
@@ -384,7 +384,7 @@ def test_a_pool_with_a_way_of_its_own_keeps_it(use: Use, settings: Any) -> None:
     options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_pools.Pool"}
     location = settings.CACHES["sessions"]["LOCATION"] + "-own"
     settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location, "OPTIONS": options}}
-    assert exchange.ask("PING") == b"PONG"
+    assert exchange.ask(connections.pool(), "PING") == b"PONG"
     assert connections.pool().got == 1
     connections.pool().disconnect()
 

@@ -138,7 +138,7 @@ def fetch(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(params=["threads", "tasks"])
 def run(request: pytest.FixtureRequest) -> Any:
     """Look no session up, with whatever is sent in front of it."""
-    args = scripts.FIND, (b"{redsess}:login",), ()
+    args = "redsess", scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
         return lambda **more: drive(repeating.run(*args, **more))
     return lambda **more: asyncio.run(adrive(repeating.run(*args, **more)))
@@ -196,20 +196,20 @@ def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> N
 def test_plain_commands_beside_a_script(run, redis) -> None:
     wrong = packing.command("HGET", "no")
     assert run() == ([0], [])
-    reply, (pong, error) = run(before=PING + wrong, asks=2)
+    reply, (pong, error) = run(before=(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(before=packing.command("RPUSH", "{redsess}:list", 1), asks=1) == ([0], [1])
+    assert run(before=(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 
 
 def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
-    clock = connections.clock()
+    clock = connections.pool().clock
     (told,) = fetch("time", packing.command("TIME"), 1)
     clock.learn(told)
     at = int(told[0]) * 1000 + int(told[1]) // 1000
@@ -218,4 +218,4 @@ def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> Non
     # It goes back with the server's.
     clock.learn([b"1000", b"999999"])
     assert 1_000_999 <= clock.now() < at
-    assert connections.clock() is clock
+    assert connections.pool().clock is clock

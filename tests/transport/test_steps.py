@@ -10,10 +10,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from django_redsess.signals import EndedSession, Reason, session_ended
-from django_redsess.transport.exchange import Send
+from django_redsess.transport.connections import pool
+from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Pause, Plain, Steps, Tell, adrive, drive
+from django_redsess.transport.steps import Plain, Steps, Tell, adrive, drive
 from testproject.servers import free_port
 from tests.support.outages import caches
 
@@ -30,8 +31,8 @@ def driven(request: pytest.FixtureRequest) -> Driver:
 
 def test_steps_are_sent_the_replies_errors_among_them(driven: Driver) -> None:
     def asking() -> Steps[Any]:
-        (error,) = yield Send(command("HGET", "no"), 1)
-        return error, (yield Send(PING * 2, 2))
+        (error,) = yield Send(pool(), command("HGET", "no"), 1)
+        return error, (yield Send(pool(), PING * 2, 2))
 
     error, replies = driven(asking())
     assert (type(error), replies) == (ResponseError, [b"PONG"] * 2)
@@ -42,17 +43,17 @@ def test_steps_are_thrown_what_the_connection_met(driven: Driver, settings: Any)
 
     def asking() -> Steps[Any]:
         try:
-            yield Send(PING, 1)
+            yield Send(pool(), PING, 1)
         except RedisConnectionError:
             settings.CACHES = there
-        return (yield Send(PING, 1))
+        return (yield Send(pool(), PING, 1))
 
     assert driven(asking()) == [b"PONG"]
 
 
 def test_steps_go_on_after_a_pause(driven: Driver) -> None:
     def pausing() -> Steps[Any]:
-        return (yield from Pause(0.001)), (yield from Plain(keyspace(), "ping", PING, 1, list))
+        return (yield from Pause(0.001)), (yield from Plain(keyspace().partitions[0], "ping", PING, 1, list))
 
     assert driven(pausing()) == (None, [b"PONG"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_redsess.transport import packing
-from django_redsess.transport.connections import Clock
+from django_redsess.transport.clock import Clock
 
 
 def test_a_command_is_packed_as_the_server_reads_it() -> None:
