@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 
+from django_redsess.transport.greeting import agreet, greet
 from django_redsess.transport.pools import LoopPool, SentinelLoopPool, Shared, share
 
 
@@ -46,26 +47,6 @@ class Clock:
         return None if ahead is None else int(ahead + monotonic() * 1000)
 
 
-# What redis-py sends first on a new connection has replies, too. redis-py closes the connection only after its own
-# errors, and not after an interruption.
-
-
-def _greet(connection: Any) -> None:
-    try:
-        connection.on_connect()
-    except BaseException:
-        connection.disconnect()
-        raise
-
-
-async def _agreet(connection: Any) -> None:
-    try:
-        await connection.on_connect()
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
-
-
 _pool: Any = None
 _POOL_LOCK = threading.Lock()
 
@@ -77,7 +58,7 @@ def pool() -> Any:
         found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
         with _POOL_LOCK:
             if not isinstance(found, Shared):
-                found.connection_kwargs.setdefault("redis_connect_func", _greet)
+                found.connection_kwargs.setdefault("redis_connect_func", greet)
                 found.clock = Clock()
                 share(found)
         _pool = found
@@ -152,7 +133,7 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
 
 def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
     options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
-    options["redis_connect_func"] = _agreet
+    options["redis_connect_func"] = agreet
     # A loop may have any number of requests under way, and not only as many as a process has threads. So a task waits
     # for a free connection, as long as the pool says, or else as long as for a reply.
     waiting = {
