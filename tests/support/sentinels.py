@@ -61,13 +61,13 @@ class Watched:
         master, *replicas = self.servers
         for replica in replicas:
             replica.client.replicaof("127.0.0.1", master.port)
-        wait_until(self.in_sync)
         for sentinel in self._sentinels:
             sentinel.sentinel_monitor(self.name, "127.0.0.1", master.port, len(self.ports) // 2 + 1)
             for option, milliseconds in (("down-after-milliseconds", 1000), ("failover-timeout", 10_000)):
                 sentinel.sentinel_set(self.name, option, milliseconds)
         for sentinel in self._sentinels:
             wait_until(lambda sentinel=sentinel: self._knows_all(sentinel))
+        wait_until(self.in_place)
 
     def set(self, option: str, value: int) -> None:
         """Set an option of all servers."""
@@ -80,23 +80,38 @@ class Watched:
 
         def agree() -> bool:
             found.clear()
-            found.update(int(each.sentinel_get_master_addr_by_name(self.name)[1]) for each in self._sentinels)
+            # As redis-py asks. GET-MASTER-ADDR-BY-NAME names the new one before all replicas follow it.
+            found.update(each.sentinel_master(self.name)["port"] for each in self._sentinels)
             return len(found) == 1
 
         wait_until(agree)
         return next(server for server in self.servers if server.port in found)
 
-    def fail_over(self, *options: str) -> None:
+    def fail_over(self) -> None:
         """Have a sentinel make a replica the master, though the master is well."""
-        self._sentinels[0].execute_command("SENTINEL", "FAILOVER", self.name, *options)
+        self._sentinels[0].sentinel_failover(self.name)
+
+    def pause_writes(self) -> None:
+        """Let the master take no writes for a while. Return when the replicas have all."""
+        self.master().client.execute_command("CLIENT", "PAUSE", 15_000, "WRITE")
+        wait_until(self.in_sync)
+
+    def in_place(self) -> bool:
+        """Tell whether each server that runs is the master that is named, or follows it."""
+        running = [each for each in self.servers if each.process.poll() is None]
+        try:
+            told = {each.port: each.client.info("replication") for each in running}
+        except redis_py.ConnectionError:
+            # Sentinels close the connections of a master that they demote.
+            return False
+        return told.pop(self.master().port)["role"] == "master" and all(
+            each["role"] == "slave" and each["master_link_status"] == "up" for each in told.values()
+        )
 
     def in_sync(self) -> bool:
-        """Tell whether each server that runs is the master, or a replica of it that has all it has written."""
-        told = [each.client.info("replication") for each in self.servers if each.process.poll() is None]
-        masters = [each for each in told if each["role"] == "master"]
-        offsets = {each.get("slave_repl_offset", each["master_repl_offset"]) for each in told}
-        linked = all(each["role"] == "master" or each["master_link_status"] == "up" for each in told)
-        return len(masters) == 1 and linked and len(offsets) == 1
+        """Tell whether all servers have the same. Nobody may write meanwhile."""
+        told = [each.client.info("replication") for each in self.servers]
+        return len({each.get("slave_repl_offset", each["master_repl_offset"]) for each in told}) == 1
 
     def caches(self, **options: Any) -> dict[str, Any]:
         return caches(self.name, self.ports, **options)
