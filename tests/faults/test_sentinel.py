@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,9 +59,7 @@ def written_while(site: Watched, happens: Callable[[], None]) -> Outcome:
         wait_until(lambda: writers.written > served + 200, seconds=60)
     assert writers.errors == []
     outcome = writers.outcome(site.master().client)
-    if shown := os.environ.get("REDSESS_OUTCOMES"):
-        with Path(shown).open("a") as file:
-            file.write(f"{os.environ['PYTEST_CURRENT_TEST']} {outcome}\n")
+    print(outcome)  # The figures of docs/howto/sentinel.rst are from here.
     assert faults() == []
     end_outage()
     return outcome
@@ -90,11 +87,10 @@ def test_a_planned_failover_loses_nothing_once_the_master_refuses_for_want_of_it
     assert outcome.longest < BUDGET
 
 
-def test_a_planned_failover_without_a_minimum_is_no_error_but_may_lose(watch: Watch) -> None:
-    site = watch(replicas=1)
-    outcome = written_while(site, site.fail_over)
-    assert outcome.lost < outcome.requests
-    assert outcome.longest < BUDGET
+@pytest.mark.parametrize(("replicas", "minimum"), [(1, 0), (2, 1)])
+def test_a_planned_failover_without_a_pause_may_lose_and_is_no_error(watch: Watch, replicas: int, minimum: int) -> None:
+    site = watch(replicas=replicas, minimum=minimum)
+    assert written_while(site, site.fail_over).longest < BUDGET
 
 
 @pytest.mark.both_servers

@@ -20,20 +20,24 @@ from django_redsess.transport.keys import keyspace
 MOMENT = 0.5
 """Seconds. A thread may get its reply before another one's refusal, and note the time of it later."""
 
+ELDERS = 300
+"""Sessions that each thread has from the beginning, and ends later."""
+
 
 class Outcome(NamedTuple):
     """
     What became of the writes.
 
-    ``lost`` are sessions, or changes to one, that were acknowledged and are not there; ``lost_later`` those of them
-    that were acknowledged after the first refusal. ``undone`` are ended sessions that are back. ``seconds`` are from
-    the first refusal to the last, and ``longest`` is the longest request.
+    ``lost`` are sessions, or changes to one, that were acknowledged and are not there. ``lost_later`` are those of them
+    that were acknowledged after the first refusal. ``undone`` are those of the ``ended`` that are back. ``seconds`` are
+    from the first refusal to the last. ``longest`` is the longest request.
     """
 
     requests: int
     refused: int
     lost: int
     lost_later: int
+    ended: int
     undone: int
     seconds: float
     longest: float
@@ -89,6 +93,7 @@ class Writers:
             refused=self.refused,
             lost=len(lost),
             lost_later=sum(self._at[sid] > first + MOMENT for sid in lost),
+            ended=len(self._ended),
             undone=len(self._ended & there),
             seconds=round(last - first, 1) if self._refused_at else 0.0,
             longest=round(self._longest, 2),
@@ -100,24 +105,35 @@ class Writers:
 
     def _write(self, number: int) -> None:
         made: list[SessionStore] = []
+        # What they end is older than the failover: its end can be undone.
+        elders = [self._new(number, each) for each in range(ELDERS)]
+        for elder in elders:
+            elder.save()
         while not self._over.is_set():
             try:
-                self._round(number, made)
+                self._round(number, made, elders)
             except Exception as error:  # Shown by the test.
                 self.errors.append(error)
             time.sleep(0.002)
 
-    def _round(self, number: int, made: list[SessionStore]) -> None:
-        session = SessionStore()
-        session.update({"_auth_user_id": str(1000 * number + len(made) % 1000), "colour": "blue"})
+    def _round(self, number: int, made: list[SessionStore], elders: list[SessionStore]) -> None:
+        session = self._new(number, len(made))
         if self._asked(session, session.save):
             made.append(session)
+            self._keys[session.sid] = session.session_key or ""
             with self._lock:
                 self._colours[session.sid] = "blue"
-                self._keys[session.sid] = session.session_key or ""
         if len(made) % 5 == 0 and len(made) > 10:
             self._change(made[-5])
-            self._end(made[-8])
+            if elders:
+                elder = elders.pop()
+                if self._asked(elder, lambda: online.end(elder.sid)):
+                    self._ended.add(elder.sid)
+
+    def _new(self, thread: int, number: int) -> SessionStore:
+        session = SessionStore()
+        session.update({"_auth_user_id": str(1000 * thread + number % 1000), "colour": "blue"})
+        return session
 
     def _change(self, session: SessionStore) -> None:
         changed = SessionStore(session.session_key)
@@ -134,14 +150,6 @@ class Writers:
         except UpdateError:
             # It was lost: counted as missing.
             pass
-
-    def _end(self, session: SessionStore) -> None:
-        if session.sid not in self._colours:
-            return
-        if self._asked(session, lambda: online.end(session.sid)):
-            self._ended.add(session.sid)
-            with self._lock:
-                self._colours.pop(session.sid, None)
 
     def _asked(self, session: SessionStore, ask: Callable[[], object]) -> bool:
         """Tell whether it was acknowledged. If not, nothing is expected of ``session`` from now on."""

@@ -69,7 +69,7 @@ class Watched:
             wait_until(lambda sentinel=sentinel: self._knows_all(sentinel))
         wait_until(self.in_place)
 
-    def set(self, option: str, value: int) -> None:
+    def set(self, option: str, value: int | str) -> None:
         """Set an option of all servers."""
         for server in self.servers:
             server.client.config_set(option, value)
