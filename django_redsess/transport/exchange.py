@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from redis._parsers import _AsyncHiredisParser, _HiredisParser
@@ -65,6 +66,25 @@ def ask(connections: Any, name: str, *parts: Part | int) -> Any:
 
 _LOST = (*UNREACHABLE, ReadOnlyError)
 
+SECONDS_BETWEEN_LOOKS = 1
+"""How often sentinels are asked for the master at most, while the master refuses writes for want of replicas."""
+
+
+def _leave_master(connections: Any, answers: list[Any]) -> bool:
+    """Tell whether to look for the master again after these ``answers``. Raises ReadOnlyError, which says so itself."""
+    for answer in answers:
+        if isinstance(answer, ResponseError):
+            if isinstance(answer, ReadOnlyError):
+                raise answer
+            if str(answer).startswith("NOREPLICAS") and hasattr(connections, "sentinel_manager"):
+                # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
+                # still is the master, and goes on answering reads.
+                now = monotonic()
+                if now >= getattr(connections, "next_look", 0.0):
+                    connections.next_look = now + SECONDS_BETWEEN_LOOKS
+                    return True
+    return False
+
 
 def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
     """
@@ -86,10 +106,9 @@ def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
                     answers.append(connection.read_response(True))
                 except ResponseError as error:
                     answers.append(error)
-        for answer in answers:
-            if type(answer) is ReadOnlyError:
-                raise answer
-        answered = True
+        answered = not _leave_master(connections, answers)
+        if not answered:
+            connections.lose_idle()
     except _LOST:
         # Else the repetition would meet the next connection that is lost.
         connections.lose_idle()
@@ -137,10 +156,9 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
                 parser: Any = connection._parser
                 for message in _read_along(parser._reader, answers, replies):
                     await parser.handle_push_response(message)
-        for answer in answers:
-            if type(answer) is ReadOnlyError:
-                raise answer
-        answered = True
+        answered = not _leave_master(connections, answers)
+        if not answered:
+            await connections.lose_idle()
     except _LOST:
         await connections.lose_idle()
         raise
