@@ -267,7 +267,10 @@ def test_demo_on_a_cluster_spreads_its_sessions_over_all_primaries(tmp_path: Pat
             timeout=40,
         )
         assert check.returncode == 0, check.stderr
-    assert "Traceback" not in demo.output.read_text()
+        os.killpg(demo.process.pid, signal.SIGINT)
+        assert demo.process.wait(timeout=20) == 0
+    told = demo.output.read_text()
+    assert (told.endswith("The demo has stopped.\n"), "Traceback" in told) == (True, False), told
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
