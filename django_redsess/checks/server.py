@@ -76,7 +76,8 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
-    if not _pools():
+    pool = _pools().get(SERVER)
+    if pool is None:
         return []
     alias = settings.SESSION_CACHE_ALIAS
     ours = _databases(settings.CACHES[alias])
@@ -84,8 +85,10 @@ def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     messages = [
         f"CACHES[{name!r}] is in the Redis database of the sessions: its clear() ends them all." for name in shared
     ]
-    if alias == "default":
+    if alias == "default" and pool.cluster is None:
         messages.append("Sessions are in the default cache: cache.clear() ends them all.")
+    elif alias == "default":
+        messages.append("Sessions are in the default cache, whose factory is for sessions only: cache.get() fails.")
     hint = (
         "clear() sends FLUSHDB, which empties the whole Redis database, whatever KEY_PREFIX is. Give sessions an alias "
         "and a database of their own: SESSION_CACHE_ALIAS = 'sessions', and CACHES['sessions'] at LOCATION 'redis://…/1'."
@@ -137,12 +140,10 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
 def may_ask() -> bool:
     """Tell whether checks may ask the server. Without time-outs, one that does not answer would hold up manage.py."""
     pools = _pools()
-    # Wrong settings may give no names of keys.
-    return (
-        bool(pools)
-        and not any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values())
-        and not check_settings()
-    )
+    if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
+        return False
+    # Wrong settings may give no names of keys, and a wrong entry of CACHES no connection.
+    return not check_settings() and not check_cache()
 
 
 def name_of_cache() -> str:

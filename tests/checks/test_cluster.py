@@ -12,7 +12,7 @@ from testproject import servers
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from tests.support import clocks
-from tests.support.checks import SetCache, found, messages
+from tests.support.checks import TIMEOUTS, SetCache, found, messages
 
 FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 
@@ -88,6 +88,34 @@ def test_the_factory_without_a_cluster_is_warned_of(server: servers.Server, set_
 def test_of_a_cluster_that_is_down_nothing_is_said(set_cache: SetCache) -> None:
     set_cache([f"redis://127.0.0.1:{servers.free_port()}/0"], CONNECTION_FACTORY=FACTORY)
     assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"SOCKET_TIMEOUT": None}, "W010"),
+        ({"CONNECTION_POOL_KWARGS": {"retry_on_timeout": True}}, "W011"),
+        ({"CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool"}, "W020"),
+        ({"CONNECTION_POOL_KWARGS": {"decode_responses": True}}, "E007"),
+        ({"CONNECTION_POOL_KWARGS": {"tiemout": 1}}, "E004"),
+        ({"ADDRESS_REMAP": "no.such.function"}, "E004"),
+    ],
+)
+def test_options_of_a_cluster_are_checked_as_those_of_a_server(
+    set_cache: SetCache, options: dict[str, Any], number: str
+) -> None:
+    set_cache([f"redis://127.0.0.1:{servers.free_port()}/0"], CONNECTION_FACTORY=FACTORY, **options)
+    assert found() == [number]
+
+
+def test_a_default_cache_that_is_for_sessions_only_is_warned_of(settings: Any, set_cache: SetCache) -> None:
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    set_cache([url], alias="default", CONNECTION_FACTORY=FACTORY, **TIMEOUTS)
+    settings.SESSION_CACHE_ALIAS = "default"
+    settings.CACHES = {"default": settings.CACHES["default"]}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W009"
+    assert "cache.get() fails" in warning.msg
 
 
 def test_another_database_than_the_first_is_warned_of(set_cache: SetCache) -> None:

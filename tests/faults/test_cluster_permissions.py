@@ -1,4 +1,4 @@
-"""A cluster that does not let the site do what it needs: told in one line that names the node, and nobody signed out."""
+"""A cluster that does not let the site do what it needs: one line names the node, and nobody is signed out."""
 
 from __future__ import annotations
 
