@@ -44,17 +44,25 @@ class Told(NamedTuple):
 
 @checks.register(checks.Tags.caches)
 def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of another database than 0: most clusters have no other."""
+    """Warn of another database than 0, unless the cluster has it: most have no other."""
     try:
         cluster = nodes.the_cluster() if is_in_use() else None
     except Exception:  # That is E004.
         return []
     database = cluster and cluster.any_node().connection_kwargs.get("db")
-    if not database:
+    if not database or (may_ask() and _can_connect(cluster.any_node())):
         return []
     message = f"{name_of_cache()} names database {database}: a cluster has database 0 only."
     hint = "End its LOCATION in /0. (From Valkey 9 on, the setting cluster-databases may allow more.)"
     return [warning("W028", message, hint)]
+
+
+def _can_connect(pool: Any) -> bool:
+    # A connection selects its database first.
+    with suppress(RedisError):
+        pool.give(pool.take())
+        return True
+    return False
 
 
 @checks.register(checks.Tags.caches)

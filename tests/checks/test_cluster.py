@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from testproject import servers
-from testproject.clusters import Cluster
+from testproject.clusters import SLOTS, Cluster
 from testproject.nodes import Node
 from tests.support import clocks
 from tests.support.checks import TIMEOUTS, SetCache, found, messages
+from tests.support.running import wait_until
 
 FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 
@@ -123,6 +124,19 @@ def test_another_database_than_the_first_is_warned_of(set_cache: SetCache) -> No
     [warning] = messages()
     assert warning.id == "django_redsess.W028"
     assert "names database 3:" in warning.msg
+
+
+def test_a_database_that_the_cluster_has_is_fine(server: servers.Server, set_cache: SetCache) -> None:
+    """Valkey 9 may have several."""
+    node = Node(server.binary, "--cluster-databases", "4")
+    try:
+        node.cluster("ADDSLOTSRANGE", 0, SLOTS - 1)
+        wait_until(lambda: b"cluster_state:ok" in node.cluster("INFO"))
+        for database, complaints in ((3, []), (4, ["W028"])):
+            set_cache([f"redis://127.0.0.1:{node.port}/{database}"], CONNECTION_FACTORY=FACTORY)
+            assert found() == complaints
+    finally:
+        node.close()
 
 
 @pytest.mark.parametrize(("partitions", "words"), [(1, "one node has all"), (2, "some nodes have no"), (4, "")])
