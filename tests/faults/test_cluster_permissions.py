@@ -23,13 +23,13 @@ from testproject.nodes import Node
 from testproject.servers import Server
 from tests.faults.test_least_permissions import OF_CLIENTS, listed
 from tests.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
+from tests.support.clusters import FACTORY, PARTITIONS
 from tests.support.outages import caches, lines_of
 from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 ALL = ("~*", "+@all")
-FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def use(site: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[
         entry = caches("")["sessions"]
         entry["LOCATION"] = list(urls)
         entry["OPTIONS"]["CONNECTION_FACTORY"] = FACTORY
-        settings.REDSESS = {**settings.REDSESS, "PARTITIONS": 64}
+        settings.REDSESS = {**settings.REDSESS, "PARTITIONS": PARTITIONS}
         settings.CACHES = {"sessions": entry}
 
     return use
