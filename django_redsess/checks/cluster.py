@@ -49,8 +49,11 @@ def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
         cluster = nodes.the_cluster() if is_in_use() else None
     except Exception:  # That is E004.
         return []
-    database = cluster and cluster.any_node().connection_kwargs.get("db")
-    if not database or (may_ask() and _can_connect(cluster.any_node())):
+    if cluster is None:
+        return []
+    node = cluster.any_node()
+    database = node.connection_kwargs.get("db")
+    if not database or (may_ask() and _can_connect(node)):
         return []
     message = f"{name_of_cache()} names database {database}: a cluster has database 0 only."
     hint = "End its LOCATION in /0. (From Valkey 9 on, the setting cluster-databases may allow more.)"
