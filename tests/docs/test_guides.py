@@ -14,6 +14,8 @@ from django.core.checks import run_checks
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import keyspace
+from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.docs.pages import DOCS, blocks
 from tests.support.outages import close_connections
@@ -114,3 +116,36 @@ def is_saved(key: str | None, colour: str) -> bool:
     except SessionStoreUnavailable:
         return False
     return True
+
+
+def test_the_settings_for_a_cluster_find_its_nodes_and_are_not_complained_about(
+    cluster: Cluster, settings: Any
+) -> None:
+    text, remapping = [block.text for block in blocks(DOCS / "howto" / "cluster.rst")]
+    shown: dict[str, Any] = {}
+    exec(text, shown)
+    entry = shown["CACHES"]["sessions"]
+    # The addresses of nodes that run here.
+    entry["LOCATION"] = cluster.urls[: len(entry["LOCATION"])]
+    settings.CACHES, settings.REDSESS = shown["CACHES"], shown["REDSESS"]
+    settings.SESSION_CACHE_ALIAS = shown["SESSION_CACHE_ALIAS"]
+    sessions = [SessionStore() for _ in range(9)]
+    for session in sessions:
+        session["colour"] = "blue"
+        session.save()
+        assert SessionStore(session.session_key)["colour"] == "blue"
+    holding = {cluster.node_of(keyspace().of_sid(session.session_key).tag).port for session in sessions}
+    assert len(holding) > 1
+    assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
+
+    asked: list[tuple[str, int]] = []
+    exec(remapping, shown)
+    shown["remap"] = lambda address: asked.append(address) or address
+    exec(remapping.split("\n\n\n")[1], shown)
+    assert shown["OPTIONS"].keys() <= entry["OPTIONS"].keys() | {"ADDRESS_REMAP"}
+    entry["OPTIONS"] |= shown["OPTIONS"]
+    # One address that was not used yet: django-redis keeps a pool for each.
+    entry["LOCATION"] = cluster.urls[-1]
+    settings.CACHES = {**shown["CACHES"]}
+    assert SessionStore(sessions[0].session_key)["colour"] == "blue"
+    assert {port for _, port in asked} >= {node.port for node in cluster.primaries}
