@@ -62,13 +62,21 @@ class Waiting:
         self.others += (user_id, sid, seen, first_item)
 
 
-def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
+def fill(
+    client: redis.Redis,
+    count: int,
+    *,
+    viewed: int = 5,
+    due: bool = False,
+    users: int | None = None,
+    keys: list[str] | None = None,
+) -> None:
     """
     Add ``count`` signed-in sessions to the store of ``client``, ordered by when they were last seen.
 
     Each has viewed this number of items, at most 100. It expires two weeks after it was last seen, or, if ``due``, at
     that time. The sessions belong in turn to this number of ``users``, with the ids ``"1"``, ``"2"``, …; by default,
-    each session has a user of its own.
+    each session has a user of its own. Session keys are added to ``keys``, if that is a list.
     """
     reading.time().run()  # Agrees on the number of partitions.
     script = client.register_script(SCRIPT)
@@ -91,7 +99,10 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
         for number in tqdm(range(count), unit="session", unit_scale=True, disable=None):
             user_id = str(number % (users or count) + 1)
             home = space.of_user(user_id)
-            sid = sid_of(new_key(bucket_of_user(user_id)))
+            key = new_key(bucket_of_user(user_id))
+            if keys is not None:
+                keys.append(key)
+            sid = sid_of(key)
             seen = now - count + number
             deadline = seen if due else seen + AGE_SECONDS * 1000
             record = _record(sid, user_id, seen, deadline, number)
