@@ -9,6 +9,9 @@ fixture               from            what it does
 ``server``            servers.py      a real server, shared by the tests of a process; marked ``both_servers``: of each
                                       kind, one after the other
 ``own_server``        servers.py      a server for this test alone, which it may stop and start
+``cluster``           servers.py      a real cluster of the same kind, three primaries with a replica each, shared by
+                                      the tests of a process; emptied after each, once the oracle has compared all keys
+``own_cluster``       servers.py      a cluster for this test alone, which it may break
 ``redis``             servers.py      a plain client of ``server``, to look at what is stored
 ``empty_store``       store.py        for every test: the site's sessions are on ``server``; afterwards the oracle
                                       (tests/oracle.py) compares all keys, and the server is emptied

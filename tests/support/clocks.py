@@ -21,33 +21,42 @@ class Clock:
 
     def __init__(self, binary: Path, folder: Path) -> None:
         self._file = folder / "clock"
-        self._write(0)
-        environment = {
-            "LD_PRELOAD": str(LIBRARIES[0]),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
-            # What is timed, and not dated, goes on as it is.
-            "DONT_FAKE_MONOTONIC": "1",
-        }
-        self.server = Server(binary, environment=environment)
+        self.server = Server(binary, environment=stepped(self._file))
 
     def set(self, ahead_by_seconds: int) -> None:
         """Step it, so that it is ahead of the machine's by so much; return when it is."""
-        self._write(ahead_by_seconds)
+        _write(self._file, ahead_by_seconds)
         wait_until(lambda: abs(self.server.client.time()[0] - time.time() - ahead_by_seconds) < 60)
 
-    def _write(self, ahead_by_seconds: int) -> None:
-        new = self._file.with_suffix(".new")
-        new.write_text(f"{ahead_by_seconds:+d}\n")
-        new.replace(self._file)
+
+def stepped(file: Path, ahead_by_seconds: int = 0) -> dict[str, str]:
+    """Return the environment of a server whose clock is ahead of the machine's. ``file`` will say by how much."""
+    _write(file, ahead_by_seconds)
+    return {
+        "LD_PRELOAD": str(_library()),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_NO_CACHE": "1",
+        # What is timed, and not dated, goes on as it is.
+        "DONT_FAKE_MONOTONIC": "1",
+    }
 
 
-@contextmanager
-def clock(binary: Path, folder: Path) -> Iterator[Clock]:
+def _library() -> Path:
     if not LIBRARIES:
         if "REDSESS_SKIP_NOTHING" in os.environ:
             raise pytest.UsageError("faketime is not installed")
         pytest.skip("faketime is not installed")
+    return LIBRARIES[0]
+
+
+def _write(file: Path, ahead_by_seconds: int) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(f"{ahead_by_seconds:+d}\n")
+    new.replace(file)
+
+
+@contextmanager
+def clock(binary: Path, folder: Path) -> Iterator[Clock]:
     made = Clock(binary, folder)
     try:
         yield made
