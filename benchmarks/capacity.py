@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import date
@@ -41,18 +41,24 @@ KINDS = {("guest", 0): "guest", ("signed in", 0): "signed in"} | {
 }
 """By kind and number of viewed items: the name in the figures."""
 
+PARTITIONS = (1, 64, 1024)
+"""With how many partitions requests are measured."""
+
+Way = Callable[[Path, int], nodes.Moved]
+
 
 @dataclass(frozen=True)
 class Sizes:
     """
     How much is measured.
 
-    ``of_partition`` is the smallest number of sessions of a partition, as bytes are measured. ``known`` are the
-    sessions beside those that requests use, ``count`` how often each request is made in each of the ``rounds``.
-    ``stored`` are the sessions of the store that forks, ``moved`` those of partitions that move.
+    ``of_partition`` is the smallest number of sessions of a partition where bytes are measured: up to 512 small ones
+    would be stored more densely. ``known`` are the sessions where requests are measured, ``count`` how often each
+    request is made in each of the ``rounds``. ``stored`` are the sessions of the store that forks, ``moved`` those of
+    partitions that move.
     """
 
-    of_partition: int = 1000
+    of_partition: int = 600
     known: int = 20_000
     count: int = 500
     rounds: int = 7
@@ -64,45 +70,33 @@ class Sizes:
 QUICK = Sizes(of_partition=3, known=200, count=20, rounds=1, seconds=1, stored=2000, moved=(1000,))
 
 
-def measured(kind: str, sizes: Sizes) -> dict[str, Any]:
-    """Measure everything on servers of this ``kind``. Return the figures, with the machine and the date."""
+def measured(kind: str, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Measure everything on servers of this ``kind``. Yield the figures part by part, with the machine and the date."""
     binary = available()[kind]
-    figures: dict[str, Any] = {"date": date.today().isoformat(), "bytes": {}, "requests": {}}
-    for partitions in (1, 64):
-        sessions = sizes.of_partition * (10 if partitions == 1 else partitions)
-        cases = [memory.Case(OURS, *each, partitions=partitions) for each in KINDS]
-        entries = memory.measured({kind: binary}, sessions=sessions, cases=cases)
-        of_cases = {KINDS[entry["kind"], entry["viewed"]]: entry["bytes"] for entry in entries}
-        figures["bytes"][str(partitions)] = of_cases
-    for partitions in (1, 64, 1024):
+    yield {
+        "date": date.today().isoformat(),
+        "bytes": {str(number): of_bytes(kind, number, sizes) for number in (1, 64)},
+    }
+    of_requests = {}
+    for partitions in PARTITIONS:
         with closing(Server(binary)) as server, nodes.replica_of(server):
             costs = traffic.costs(server, partitions, sessions=sizes.known, count=sizes.count, rounds=sizes.rounds)
-            figures["requests"][str(partitions)] = {name: cost._asdict() for name, cost in costs.items()}
-            figures["machine"] = machine_of(kind, server.client.info())
+            of_requests[str(partitions)] = {name: cost._asdict() for name, cost in costs.items()}
+            machine = machine_of(kind, server.client.info())
+    yield {"machine": machine, "requests": of_requests}
     with closing(Server(binary)) as server:
-        figures["touched"] = traffic.touched(server, seconds=sizes.seconds)
+        yield {"touched": traffic.touched(server, seconds=sizes.seconds)}
     with closing(Server(binary)) as server, traffic.pointed_at(server):
-        figures |= of_store(nodes.Store(server, sizes.stored), sizes)
-    return figures | of_moves(kind, sizes)
+        yield of_store(nodes.Store(server, sizes.stored), sizes)
+    yield {"moves": [of_moves(way, binary, sessions, sizes) for way in ways_of(kind) for sessions in sizes.moved]}
 
 
-def of_moves(kind: str, sizes: Sizes) -> dict[str, Any]:
-    """Return what moving a partition costs: medians by size, and from the largest what one session adds."""
-    # Redis moves slots at once from 8.4 on, by other commands.
-    ways = [nodes.classic, nodes.atomic] if kind == "valkey" else [nodes.classic]
-    moves = []
-    for way in ways:
-        for sessions in sizes.moved:
-            runs = [way(available()[kind], sessions) for _ in range(min(sizes.rounds, 3))]
-            moves.append(
-                {
-                    "how": way.__name__,
-                    "sessions": sessions,
-                    "blocked_ms": median(run.blocked_ms for run in runs),
-                    "seconds": median(run.seconds for run in runs),
-                }
-            )
-    return {"moves": moves}
+def of_bytes(kind: str, partitions: int, sizes: Sizes) -> dict[str, float]:
+    """Return the bytes of sessions of each kind."""
+    sessions = sizes.of_partition * (10 if partitions == 1 else partitions)
+    cases = [memory.Case(OURS, *each, partitions=partitions) for each in KINDS]
+    entries = memory.measured({kind: available()[kind]}, sessions=sessions, cases=cases)
+    return {KINDS[entry["kind"], entry["viewed"]]: entry["bytes"] for entry in entries}
 
 
 def of_store(store: nodes.Store, sizes: Sizes) -> dict[str, Any]:
@@ -110,8 +104,8 @@ def of_store(store: nodes.Store, sizes: Sizes) -> dict[str, Any]:
     rounds = min(sizes.rounds, 5)
     quiet, busy = ([store.snapshot(writing=writing) for _ in range(rounds)] for writing in (False, True))
     resyncs = [store.resynchronised() for _ in range(rounds)]
-    # A replica's fork is one of the same memory: all count.
-    forks = [each.fork_ms for each in (*quiet, *busy, *resyncs)]
+    # Each is a fork of the same memory.
+    forks = [*(each.fork_ms for each in (*quiet, *busy)), *(each.fork_ms for each in resyncs)]
     gib = median(each.gib for each in (*quiet, *busy))
     copied = median(each.copied for each in quiet)
     return {
@@ -128,6 +122,24 @@ def of_store(store: nodes.Store, sizes: Sizes) -> dict[str, Any]:
             "seconds_per_gib": median(each.seconds for each in resyncs) / gib,
             "bytes_per_session": median(each.sent for each in resyncs) / sizes.stored,
         },
+    }
+
+
+def ways_of(kind: str) -> list[Way]:
+    """Return the ways to move a partition that are measured on this ``kind`` of server."""
+    # Redis can move slots at once from 8.4 on, by other commands.
+    return [nodes.classic, nodes.atomic] if kind == "valkey" else [nodes.classic]
+
+
+def of_moves(way: Way, binary: Path, sessions: int, sizes: Sizes) -> dict[str, Any]:
+    """Move a partition several times, a large one once. Return the medians."""
+    rounds = min(sizes.rounds, 3) if sessions < sizes.stored else 1
+    runs = [way(binary, sessions) for _ in range(rounds)]
+    return {
+        "how": runs[0].how,
+        "sessions": sessions,
+        "blocked_ms": median(run.blocked_ms for run in runs),
+        "seconds": median(run.seconds for run in runs),
     }
 
 
@@ -177,9 +189,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
             settings.configure(**ENGINES[OURS].settings(Stores(0, folder)))
             django.setup()
-            figures = measured(options.server, QUICK if options.quick else Sizes())
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+            figures = {}
+            for part in measured(options.server, QUICK if options.quick else Sizes()):
+                figures |= part
+                if options.json:
+                    options.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(tables(figures, options.assumed, [round(number) for number in options.sessions]))
 
 

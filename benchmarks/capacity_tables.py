@@ -64,8 +64,8 @@ def tables(figures: Figures, assumed: Assumptions, sizes: Sequence[int]) -> str:
             lists(figures),
             work(figures),
             moves(figures),
-            plan("for all", OF_STORE, plans),
-            plan("for each primary", OF_PRIMARY, plans),
+            plan("sessions", OF_STORE, plans),
+            plan("sessions: each primary", OF_PRIMARY, plans),
         ]
     )
 
@@ -89,23 +89,24 @@ def lists(figures: Figures) -> str:
         for kind, name in LISTS.items()
         for partitions in of
     ]
-    return table(("", *COSTS), lines)
+    return table(("lists", *COSTS), lines)
 
 
 def cells(cost: Mapping[str, float]) -> Iterator[str]:
-    """Return the cells of a request. Nothing of a list goes to a replica."""
     for name, value in cost.items():
         yield f"{value:,.1f}" if name in ("round_trips", "commands") and value < 100 else f"{value:,.0f}"
 
 
 def work(figures: Figures) -> str:
     fork, resync = figures["fork"], figures["resync"]
-    lines = [
-        ("a fork blocks the server for, ms", f"{fork['ms_per_gib']:.1f}"),
-        ("a snapshot takes, seconds", f"{fork['seconds_per_gib']:.1f}"),
-        ("a full resynchronisation takes, seconds", f"{resync['seconds_per_gib']:.1f}"),
-    ]
-    return table(("each GiB of memory", f"measured with {fork['gib']:.1f} GiB"), lines)
+    each_gib = {
+        "memory, GiB": 1,
+        "a fork blocks the server for, ms": fork["ms_per_gib"],
+        "a snapshot takes, seconds": fork["seconds_per_gib"],
+        "a full resynchronisation takes, seconds": resync["seconds_per_gib"],
+    }
+    lines = [(name, f"{value * fork['gib']:.2f}", rounded(float(value))) for name, value in each_gib.items()]
+    return table(("a server's work", "measured", "for each GiB"), lines)
 
 
 def moves(figures: Figures) -> str:
@@ -118,7 +119,7 @@ def moves(figures: Figures) -> str:
 
 def plan(whose: str, rows: Rows, plans: Sequence[Plan]) -> str:
     lines = [(row, *(rounded(value(each)) for each in plans)) for row, value in rows.items()]
-    return table((whose, *(f"{each.sessions:,} sessions" for each in plans)), lines)
+    return table((whose, *(f"{each.sessions:,}" for each in plans)), lines)
 
 
 def rounded(value: float) -> str:
@@ -141,7 +142,6 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
     def line(cells: Sequence[str]) -> str:
         first, *others = zip(cells, widths, strict=True)
-        # An empty first cell would continue the line above.
-        return " ".join([(first[0] or "\\").ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip()
+        return " ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])
 
     return "\n".join([rule, line(head), rule, *map(line, rows[1:]), rule])

@@ -209,7 +209,7 @@ class Side:
 class Ours(Side):
     """Our engine."""
 
-    operations = OPERATIONS
+    operations: tuple[str, ...] = OPERATIONS
 
     @property
     def conn(self) -> Any:

@@ -69,10 +69,18 @@ class Requests(Ours):
         return lambda: found(sum(cleaner.expired()) == count)
 
     def prepare_page(self, count: int) -> Run:
-        return lambda: [found(online.sessions(limit=LISTED)) for _ in range(count)]
+        def run() -> None:
+            for _ in range(count):
+                found(online.sessions(limit=LISTED))
+
+        return run
 
     def prepare_count(self, count: int) -> Run:
-        return lambda: [found(online.count()) for _ in range(count)]
+        def run() -> None:
+            for _ in range(count):
+                found(online.count())
+
+        return run
 
 
 @contextmanager
