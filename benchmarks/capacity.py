@@ -17,10 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import date
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,8 +44,6 @@ KINDS = {("guest", 0): "guest", ("signed in", 0): "signed in"} | {
 
 PARTITIONS = (1, 64, 1024)
 """With how many partitions requests are measured."""
-
-Way = Callable[[Path, int], nodes.Moved]
 
 
 @dataclass(frozen=True)
@@ -70,25 +69,9 @@ class Sizes:
 QUICK = Sizes(of_partition=3, known=200, count=20, rounds=1, seconds=1, stored=2000, moved=(1000,))
 
 
-def measured(kind: str, sizes: Sizes) -> Iterator[dict[str, Any]]:
-    """Measure everything on servers of this ``kind``. Yield the figures part by part, with the machine and the date."""
-    binary = available()[kind]
-    yield {
-        "date": date.today().isoformat(),
-        "bytes": {str(number): of_bytes(kind, number, sizes) for number in (1, 64)},
-    }
-    of_requests = {}
-    for partitions in PARTITIONS:
-        with closing(Server(binary)) as server, nodes.replica_of(server):
-            costs = traffic.costs(server, partitions, sessions=sizes.known, count=sizes.count, rounds=sizes.rounds)
-            of_requests[str(partitions)] = {name: cost._asdict() for name, cost in costs.items()}
-            machine = machine_of(kind, server.client.info())
-    yield {"machine": machine, "requests": of_requests}
-    with closing(Server(binary)) as server:
-        yield {"touched": traffic.touched(server, seconds=sizes.seconds)}
-    with closing(Server(binary)) as server, traffic.pointed_at(server):
-        yield of_store(nodes.Store(server, sizes.stored), sizes)
-    yield {"moves": [of_moves(way, binary, sessions, sizes) for way in ways_of(kind) for sessions in sizes.moved]}
+def of_sessions(kind: str, sizes: Sizes) -> dict[str, Any]:
+    """Measure the bytes of sessions, with one partition and with 64."""
+    return {"bytes": {str(number): of_bytes(kind, number, sizes) for number in (1, 64)}}
 
 
 def of_bytes(kind: str, partitions: int, sizes: Sizes) -> dict[str, float]:
@@ -99,11 +82,24 @@ def of_bytes(kind: str, partitions: int, sizes: Sizes) -> dict[str, float]:
     return {KINDS[entry["kind"], entry["viewed"]]: entry["bytes"] for entry in entries}
 
 
-def of_store(store: nodes.Store, sizes: Sizes) -> dict[str, Any]:
-    """Return what a fork and a full resynchronisation of this store cost."""
+def of_requests(kind: str, sizes: Sizes) -> dict[str, Any]:
+    """Measure what requests cost, with several numbers of partitions, and how many loads are noted."""
+    requests = {}
+    for partitions in PARTITIONS:
+        with closing(Server(available()[kind])) as server, nodes.replica_of(server):
+            costs = traffic.costs(server, partitions, sessions=sizes.known, count=sizes.count, rounds=sizes.rounds)
+            requests[str(partitions)] = {name: cost._asdict() for name, cost in costs.items()}
+    with closing(Server(available()[kind])) as server:
+        return {"requests": requests, "touched": traffic.touched(server, seconds=sizes.seconds)}
+
+
+def of_store(kind: str, sizes: Sizes) -> dict[str, Any]:
+    """Measure what a fork and a full resynchronisation cost."""
     rounds = min(sizes.rounds, 5)
-    quiet, busy = ([store.snapshot(writing=writing) for _ in range(rounds)] for writing in (False, True))
-    resyncs = [store.resynchronised() for _ in range(rounds)]
+    with closing(Server(available()[kind])) as server, traffic.pointed_at(server):
+        store = nodes.Store(server, sizes.stored)
+        quiet, busy = ([store.snapshot(writing=writing) for _ in range(rounds)] for writing in (False, True))
+        resyncs = [store.resynchronised() for _ in range(rounds)]
     # Each is a fork of the same memory.
     forks = [*(each.fork_ms for each in (*quiet, *busy)), *(each.fork_ms for each in resyncs)]
     gib = median(each.gib for each in (*quiet, *busy))
@@ -125,22 +121,25 @@ def of_store(store: nodes.Store, sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def ways_of(kind: str) -> list[Way]:
-    """Return the ways to move a partition that are measured on this ``kind`` of server."""
+def of_moves(kind: str, sizes: Sizes) -> dict[str, Any]:
+    """Measure what moving a partition costs: medians. A large one is moved once."""
     # Redis can move slots at once from 8.4 on, by other commands.
-    return [nodes.classic, nodes.atomic] if kind == "valkey" else [nodes.classic]
+    ways = [nodes.classic, nodes.atomic] if kind == "valkey" else [nodes.classic]
+    moves = []
+    for way, sessions in product(ways, sizes.moved):
+        runs = [way(available()[kind], sessions) for _ in range(min(sizes.rounds, 3) if sessions < sizes.stored else 1)]
+        blocked, seconds = median(run.blocked_ms for run in runs), median(run.seconds for run in runs)
+        moves.append({"how": runs[0].how, "sessions": sessions, "blocked_ms": blocked, "seconds": seconds})
+    return {"moves": moves}
 
 
-def of_moves(way: Way, binary: Path, sessions: int, sizes: Sizes) -> dict[str, Any]:
-    """Move a partition several times, a large one once. Return the medians."""
-    rounds = min(sizes.rounds, 3) if sessions < sizes.stored else 1
-    runs = [way(binary, sessions) for _ in range(rounds)]
-    return {
-        "how": runs[0].how,
-        "sessions": sessions,
-        "blocked_ms": median(run.blocked_ms for run in runs),
-        "seconds": median(run.seconds for run in runs),
-    }
+PARTS: dict[str, Callable[[str, Sizes], dict[str, Any]]] = {
+    "bytes": of_sessions,
+    "requests": of_requests,
+    "store": of_store,
+    "moves": of_moves,
+}
+"""What is measured, by name."""
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -150,7 +149,10 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--figures", type=Path, metavar="FILE", help="plan from this file, and measure nothing")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="take what is not measured now from this file")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, help="measure only these parts (default: all, or none with --figures)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured to FILE")
     parser.add_argument("--quick", action="store_true", help="with few sessions: the figures mean nothing")
     parser.add_argument(
@@ -174,6 +176,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"--json: there is no folder {options.json.parent}")
     if options.figures and not options.figures.is_file():
         parser.error(f"--figures: there is no file {options.figures}")
+    if options.only and not options.figures and {*options.only} != {*PARTS}:
+        parser.error("--only needs the others' --figures")
+    options.only = options.only or ([] if options.figures else [*PARTS])
     try:
         options.assumed = Assumptions(**{each.name: getattr(options, each.name) for each in fields(Assumptions)})
     except ValueError as error:
@@ -183,18 +188,21 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
-    if options.figures:
-        figures = json.loads(options.figures.read_text())
-    else:
-        with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
-            settings.configure(**ENGINES[OURS].settings(Stores(0, folder)))
-            django.setup()
-            figures = {}
-            for part in measured(options.server, QUICK if options.quick else Sizes()):
-                figures |= part
-                if options.json:
-                    options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    figures = json.loads(options.figures.read_text()) if options.figures else {}
+    with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
+        settings.configure(**ENGINES[OURS].settings(Stores(0, folder)))
+        django.setup()
+        for part in options.only:
+            figures |= PARTS[part](options.server, QUICK if options.quick else Sizes())
+            figures |= {"date": date.today().isoformat(), "machine": described(options.server)}
+            if options.json:
+                options.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(tables(figures, options.assumed, [round(number) for number in options.sessions]))
+
+
+def described(kind: str) -> str:
+    with closing(Server(available()[kind])) as server:
+        return machine_of(kind, server.client.info())
 
 
 if __name__ == "__main__":

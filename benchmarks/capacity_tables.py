@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 
 from benchmarks.planning import GIB, MILLION, Assumptions, Figures, Plan, planned
 
@@ -64,6 +65,7 @@ def tables(figures: Figures, assumed: Assumptions, sizes: Sequence[int]) -> str:
             lists(figures),
             work(figures),
             moves(figures),
+            assumptions(assumed),
             plan("sessions", OF_STORE, plans),
             plan("sessions: each primary", OF_PRIMARY, plans),
         ]
@@ -115,6 +117,14 @@ def moves(figures: Figures) -> str:
         for each in figures["moves"]
     ]
     return table(("a partition moved", "blocked, ms", "seconds in all"), lines)
+
+
+def assumptions(assumed: Assumptions) -> str:
+    lines = [
+        (each.metadata["about"], each.name.replace("_", "-"), f"{getattr(assumed, each.name):,g}")
+        for each in fields(assumed)
+    ]
+    return table(("assumed", "option", "value"), lines)
 
 
 def plan(whose: str, rows: Rows, plans: Sequence[Plan]) -> str:

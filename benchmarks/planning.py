@@ -60,6 +60,8 @@ class Assumptions:
             value = getattr(self, each.name)
             if value < 0 or (value == 0 and each.name not in MAY_BE_ZERO):
                 raise ValueError(f"{each.name} must not be {value:g}")
+        if max(self.signed_in, self.viewed, self.saves + self.begun + self.sign_ins) > 1:
+            raise ValueError("shares must not be above 1: signed_in, viewed, and saves, begun and sign_ins together")
         if self.least_partitions not in POWERS:
             raise ValueError(f"least_partitions must be a power of two up to {MOST_PARTITIONS}")
 

@@ -52,5 +52,5 @@ def test_a_plan_is_made_from_what_is_measured(tmp_path: Path) -> None:
     assert min(move["seconds"] for move in figures["moves"]) > 0
     assert figures["fork"]["saves"] > 0
     assert figures["resync"]["bytes_per_session"] > 100
-    assert len(heads(printed)) == 8
+    assert len(heads(printed)) == 9
     assert heads(printed) == heads(PAGE.read_text())

@@ -104,7 +104,7 @@ def test_the_page_has_the_tables_that_the_program_prints() -> None:
     page = PAGE.read_text()
     _, *each = tables(json.loads(FIGURES.read_text()), Assumptions(), [10**6, 10**7, 10**8, 10**9]).split("\n\n")
     assert [table.splitlines()[1] for table in each if table not in page] == []
-    assert len(each) == 8
+    assert len(each) == 9
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,11 @@ def test_the_page_has_the_tables_that_the_program_prints() -> None:
     [
         (["--node-memory", "0"], "node_memory must not be 0"),
         (["--saves", "-1"], "saves must not be -1"),
+        (
+            ["--saves", "0.9", "--sign-ins", "0.2"],
+            "shares must not be above 1: signed_in, viewed, and saves, begun and sign_ins together",
+        ),
+        (["--only", "moves"], "--only needs the others' --figures"),
         (["--least-partitions", "48"], "least_partitions must be a power of two up to 1024"),
         (["--figures", "nowhere.json"], "--figures: there is no file nowhere.json"),
         (["--json", "nowhere/figures.json"], "--json: there is no folder nowhere"),
