@@ -166,11 +166,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="the numbers of sessions to plan for (default: 1e6 1e7 1e8 1e9)",
     )
-    for each in fields(Assumptions):
-        option, about = f"--{each.name.replace('_', '-')}", each.metadata["about"]
-        parser.add_argument(
-            option, type=type(each.default), default=each.default, help=f"{about} (default: %(default)s)"
-        )
+    add_assumptions(parser)
     options = parser.parse_args(arguments)
     if options.json and not options.json.parent.is_dir():
         parser.error(f"--json: there is no folder {options.json.parent}")
@@ -184,6 +180,15 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     except ValueError as error:
         parser.error(str(error))
     return options
+
+
+def add_assumptions(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each assumption."""
+    for each in fields(Assumptions):
+        option, about = f"--{each.name.replace('_', '-')}", each.metadata["about"]
+        parser.add_argument(
+            option, type=type(each.default), default=each.default, help=f"{about} (default: %(default)s)"
+        )
 
 
 def main() -> None:
