@@ -160,7 +160,7 @@ def test_a_connection_of_a_loop_is_not_kept_when_another_master_was_found(
     site = put()
 
     async def meet() -> None:
-        pool = await connections.loop_pool()
+        pool = await connections.loop_pool(connections.pool())
         first, second = await pool.take(), await pool.take()
         site.names(server)
         await first.disconnect()
