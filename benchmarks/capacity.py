@@ -2,8 +2,8 @@
 Plan a store on paper: how many nodes, partitions and bytes a number of sessions needs, computed from measurements.
 
 First it measures, on servers that it starts: bytes of a session; commands, bytes and CPU time of each kind of request;
-what a fork, a full resynchronisation and moving a partition cost. That takes about fifteen minutes and 3 GB of memory.
-Then it multiplies. The tables that it prints are those of docs/explanation/scale.rst.
+what a fork, a full resynchronisation and moving a partition cost. That takes about twenty minutes, and memory for two
+stores of a million sessions. Then it multiplies. The tables that it prints are those of docs/explanation/scale.rst.
 
 examples:
   python -m benchmarks.capacity --json figures.json       measure, keep what was measured, and plan

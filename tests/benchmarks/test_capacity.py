@@ -33,7 +33,8 @@ def heads(text: str) -> list[list[str]]:
     """Return the cells of each table's head: the line between two equal rules."""
     lines = text.splitlines()
     around = zip(lines, lines[1:], lines[2:], strict=False)
-    found = [(rule, head) for rule, head, below in around if rule == below and rule.startswith("==")]
+    # A title is between rules of one piece.
+    found = [(rule, head) for rule, head, below in around if rule == below and head.strip() and "= =" in rule]
     return [[head[cell.start() : cell.end()].strip() for cell in re.finditer("=+", rule)] for rule, head in found]
 
 
@@ -46,7 +47,8 @@ def test_a_plan_is_made_from_what_is_measured(tmp_path: Path) -> None:
         assert (of["load"]["round_trips"], of["change"]["round_trips"]) == (1, 2)
         # Only the first load in an interval is written.
         assert of["load"]["replicated"] > of["reload"]["replicated"] == 0
-        assert of["page"]["commands"] > of["count"]["commands"] >= 5 * int(partitions)
+        # Lists ask every partition.
+        assert min(of["page"]["commands"], of["count"]["commands"]) >= int(partitions)
     assert figures["touched"] == pytest.approx(touch_share(10), abs=0.15)
     assert [(move["how"], move["sessions"]) for move in figures["moves"]] == [("classic", 1000), ("atomic", 1000)]
     assert min(move["seconds"] for move in figures["moves"]) > 0
