@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from django_redsess.online.queries import SessionFilter, lists_of
-from django_redsess.session import operations
+from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
-from django_redsess.signals import EndedSession, Reason
+from django_redsess.signals import Reason
 from django_redsess.transport import scripts
+from django_redsess.transport.confirming import EndedCount, EndedList, confirmation
 from django_redsess.transport.steps import Call, Steps, drive
 
 
@@ -35,7 +36,7 @@ class BulkEnding:
     ) -> None:
         if session_filter.active_seconds is not None and latest is None:
             raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
-        self.done = False
+        self.done, self.confirmation = False, confirmation()
         by_seen = session_filter.only_by_seen
         since = None
         if session_filter.active_seconds is not None and latest is not None:
@@ -54,30 +55,41 @@ class BulkEnding:
         ]
         self._place: tuple[str, int] = self._low, 0
 
-    def step(self) -> Steps[list[EndedSession]]:
-        """End up to 250 sessions, and return those that have ended."""
+    def step(self) -> Steps[EndedList]:
+        """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
         if not self._left:
             self.done = True
-            return []
+            return EndedList([], self.confirmation)
         partition, name = self._left[0]
         low, left_out = self._place
         args = self._arguments(low=low, high=self._high, skipped=left_out)
-        reply = yield from Call(partition, scripts.END, scripts.END.keys(partition, source=name), args, with_ended)
+        keys = scripts.END.keys(partition, source=name)
+        reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
             self._left.pop(0)
             self._place = self._low, 0
             self.done = not self._left
-        return ended
+        return EndedList(ended, self.confirmation)
 
-    def end_batch(self) -> list[EndedSession]:
+    def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250."""
         return drive(self.step())
 
 
+def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[EndedCount]:
+    """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
+    users = SessionFilter(None if user_ids is None else tuple(user_ids))
+    work = BulkEnding(users, reason, message=notice.check(message), keep=[keep] if keep else ())
+    ended = 0
+    while not work.done:
+        ended += len((yield from work.step()))
+    return EndedCount(ended, work.confirmation)
+
+
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
-) -> list[EndedSession]:
+) -> EndedList:
     """End the sessions with these ``sids``. Return those that were there. Arguments are as in :class:`BulkEnding`."""
     return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))

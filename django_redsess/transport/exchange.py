@@ -6,7 +6,7 @@ The connections are those of :mod:`django_redsess.transport.pools`. Nothing is r
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +30,32 @@ WRITTEN_AT_ONCE = 16 * 1024
 
 
 @dataclass(slots=True)
+class Behind:
+    """
+    Commands to send behind others, on the same connection.
+
+    Their replies may take ``seconds`` longer than others. ``read`` gets them; errors are exceptions, also that of a
+    connection that was lost.
+    """
+
+    packed: bytes
+    replies: int
+    seconds: float
+    read: Callable[[list[Any]], None]
+
+
+Then = Callable[[list[Any]], Behind | None]
+"""A function that gets the replies, and returns what to send behind them, or None."""
+
+
+@dataclass(slots=True)
 class Send:
-    """Commands to send ``to`` the server of this pool, packed, and how many replies they have."""
+    """Commands to send ``to`` the server of this pool, packed, how many replies they have, and what comes then."""
 
     to: Any
     packed: bytes
     replies: int
+    then: Then | None = None
 
 
 @dataclass(slots=True)
@@ -66,12 +86,12 @@ def ask(connections: Any, name: str, *parts: Part | int) -> Any:
 _LOST = (*UNREACHABLE, ReadOnlyError)
 
 
-def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
+def send(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """
     Send ``packed`` on one of the ``connections`` of a pool, and return so many replies.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
-    its ConnectionError and TimeoutError.
+    its ConnectionError and TimeoutError. It raises nothing for what is sent ``then``.
     """
     connection = connections.take()
     answers: list[Any] = []
@@ -89,7 +109,7 @@ def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
         for answer in answers:
             if type(answer) is ReadOnlyError:
                 raise answer
-        answered = True
+        answered = then is None or _sent_behind(connection, then(answers))
     except _LOST:
         # Else the repetition would meet the next connection that is lost.
         connections.lose_idle()
@@ -118,7 +138,30 @@ def _send_and_read(sock: Any, parser: Any, packed: bytes, answers: list[Any], re
         raise RedisConnectionError(f"The connection is lost: {error}") from error
 
 
-async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
+def _sent_behind(connection: Any, behind: Behind | None) -> bool:
+    """Send what comes behind. False if the connection must not be used again."""
+    if behind is None:
+        return True
+    answers: list[Any] = []
+    try:
+        connection.send_packed_command([behind.packed], False)
+        sock = connection._sock
+        usual = sock.gettimeout()
+        sock.settimeout(None if usual is None else usual + behind.seconds)
+        while len(answers) < behind.replies:
+            try:
+                answers.append(connection.read_response(True))
+            except ResponseError as error:
+                answers.append(error)
+        sock.settimeout(usual)
+    except _LOST as error:
+        answers.append(error)
+    behind.read(answers)
+    # A master that was demoted refuses, too.
+    return not any(isinstance(answer, Exception) for answer in answers)
+
+
+async def asend(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """Do as :func:`send` does, with the connections of the running event loop."""
     connection = await connections.take()
     answers: list[Any] = []
@@ -140,7 +183,7 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
         for answer in answers:
             if type(answer) is ReadOnlyError:
                 raise answer
-        answered = True
+        answered = then is None or await _asent_behind(connection, then(answers))
     except _LOST:
         await connections.lose_idle()
         raise
@@ -149,6 +192,25 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
             await connection.disconnect(nowait=True)
         await connections.give(connection)
     return answers
+
+
+async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
+    if behind is None:
+        return True
+    answers: list[Any] = []
+    usual = connection.socket_timeout
+    seconds = None if usual is None else usual + behind.seconds
+    try:
+        await connection.send_packed_command([behind.packed], False)
+        while len(answers) < behind.replies:
+            try:
+                answers.append(await connection.read_response(True, timeout=seconds))
+            except ResponseError as error:
+                answers.append(error)
+    except _LOST as error:
+        answers.append(error)
+    behind.read(answers)
+    return not any(isinstance(answer, Exception) for answer in answers)
 
 
 def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:
