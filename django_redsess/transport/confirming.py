@@ -58,13 +58,13 @@ class Confirmation:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
             packed, asks = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
-        return Behind(packed, asks, milliseconds / 1000, partial(self._learn, of(partition).name))
+        return Behind(packed, asks, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
 
-    def _learn(self, node: str, replies: list[Any]) -> None:
+    def _learn(self, of_node: str, replies: list[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, Exception)]
         count = 0 if errors else int(replies[-1])
         self.confirmed_by = count if self.confirmed_by is None else min(count, self.confirmed_by)
-        _note(node, count, self._replicas, *errors[:1])
+        _note(of_node, count, self._replicas, *errors[:1])
 
 
 def confirmation(only: Reason | None = None) -> Confirmation | None:
@@ -106,15 +106,14 @@ _LOCK = threading.Lock()
 _short_of_replicas: set[str] = set()
 
 
-def _note(node: str, count: int, wanted: int, error: Exception | None = None) -> None:
+def _note(of_node: str, count: int, wanted: int, error: Exception | None = None) -> None:
     # Logged once when it begins, and once when it is over.
     with _LOCK:
-        was_short, is_short = node in _short_of_replicas, count < wanted
-        (_short_of_replicas.add if is_short else _short_of_replicas.discard)(node)
-    place = f" on node {node}" if node else ""
+        was_short, is_short = of_node in _short_of_replicas, count < wanted
+        (_short_of_replicas.add if is_short else _short_of_replicas.discard)(of_node)
     if is_short and not was_short:
         why = f" ({type(error).__name__}: {words_of(error)})" if error is not None else ""
-        text = "Sessions that end%s may return after a failover: %d of %d replicas confirm it%s."
-        logger.warning(text, place, count, wanted, why)
+        text = "Sessions%s that end may return after a failover: %d of %d replicas confirm it%s."
+        logger.warning(text, of_node, count, wanted, why)
     elif was_short and not is_short:
-        logger.info("Sessions that end%s are confirmed again, by %d replicas.", place, count)
+        logger.info("Sessions%s that end are confirmed again, by %d replicas.", of_node, count)

@@ -199,16 +199,19 @@ async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
         return True
     answers: list[Any] = []
     usual = connection.socket_timeout
-    seconds = None if usual is None else usual + behind.seconds
     try:
         await connection.send_packed_command([behind.packed], False)
+        # Not its argument: with that, redis-py returns None in place of an error.
+        connection.socket_timeout = None if usual is None else usual + behind.seconds
         while len(answers) < behind.replies:
             try:
-                answers.append(await connection.read_response(True, timeout=seconds))
+                answers.append(await connection.read_response(True))
             except ResponseError as error:
                 answers.append(error)
     except _LOST as error:
         answers.append(error)
+    finally:
+        connection.socket_timeout = usual
     behind.read(answers)
     return not any(isinstance(answer, Exception) for answer in answers)
 
