@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from django_redsess.conf import conf
 from django_redsess.online.queries import SessionFilter, lists_of
 from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.confirming import EndedCount, EndedList, confirmation
+from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps, drive
 
 
@@ -86,6 +88,36 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     while not work.done:
         ended += len((yield from work.step()))
     return EndedCount(ended, work.confirmation)
+
+
+def least(*counts: int | None) -> int | None:
+    """Return the least number of replicas that have confirmed. None stands for what was not asked."""
+    return min((count for count in counts if count is not None), default=None)
+
+
+def too_few(confirmed_by: int | None) -> bool:
+    """Tell whether ``CONFIRM_ENDS`` asks for more replicas."""
+    return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]
+
+
+def look_again() -> EndedList:
+    """
+    End nothing, and return an empty list with how many replicas hold all that has ended so far.
+
+    Without the setting ``CONFIRM_ENDS``, nothing is sent.
+    """
+    return drive(_looking_again())
+
+
+def _looking_again() -> Steps[EndedList]:
+    confirms = confirmation()
+    nothing = {"sids": (), "low": "", "high": "", "skipped": None}
+    stays = {"began_by": None, "since": None, "kept_sids": (), "kept_users": ()}
+    args = scripts.END.arguments(reason="", message="", **stays, **nothing)
+    for partition in keyspace().partitions if confirms else ():
+        keys = scripts.END.keys(partition)
+        yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=confirms)
+    return EndedList([], confirms)
 
 
 def end_batch(
