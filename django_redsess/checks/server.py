@@ -19,6 +19,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
+from django_redsess.conf import conf
 from django_redsess.transport import connections, exchange, scripts
 from django_redsess.transport.keys import keyspace
 
@@ -100,6 +101,8 @@ def _refused() -> list[checks.CheckMessage]:
     node = connections.pool().of(keyspace().partitions[0].tag)
     database = node.connection_kwargs.get("db")
     commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
+    if conf.CONFIRM_ENDS is not None:
+        commands.append("WAIT")
     # The keys of one partition stand for those of all.
     names = [keyspace().meta, *keyspace().partitions[0].names]
     try:
