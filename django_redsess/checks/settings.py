@@ -68,7 +68,7 @@ RULES = {
     "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
     "CONFIRM_ENDS": Rule(
         lambda value: value is None or _is_confirmation(value),
-        "None, or a number of replicas and a number of milliseconds, two integers of 1 or more, such as (1, 200)",
+        "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
     ),
     "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
     "PARTITIONS": Rule(

@@ -11,7 +11,7 @@ from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.confirming import EndedCount, EndedList, confirmation
+from django_redsess.transport.confirming import EndedCount, EndedList, confirmation, worth
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps, drive
 
@@ -61,7 +61,7 @@ class BulkEnding:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
         if not self._left:
             self.done = True
-            return EndedList([], self.confirmation)
+            return EndedList([], *worth(self.confirmation))
         partition, name = self._left[0]
         low, left_out = self._place
         args = self._arguments(low=low, high=self._high, skipped=left_out)
@@ -73,7 +73,7 @@ class BulkEnding:
             self._left.pop(0)
             self._place = self._low, 0
             self.done = not self._left
-        return EndedList(ended, self.confirmation)
+        return EndedList(ended, *worth(self.confirmation))
 
     def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250."""
@@ -87,7 +87,7 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     ended = 0
     while not work.done:
         ended += len((yield from work.step()))
-    return EndedCount(ended, work.confirmation)
+    return EndedCount(ended, *worth(work.confirmation))
 
 
 def least(*counts: int | None) -> int | None:
@@ -117,7 +117,7 @@ def _looking_again() -> Steps[EndedList]:
     for partition in keyspace().partitions if confirms else ():
         keys = scripts.END.keys(partition)
         yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=confirms)
-    return EndedList([], confirms)
+    return EndedList([], *worth(confirms))
 
 
 def end_batch(

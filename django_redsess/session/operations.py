@@ -21,7 +21,7 @@ from django_redsess.session.viewing import viewing, viewing_keys
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
-from django_redsess.transport.confirming import Confirmation, EndedList, confirmation
+from django_redsess.transport.confirming import Confirmation, EndedList, confirmation, worth
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
 
@@ -246,7 +246,7 @@ def end(
         # Foreign notes may point in a circle.
         sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
         named.update(sids)
-    return EndedList(ended, confirms)
+    return EndedList(ended, *worth(confirms))
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:

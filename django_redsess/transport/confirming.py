@@ -73,6 +73,11 @@ def confirmation(only: Reason | None = None) -> Confirmation | None:
     return None if asked is None else Confirmation(*asked, only)
 
 
+def worth(confirmation: Confirmation | None) -> tuple[int | None, bool]:
+    """Return ``confirmed_by`` and ``may_return`` of an end."""
+    return (None, False) if confirmation is None else (confirmation.confirmed_by, confirmation.is_short)
+
+
 class EndedList(list[EndedSession]):
     """
     The sessions that have ended, and how many replicas hold that.
@@ -83,10 +88,11 @@ class EndedList(list[EndedSession]):
     Without the setting, ``confirmed_by`` is None, and ``may_return`` False.
     """
 
-    def __init__(self, ended: Iterable[EndedSession] = (), confirmation: Confirmation | None = None) -> None:
+    def __init__(
+        self, ended: Iterable[EndedSession] = (), confirmed_by: int | None = None, may_return: bool = False
+    ) -> None:
         super().__init__(ended)
-        self.confirmed_by = None if confirmation is None else confirmation.confirmed_by
-        self.may_return = confirmation is not None and confirmation.is_short
+        self.confirmed_by, self.may_return = confirmed_by, may_return
 
 
 class EndedCount(int):
@@ -95,10 +101,9 @@ class EndedCount(int):
     confirmed_by: int | None
     may_return: bool
 
-    def __new__(cls, count: int, confirmation: Confirmation | None = None) -> EndedCount:
+    def __new__(cls, count: int, confirmed_by: int | None = None, may_return: bool = False) -> EndedCount:
         made = super().__new__(cls, count)
-        made.confirmed_by = None if confirmation is None else confirmation.confirmed_by
-        made.may_return = confirmation is not None and confirmation.is_short
+        made.confirmed_by, made.may_return = confirmed_by, may_return
         return made
 
 

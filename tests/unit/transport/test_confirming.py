@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.signals import Reason
 from django_redsess.transport import confirming
-from django_redsess.transport.confirming import Confirmation, EndedCount, EndedList
+from django_redsess.transport.confirming import Confirmation, EndedCount, EndedList, worth
 from django_redsess.transport.exchange import Behind
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command, commands_in
@@ -72,8 +72,8 @@ def test_results_are_a_list_and_an_integer() -> None:
     confirmation = Confirmation(1, 300)
     assert (EndedList(), EndedCount(3)) == ([], 3)
     assert f"{EndedCount(1_000):,}" == "1,000"
-    for result in (EndedList([], confirmation), EndedCount(3, confirmation), EndedList(), EndedCount(3)):
+    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(None)), EndedList(), EndedCount(3)):
         assert (result.confirmed_by, result.may_return) == (None, False)
     confirmation.confirmed_by = 0
-    for result in (EndedList([], confirmation), EndedCount(3, confirmation)):
+    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(confirmation))):
         assert (result.confirmed_by, result.may_return) == (0, True)
