@@ -227,7 +227,7 @@ def _requests(view: str, count: int) -> Run:
 def _microseconds(count: int) -> tuple[float, float]:
     """Repeat the operation with kept replies. Return the time of our own code, and the time with redis-py."""
     answers = iter(_answers)
-    with _sending(lambda connections, packed, replies: list(next(answers))):
+    with _sending(lambda *_: list(next(answers))):
         own = _timed(count) if _answers else 0.0
     with _replayed():
         return own, _timed(count)
@@ -241,8 +241,8 @@ def _timed(count: int) -> float:
 
 
 def _kept(send: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    def keep(connections: Any, packed: bytes, replies: int) -> list[Any]:
-        _answers.append(send(connections, packed, replies))
+    def keep(*args: Any) -> list[Any]:
+        _answers.append(send(*args))
         return list(_answers[-1])
 
     return keep

@@ -26,10 +26,12 @@ from django_redsess.answering.places import places_of
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.middleware import SessionMiddleware
+from django_redsess.online.ending import end_all_of
 from django_redsess.session import limits, notice
 from django_redsess.session.lifecycle import session_of
 from django_redsess.signals import Reason
 from django_redsess.transport.announcing import request_answered
+from django_redsess.transport.confirming import EndedCount
 from django_redsess.transport.steps import Steps, both, drive
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ PASSWORD_CHANGED = gettext_noop("Your password was changed.")
 logger = logging.getLogger("django_redsess")
 
 
-def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
+def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
@@ -160,18 +162,22 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(message))[: notice.TEXT_MAX] if message else ""
     try:
-        drive(_ending(user_id, request, keep=keep, message=text))
+        ended = drive(_ending(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:
         logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
+    else:
+        if ended.may_return:
+            again = "call logout_everywhere() to look again"
+            logger.warning("The sessions of user %r are ended, and may return after a failover: %s.", user_id, again)
 
 
-def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[int]:
+def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[EndedCount]:
     session = session_of(request)
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
-    ended = yield from online.end_all_of([user_id], Reason.INVALIDATED, keep=keep, message=message)
+    ended = yield from end_all_of([user_id], Reason.INVALIDATED, keep=keep, message=message)
     if session is not None and is_own:
         yield from session.flushing()
     return ended

@@ -69,6 +69,16 @@ class Conf:
         return self._read("END_ON_PASSWORD_CHANGE", True)
 
     @cached_property
+    def CONFIRM_ENDS(self) -> tuple[int, int] | None:
+        """
+        How many replicas are to confirm an end, and how many milliseconds it waits for them. None: it does not wait.
+
+        It is for sessions that are kicked, that end when the account changes, or that a sign-in ends above
+        ``MAX_SESSIONS_PER_USER``.
+        """
+        return self._read("CONFIRM_ENDS", None)
+
+    @cached_property
     def TOUCH_INTERVAL(self) -> int:
         """Seconds between two updates of a session's last-seen time. Requests in between do not update it."""
         return self._read("TOUCH_INTERVAL", 10)

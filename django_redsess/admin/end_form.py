@@ -16,12 +16,14 @@ class Progress(NamedTuple):
     """
     How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
 
-    ``kept`` counts the sessions that a rule of the site's own has kept.
+    ``kept`` counts the sessions that a rule of the site's own has kept. ``confirmed_by`` is the least number of
+    replicas that have confirmed, or None.
     """
 
     ended: int = 0
     total: int = 0
     kept: int = 0
+    confirmed_by: int | None = None
 
 
 class EndForm(forms.Form):
@@ -37,6 +39,8 @@ class EndForm(forms.Form):
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
     # Progress, signed: see signed_progress().
     progress = forms.CharField(required=False, widget=forms.HiddenInput)
+    # Whether these sessions have ended already, and too few replicas have confirmed that.
+    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
     message = forms.CharField(
         label=gettext_lazy("Message"),
         required=False,

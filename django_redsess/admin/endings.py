@@ -20,8 +20,10 @@ from django_redsess.admin import history
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.end_rules import EndRulesMixin, own_sid_of
 from django_redsess.admin.one_by_one import OneByOneEnding
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online.ending import BulkEnding
+from django_redsess.online import presentation
+from django_redsess.online.ending import BulkEnding, end_batch, least, too_few
 from django_redsess.online.queries import SessionFilter
 from django_redsess.querysets.sessions import users_by_id
 from django_redsess.signals import EndedSession
@@ -148,6 +150,7 @@ class EndSessionsMixin(EndRulesMixin):
         chosen = set(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
+        over = [] if conf.CONFIRM_ENDS is None else list(chosen.difference(current))
         found = {session.sid: session for session in self.look_up(request, *current)}
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
@@ -158,13 +161,16 @@ class EndSessionsMixin(EndRulesMixin):
         sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]
         # A guest may sign in as a superuser meanwhile: the script looks again.
         ended = online.end(*sids, message=data["message"], keep_users=superusers)
-        self._sign_out_if_own(request, ended)
-        if ended:
-            self._report_ended(request, len(ended))
-        self._report_protected(request, len(found) - len(sids))
-        self._report_gone(request, gone + len(sids) - len(ended))
+        # Ending what is over looks again how many replicas have it.
+        replicas = least(ended.confirmed_by, end_batch(over, keep_users=superusers).confirmed_by)
         history.save_ends(request, ended, data["message"])
-        return self.to_list()
+        self._sign_out_if_own(request, ended)
+        again = sorted(chosen if data["again"] else {session.sid for session in ended})
+        response = self._answer(request, len(again), replicas, {**data, "sids": " ".join(again)})
+        self._report_protected(request, len(found) - len(sids))
+        if not data["again"]:
+            self._report_gone(request, gone + len(sids) - len(ended))
+        return response
 
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
@@ -173,23 +179,29 @@ class EndSessionsMixin(EndRulesMixin):
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
         work = self._work(request, matching, data, progress)
-        started, ended = time.monotonic(), list[EndedSession]()
+        started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
         while not work.done and len(ended) < END_MAX and time.monotonic() - started < END_SECONDS:
-            ended += work.end_batch()
+            batch = work.end_batch()
+            ended += batch
+            replicas = least(replicas, batch.confirmed_by)
         if work.done and data["own"]:
             own = self._own_among(request, matching.session_filter)
             if any(self.has_end_permission(request, session) for session in own):
-                ended += online.end(own_sid_of(request) or "", message=data["message"])
+                batch = online.end(own_sid_of(request) or "", message=data["message"])
+                ended += batch
+                replicas = least(replicas, batch.confirmed_by)
         history.save_ends(request, ended, data["message"])
         so_far = progress.ended + len(ended)
         if not work.done:
-            progress = Progress(so_far, max(so_far, progress.total), getattr(work, "kept", 0))
+            progress = Progress(so_far, max(so_far, progress.total), getattr(work, "kept", 0), replicas)
             signed = signed_progress(request, data["query"], data["latest"], progress)
             rest = EndForm(initial={**data, "progress": signed})
             return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
         self._sign_out_if_own(request, ended)
-        self._report_ended(request, so_far)
-        return self.to_list()
+        if not so_far:
+            messages.warning(request, gettext("There is no session here that you can end."))
+        signed = signed_progress(request, data["query"], data["latest"], Progress(so_far, so_far))
+        return self._answer(request, so_far, replicas, {**data, "progress": signed})
 
     def _work(
         self, request: HttpRequest, matching: SessionQuerySet, data: dict[str, Any], progress: Progress
@@ -219,12 +231,20 @@ class EndSessionsMixin(EndRulesMixin):
             # Messages may be kept in the session. They would be saved to one that has ended.
             request.session.flush()
 
-    def _report_ended(self, request: HttpRequest, count: int) -> None:
+    def _answer(self, request: HttpRequest, count: int, replicas: int | None, again: dict[str, Any]) -> HttpResponse:
+        """Say how many sessions have ended. If too few replicas have that, show a page whose form looks ``again``."""
         if not count:
-            messages.warning(request, gettext("There is no session here that you can end."))
-            return
+            return self.to_list()
         text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-        messages.success(request, text % {"count": number_format(count, force_grouping=True)})
+        text = f"{text % {'count': number_format(count, force_grouping=True)}} {presentation.confirmed(replicas)}"
+        if not too_few(replicas):
+            messages.success(request, text.rstrip())
+        elif own_sid_of(request) is None:  # Signed out.
+            messages.warning(request, text)
+        else:
+            form = EndForm(initial={**again, "again": True, "own": False})
+            return self._question(request, {"unconfirmed": text, "number": count, "continues": True, "form": form})
+        return self.to_list()
 
     def _report_gone(self, request: HttpRequest, count: int) -> None:
         if count > 0:

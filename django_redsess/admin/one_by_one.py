@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from django_redsess.models import OnlineSession
-from django_redsess.online.ending import end_batch
+from django_redsess.online import EndedList
+from django_redsess.online.ending import end_batch, look_again
 from django_redsess.session.operations import AT_ONCE_MAX
-from django_redsess.signals import EndedSession
 
 if TYPE_CHECKING:
     from django_redsess.querysets.sessions import SessionQuerySet
@@ -39,10 +39,12 @@ class OneByOneEnding:
         self._options: dict[str, Any] = {"message": message, "latest": latest, "keep_users": keep_users}
         self.kept, self.done = kept, False
 
-    def end_batch(self) -> list[EndedSession]:
+    def end_batch(self) -> EndedList:
         """Read up to 250 sessions, and end those that may be ended."""
         page = list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
         self.done = not page
+        if self.done:
+            return look_again()
         ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
         self.kept += len(page) - len(ended)
         return ended

@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from django_redsess.checks.server import may_ask, name_of_cache
 from django_redsess.checks.settings import warning
+from django_redsess.conf import conf
 from django_redsess.transport import connections, exchange, scripts
 from django_redsess.transport.cluster import Cluster, named
 from django_redsess.transport.keys import keyspace
@@ -57,6 +58,7 @@ def _said_of(pool: Any) -> Iterator[tuple[str, str, str]]:
 def _refused(pool: Any) -> list[tuple[str, str, str]]:
     commands = [*scripts.commands(), "EVAL", "EVALSHA"]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
+    commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
     # The keys of one partition stand for those of all.
     names = [keyspace().meta, *keyspace().partitions[0].names]

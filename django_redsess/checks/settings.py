@@ -45,6 +45,11 @@ SECONDS_OR_NONE = Rule(
     lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
 )
 
+
+def _is_confirmation(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(_is_int_from(1, each) for each in value)
+
+
 MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
 
 RULES = {
@@ -61,6 +66,10 @@ RULES = {
     "END_ON_DEACTIVATION": TRUE_OR_FALSE,
     "END_ON_DELETION": TRUE_OR_FALSE,
     "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
+    "CONFIRM_ENDS": Rule(
+        lambda value: value is None or _is_confirmation(value),
+        "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
+    ),
     "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
     "PARTITIONS": Rule(
         lambda value: _is_int_from(1, value) and value <= 1024 and value.bit_count() == 1,

@@ -17,13 +17,14 @@ from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
 from django_redsess.online import queries, samples
-from django_redsess.online.ending import BulkEnding
+from django_redsess.online.ending import BulkEnding, end_all_of
 from django_redsess.online.queries import SessionFilter
 from django_redsess.online.rows import Session, session_of_row
 from django_redsess.online.samples import Sample
 from django_redsess.session import notice, operations, reading
 from django_redsess.session.record import django_times, log_unusable, unpack
-from django_redsess.signals import EndedSession, Reason
+from django_redsess.signals import Reason
+from django_redsess.transport.confirming import EndedCount, EndedList
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both, drive
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Details",
+    "EndedCount",
+    "EndedList",
     "Order",
     "Sample",
     "Session",
@@ -201,7 +204,7 @@ def _details(sid: str) -> Steps[Details | None]:
 details, adetails = both(_details)
 
 
-def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[list[EndedSession]]:
+def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
     """
     End these sessions, and return those that were there. The next request of each is signed out.
 
@@ -217,7 +220,7 @@ def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ste
 end, aend = both(_end)
 
 
-def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[int]:
+def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
@@ -229,7 +232,7 @@ def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str =
 end_user, aend_user = both(_end_user)
 
 
-def _end_all(*, keep: str | None = None, message: str = "") -> Steps[int]:
+def _end_all(*, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
     """
     End all signed-in sessions, except the one whose sid is ``keep``. Return how many have ended.
 
@@ -241,18 +244,9 @@ def _end_all(*, keep: str | None = None, message: str = "") -> Steps[int]:
 end_all, aend_all = both(_end_all)
 
 
-def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[int]:
-    """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
-    work = BulkEnding(_filter_of(user_ids), reason, message=notice.check(message), keep=[keep] if keep else ())
-    ended = 0
-    while not work.done:
-        ended += len((yield from work.step()))
-    return ended
-
-
 def end_in_batches(
     *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
-) -> Iterator[list[EndedSession]]:
+) -> Iterator[EndedList]:
     """
     End all signed-in sessions, or those of ``user_ids``, and yield the ended ones in lists of up to 250.
 

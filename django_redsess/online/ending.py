@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from django_redsess.conf import conf
 from django_redsess.online.queries import SessionFilter, lists_of
-from django_redsess.session import operations
+from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
-from django_redsess.signals import EndedSession, Reason
+from django_redsess.signals import Reason
 from django_redsess.transport import scripts
+from django_redsess.transport.confirming import EndedCount, EndedList, confirmation, worth
+from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps, drive
 
 
@@ -35,7 +38,7 @@ class BulkEnding:
     ) -> None:
         if session_filter.active_seconds is not None and latest is None:
             raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
-        self.done = False
+        self.done, self.confirmation = False, confirmation()
         by_seen = session_filter.only_by_seen
         since = None
         if session_filter.active_seconds is not None and latest is not None:
@@ -54,30 +57,71 @@ class BulkEnding:
         ]
         self._place: tuple[str, int] = self._low, 0
 
-    def step(self) -> Steps[list[EndedSession]]:
-        """End up to 250 sessions, and return those that have ended."""
+    def step(self) -> Steps[EndedList]:
+        """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
         if not self._left:
             self.done = True
-            return []
+            return EndedList([], *worth(self.confirmation))
         partition, name = self._left[0]
         low, left_out = self._place
         args = self._arguments(low=low, high=self._high, skipped=left_out)
-        reply = yield from Call(partition, scripts.END, scripts.END.keys(partition, source=name), args, with_ended)
+        keys = scripts.END.keys(partition, source=name)
+        reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
             self._left.pop(0)
             self._place = self._low, 0
             self.done = not self._left
-        return ended
+        return EndedList(ended, *worth(self.confirmation))
 
-    def end_batch(self) -> list[EndedSession]:
+    def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250."""
         return drive(self.step())
 
 
+def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[EndedCount]:
+    """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
+    users = SessionFilter(None if user_ids is None else tuple(user_ids))
+    work = BulkEnding(users, reason, message=notice.check(message), keep=[keep] if keep else ())
+    ended = 0
+    while not work.done:
+        ended += len((yield from work.step()))
+    return EndedCount(ended, *worth(work.confirmation))
+
+
+def least(*counts: int | None) -> int | None:
+    """Return the least number of replicas that have confirmed. None stands for what was not asked."""
+    return min((count for count in counts if count is not None), default=None)
+
+
+def too_few(confirmed_by: int | None) -> bool:
+    """Tell whether ``CONFIRM_ENDS`` asks for more replicas."""
+    return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]
+
+
+def look_again() -> EndedList:
+    """
+    End nothing, and return an empty list with how many replicas hold all that has ended so far.
+
+    Without the setting ``CONFIRM_ENDS``, nothing is sent.
+    """
+    return drive(_looking_again())
+
+
+def _looking_again() -> Steps[EndedList]:
+    confirms = confirmation()
+    nothing = {"sids": (), "low": "", "high": "", "skipped": None}
+    stays = {"began_by": None, "since": None, "kept_sids": (), "kept_users": ()}
+    args = scripts.END.arguments(reason="", message="", **stays, **nothing)
+    for partition in keyspace().partitions if confirms else ():
+        keys = scripts.END.keys(partition)
+        yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=confirms)
+    return EndedList([], *worth(confirms))
+
+
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
-) -> list[EndedSession]:
+) -> EndedList:
     """End the sessions with these ``sids``. Return those that were there. Arguments are as in :class:`BulkEnding`."""
     return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))

@@ -11,6 +11,9 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext, ngettext
 
+from django_redsess.conf import conf
+from django_redsess.online.ending import too_few
+
 
 def browser_name(user_agent: str) -> str:
     """
@@ -53,6 +56,22 @@ def exactly(at: datetime) -> str:
     """Return ``at`` as text: date, time of day and time zone."""
     local = timezone.localtime(at)
     return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+
+
+def confirmed(confirmed_by: int | None) -> str:
+    """Return a sentence about the replicas that hold an end: see :class:`django_redsess.online.EndedList`."""
+    if confirmed_by is None:
+        return ""
+    if not too_few(confirmed_by):
+        return ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by) % {
+            "count": confirmed_by
+        }
+    wanted, _ = conf.CONFIRM_ENDS or (0, 0)
+    text = gettext(
+        "Fewer replicas than CONFIRM_ENDS asks for have this (%(count)d of %(wanted)d): the sessions are ended, and "
+        "may return after a failover."
+    )
+    return text % {"count": confirmed_by, "wanted": wanted}
 
 
 def printable(text: str) -> str:

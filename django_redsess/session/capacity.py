@@ -10,9 +10,10 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
 from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.partitions import share_of
-from django_redsess.signals import session_ended
+from django_redsess.signals import Reason, session_ended
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
+from django_redsess.transport.confirming import confirmation
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps
 
@@ -67,8 +68,9 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
 def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
     """End sessions that are too many after ``sid`` was saved: first those of its user, then those of all."""
     crowded, limit = outcome.crowded, saving.limit
+    confirms = confirmation(Reason.REPLACED) if crowded else None
     while crowded and limit is not None:
-        crowded = yield from operations.end_above(limit, saving.user_id, keep=sid)
+        crowded = yield from operations.end_above(limit, saving.user_id, keep=sid, confirms=confirms)
     if outcome.stored is None:
         return
     # The sessions were counted before this save, so this one is added.

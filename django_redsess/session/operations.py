@@ -21,6 +21,7 @@ from django_redsess.session.viewing import viewing, viewing_keys
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
+from django_redsess.transport.confirming import Confirmation, EndedList, confirmation, worth
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
 
@@ -149,7 +150,8 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     # A repetition may find the session that the first attempt created.
     once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition))
+    confirms = confirmation(Reason.REPLACED) if saving.limit else None
+    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition), confirms)
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -180,15 +182,16 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     )
     once = scripts.ROTATE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition))
+    confirms = confirmation(Reason.REPLACED) if saving.limit else None
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition), confirms)
 
 
-def end_above(limit: Limit, user_id: str, *, keep: str) -> Call[bool]:
+def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
     """End up to 250 sessions of this user above ``limit``. The new session ``keep`` stays. True if more are left."""
     partition = keyspace().of_user(user_id)
     args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
     keys = scripts.END_ABOVE.keys(partition)
-    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded))
+    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
@@ -217,9 +220,9 @@ def end(
     latest: int | None = None,
     keep_users: Collection[str] = (),
     follow: bool = False,
-) -> Steps[list[EndedSession]]:
+) -> Steps[EndedList]:
     """
-    End sessions, up to 250 a call. Return those that have ended.
+    End sessions, up to 250 a call. Return those that have ended. Only kicks are confirmed by replicas.
 
     An end with a ``reason`` of None is not reported: it removes sessions that nobody has used. ``message`` is for the
     users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's clock) stay, and so do
@@ -229,12 +232,13 @@ def end(
     stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
     of_no_list = {"low": "", "high": "", "skipped": None}
     args = partial(scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
-    named = set(sids)
+    confirms, named = confirmation() if reason is Reason.KICKED else None, set(sids)
     while sids:
         others: list[str] = []
         for partition, batch in batches(sids):
             while batch:
-                call = Call(partition, scripts.END, scripts.END.keys(partition), args(sids=batch), with_ended)
+                keys, named_args = scripts.END.keys(partition), args(sids=batch)
+                call = Call(partition, scripts.END, keys, named_args, with_ended, confirmation=confirms)
                 (dealt_with, *_, moved), gone = yield from call
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
@@ -242,7 +246,7 @@ def end(
         # Foreign notes may point in a circle.
         sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
         named.update(sids)
-    return ended
+    return EndedList(ended, *worth(confirms))
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:

@@ -6,7 +6,7 @@ The connections are those of :mod:`django_redsess.transport.pools`. Nothing is r
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
@@ -31,12 +31,32 @@ WRITTEN_AT_ONCE = 16 * 1024
 
 
 @dataclass(slots=True)
+class Behind:
+    """
+    Commands to send behind others, on the same connection.
+
+    Their replies may take ``seconds`` longer than others. ``read`` gets them; errors are exceptions, also that of a
+    connection that was lost.
+    """
+
+    packed: bytes
+    replies: int
+    seconds: float
+    read: Callable[[list[Any]], None]
+
+
+Then = Callable[[list[Any]], Behind | None]
+"""A function that gets the replies, and returns what to send behind them, or None."""
+
+
+@dataclass(slots=True)
 class Send:
-    """Commands to send ``to`` the server of this pool, packed, and how many replies they have."""
+    """Commands to send ``to`` the server of this pool, packed, how many replies they have, and what comes then."""
 
     to: Any
     packed: bytes
     replies: int
+    then: Then | None = None
 
 
 @dataclass(slots=True)
@@ -86,12 +106,12 @@ def _leave_master(connections: Any, answers: list[Any]) -> bool:
     return False
 
 
-def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
+def send(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """
     Send ``packed`` on one of the ``connections`` of a pool, and return so many replies.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
-    its ConnectionError and TimeoutError.
+    its ConnectionError and TimeoutError. It raises nothing for what is sent ``then``.
     """
     connection = connections.take()
     answers: list[Any] = []
@@ -106,9 +126,10 @@ def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
                     answers.append(connection.read_response(True))
                 except ResponseError as error:
                     answers.append(error)
-        answered = not _leave_master(connections, answers)
-        if not answered:
+        if _leave_master(connections, answers):
             connections.lose_idle()
+        else:
+            answered = then is None or _sent_behind(connection, then(answers))
     except _LOST:
         # Else the repetition would meet the next connection that is lost.
         connections.lose_idle()
@@ -137,7 +158,30 @@ def _send_and_read(sock: Any, parser: Any, packed: bytes, answers: list[Any], re
         raise RedisConnectionError(f"The connection is lost: {error}") from error
 
 
-async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
+def _sent_behind(connection: Any, behind: Behind | None) -> bool:
+    """Send what comes behind. False if the connection must not be used again."""
+    if behind is None:
+        return True
+    answers: list[Any] = []
+    try:
+        connection.send_packed_command([behind.packed], False)
+        sock = connection._sock
+        usual = sock.gettimeout()
+        sock.settimeout(None if usual is None else usual + behind.seconds)
+        while len(answers) < behind.replies:
+            try:
+                answers.append(connection.read_response(True))
+            except ResponseError as error:
+                answers.append(error)
+        sock.settimeout(usual)
+    except _LOST as error:
+        answers.append(error)
+    behind.read(answers)
+    # A master that was demoted refuses, too.
+    return not any(isinstance(answer, Exception) for answer in answers)
+
+
+async def asend(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """Do as :func:`send` does, with the connections of the running event loop."""
     connection = await connections.take()
     answers: list[Any] = []
@@ -156,9 +200,10 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
                 parser: Any = connection._parser
                 for message in _read_along(parser._reader, answers, replies):
                     await parser.handle_push_response(message)
-        answered = not _leave_master(connections, answers)
-        if not answered:
+        if _leave_master(connections, answers):
             await connections.lose_idle()
+        else:
+            answered = then is None or await _asent_behind(connection, then(answers))
     except _LOST:
         await connections.lose_idle()
         raise
@@ -167,6 +212,28 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
             await connection.disconnect(nowait=True)
         await connections.give(connection)
     return answers
+
+
+async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
+    if behind is None:
+        return True
+    answers: list[Any] = []
+    usual = connection.socket_timeout
+    try:
+        await connection.send_packed_command([behind.packed], False)
+        # Not its argument: with that, redis-py returns None in place of an error.
+        connection.socket_timeout = None if usual is None else usual + behind.seconds
+        while len(answers) < behind.replies:
+            try:
+                answers.append(await connection.read_response(True))
+            except ResponseError as error:
+                answers.append(error)
+    except _LOST as error:
+        answers.append(error)
+    finally:
+        connection.socket_timeout = usual
+    behind.read(answers)
+    return not any(isinstance(answer, Exception) for answer in answers)
 
 
 def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import (
     AskError,
@@ -25,7 +25,7 @@ from redis.exceptions import (
 from django_redsess.transport import packing
 from django_redsess.transport.cluster import PATIENCE_SECONDS
 from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.exchange import Pause, Send, Then
 from django_redsess.transport.outage import UNREACHABLE
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
@@ -110,19 +110,33 @@ class _Attempts:
         return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.known
 
 
+class Along(NamedTuple):
+    """
+    What is sent along with a script: plain commands ``before`` it, ``asks`` of them, and what comes ``then``.
+
+    See :class:`django_redsess.transport.exchange.Send`.
+    """
+
+    before: bytes = b""
+    asks: int = 0
+    then: Then | None = None
+
+
+NOTHING_ALONG = Along()
+
+
 def run(
     tag: str,
     script: Script,
     keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
-    before: tuple[bytes, int] = (b"", 0),
+    along: Along = NOTHING_ALONG,
 ) -> Sends[tuple[Any, list[Any]]]:
     """
-    Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands ``before``.
+    Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands before it.
 
-    ``before`` are plain commands that are sent in front of the script, and how many. An error among their replies is
-    returned as an exception, and not raised.
+    An error among the replies to the commands before is returned as an exception, and not raised.
 
     A script whose connection broke is sent once more, if the script allows it, and then without the arguments ``once``,
     which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
@@ -130,11 +144,11 @@ def run(
     """
     attempts = _Attempts(tag, script.task, monotonic(), text=script.text, repeats=REPEATS if script.repeatable else 0)
     by_digest, beside = True, list[Any]()
-    first_commands, asks = before
+    first_commands, asks, then = along
     while True:
         try:
             packed = first_commands + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
-            *first, reply = yield Send(attempts.to, packed, asks + 1)
+            *first, reply = yield Send(attempts.to, packed, asks + 1, then)
             if asks:
                 beside = first
             if isinstance(reply, ResponseError):

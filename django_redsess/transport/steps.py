@@ -17,17 +17,19 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
 from django_redsess.transport.announcing import EndedSessions
+from django_redsess.transport.confirming import Confirmation
 from django_redsess.transport.connections import loop_pool, of, pool
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.packing import Part, command
+from django_redsess.transport.repeating import Along
 from django_redsess.transport.scripts import Script
 
 P = ParamSpec("P")
@@ -70,7 +72,7 @@ def drive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies)
+                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     _wait(wanted)
                 else:
@@ -92,7 +94,8 @@ async def adrive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = await exchange.asend(await loop_pool(wanted.to), wanted.packed, wanted.replies)
+                    connections = await loop_pool(wanted.to)
+                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     await _await(wanted)
                 else:
@@ -128,7 +131,7 @@ class Call(Step[T]):
     If the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args`` for what
     must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
     plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
-    are; ``read`` gets their replies last.
+    are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm.
 
     Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
     redis-py's ResponseError when the server refuses for any other reason.
@@ -142,15 +145,16 @@ class Call(Step[T]):
     once: Sequence[Part | int] = ()
     before: Callable[[int], bytes] | None = None
     asks: int = 0
+    confirmation: Confirmation | None = None
 
     def __iter__(self) -> Steps[T]:
         space, connections, tag = keyspace(), pool(), self.partition.tag
         if not agreement.agrees(space, connections):
             yield from agreement.agree(space)
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
-        reply, replies = yield from repeating.run(
-            tag, self.script, self.keys, self.args, self.once, (before, self.asks)
-        )
+        then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
+        along = Along(before, self.asks, then)
+        reply, replies = yield from repeating.run(tag, self.script, self.keys, self.args, self.once, along)
         return (yield from self.finished(reply, () if self.before is None else (replies,)))
 
     def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:

@@ -85,6 +85,16 @@ def test_a_user_who_may_not_run_a_command_of_ours_is_warned_of(set_user) -> None
     assert "can't run HSCAN, ZADD on" in warning.msg
 
 
+def test_a_user_who_may_not_wait_is_warned_of_where_ends_are_confirmed(set_user, settings: Any) -> None:
+    set_user("~*", "+@all", "-wait", "-info")
+    assert found() == []
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 100)}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W023"
+    assert "can't run WAIT on" in warning.msg
+    assert " +wait" in warning.hint
+
+
 def test_a_user_who_may_not_use_a_key_of_ours_is_warned_of(set_user) -> None:
     set_user("~{redsess}:[^s]*", "+@all")
     [warning] = messages()

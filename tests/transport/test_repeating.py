@@ -196,13 +196,13 @@ def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> N
 def test_plain_commands_beside_a_script(run, redis) -> None:
     wrong = packing.command("HGET", "no")
     assert run() == ([0], [])
-    reply, (pong, error) = run(before=(PING + wrong, 2))
+    reply, (pong, error) = run(along=repeating.Along(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(before=(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
+    assert run(along=repeating.Along(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
@@ -11,6 +11,8 @@ from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.people import command_errors, owner_of, user_named
 from django_redsess.management.terminal import STOPPED, Stop, confirm, need_terminal, progress_bar, say
+from django_redsess.online import EndedList, presentation
+from django_redsess.online.ending import least, look_again, too_few
 from django_redsess.online.presentation import printable
 from django_redsess.online.queries import USERS_MAX
 from django_redsess.querysets.sessions import users_by_id
@@ -19,9 +21,6 @@ from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
-
-if TYPE_CHECKING:
-    from django_redsess.signals import EndedSession
 
 
 class Command(BaseCommand):
@@ -58,6 +57,7 @@ class Command(BaseCommand):
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
+        self._replicas: int | None = None
         self._validate()
         with command_errors():
             if options["new_secret_key"]:
@@ -69,7 +69,9 @@ class Command(BaseCommand):
                 need_terminal("end")
             count = self._tell()
             if not count:
-                self._summarize(0, "There is nothing to end.")
+                self._replicas = look_again().confirmed_by
+                earlier = self._worth()
+                self._summarize(0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
             elif not self._confirmed():
                 self._summarize(0, "Nothing was ended.")
             else:
@@ -141,6 +143,7 @@ class Command(BaseCommand):
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
             with stop.listening():
                 for batch in self._batches():
+                    self._replicas = least(self._replicas, batch.confirmed_by)
                     for ended in batch:
                         tally.add(ended.user_id)
                     if bar is not None:
@@ -154,11 +157,11 @@ class Command(BaseCommand):
         finally:
             if bar is not None:
                 bar.close()
-        self._summarize(tally.sessions, "" if stop.asked else f"Ended {tally}.")
+        self._summarize(tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
         if stop.asked:
-            raise CommandError(f"Stopped. Ended {tally}.", returncode=STOPPED)
+            raise CommandError(f"Stopped. Ended {tally}.{self._worth()}", returncode=STOPPED)
 
-    def _batches(self) -> Iterator[list[EndedSession]]:
+    def _batches(self) -> Iterator[EndedList]:
         message = self.options["message"]
         sids = [session.sid for session in self.single]
         for start in range(0, len(sids), AT_ONCE_MAX):
@@ -173,7 +176,13 @@ class Command(BaseCommand):
         if sentence:
             self._say(sentence)
         if self.options["json"]:
-            self.stdout.write(json.dumps({"ended": ended}))
+            confirmed = {} if self._replicas is None else {"confirmed_by": self._replicas}
+            self.stdout.write(json.dumps({"ended": ended, **confirmed}))
+
+    def _worth(self) -> str:
+        """Return a text about the replicas that hold what has ended, with a blank in front. ``""`` if none is asked."""
+        again = " Run it again to look again." if too_few(self._replicas) else ""
+        return f" {presentation.confirmed(self._replicas)}{again}" if self._replicas is not None else ""
 
     def _say(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""

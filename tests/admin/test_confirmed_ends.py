@@ -1,0 +1,176 @@
+"""What the admin and ``endsessions`` say about replicas that confirm an end, and how they look again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
+from django.test import Client
+
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin, endings
+from testproject.servers import Server
+from tests.support.admin_pages import CONFIRM, END, Page, answer, left, told
+from tests.support.outages import caches, close_connections
+from tests.support.replicas import Replicated
+
+TOO_FEW = (
+    "Fewer replicas than CONFIRM_ENDS asks for have this (0 of 1): the sessions are ended, and may return after a "
+    "failover."
+)
+
+
+@pytest.fixture
+def servers(server: Server, partitions: int, settings: Any) -> Iterator[Replicated]:
+    """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
+    started = Replicated(server.binary)
+    settings.CACHES = caches(started.server.url, timeout=5)
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 300)}
+    yield started
+    close_connections()
+    started.close()
+
+
+@pytest.fixture
+def staff(servers: Replicated, sids: dict[str, str], admin_client: Client) -> Client:
+    """An administrator, and three users whose sessions the replica has, too."""
+    servers.link()
+    return admin_client
+
+
+def ask_about(client: Client, *sids: str, query: str = "") -> Any:
+    if not sids:
+        return client.get(f"{CONFIRM}?{query}")
+    data = {"action": "end_selected", "_selected_action": sids}
+    return client.post("/admin/django_redsess/onlinesession/", data)
+
+
+def test_it_says_how_many_replicas_have_it(staff: Client, sids: dict[str, str]) -> None:
+    response = answer(staff, ask_about(staff, sids["alice"], sids["bob"]))
+    assert told(response) == "2 sessions were ended. 1 replica has this."
+    response = answer(staff, ask_about(staff))
+    assert told(response) == "1 session was ended. 1 replica has this."
+
+
+@pytest.mark.parametrize("chosen", ["by sid", "by query", "one by one"])
+def test_where_too_few_have_it_a_button_looks_again(
+    chosen: str,
+    servers: Replicated,
+    staff: Client,
+    sids: dict[str, str],
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if chosen == "one by one":
+        monkeypatch.setattr(
+            OnlineSessionAdmin,
+            "has_end_permission",
+            lambda self, request, obj=None: request.user.has_perm("django_redsess.end_onlinesession"),
+        )
+    servers.cut()
+    names = sids.values() if chosen == "by sid" else ()
+    response = answer(staff, ask_about(staff, *names), message="Bye")
+    assert response.redirect_chain == []
+    for _ in range(2):
+        page = Page(response)
+        assert f"3 sessions were ended. {TOO_FEW}" in page.text
+        assert 'value="Look again"' in response.text
+        assert page.fields["message"] == "Bye"
+        # No session key, and nothing but names that open nothing.
+        assert staff.session.session_key not in response.text
+        assert len(left()) == 1
+        # It still has too few.
+        response = answer(staff, response)
+    servers.link()
+    lines = LogEntry.objects.count()
+    response = answer(staff, response)
+    assert told(response) == "3 sessions were ended. 1 replica has this."
+    assert LogEntry.objects.count() == lines
+    settings.CACHES = caches(servers.fail_over(), timeout=5)
+    assert len(left()) == 1
+
+
+@pytest.mark.parametrize("chosen", ["by sid", "by query"])
+def test_looking_again_ends_again_what_has_returned(
+    chosen: str, servers: Replicated, staff: Client, sids: dict[str, str], settings: Any
+) -> None:
+    servers.cut()
+    names = sids.values() if chosen == "by sid" else ()
+    response = answer(staff, ask_about(staff, *names))
+    settings.CACHES = caches(servers.fail_over(), timeout=5)
+    assert len(left()) == 4
+    response = answer(staff, response)
+    assert len(left()) == 1
+    # The new server has no replica.
+    assert TOO_FEW in Page(response).text
+
+
+def test_looking_again_takes_the_permission_and_a_token(
+    servers: Replicated, staff: Client, sids: dict[str, str]
+) -> None:
+    servers.cut()
+    response = answer(staff, ask_about(staff, sids["alice"]))
+    fields = Page(response).fields
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = staff.cookies
+    without = {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
+    assert strict.post(END, without).status_code == 403
+    assert staff.get(END, fields).status_code == 405
+    assert Client().post(END, fields).status_code == 302
+
+
+def test_the_least_is_kept_over_several_requests(
+    servers: Replicated, staff: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 1)
+    servers.cut()
+    response = answer(staff, ask_about(staff))
+    servers.link()
+    while "so far" in Page(response).text:
+        response = answer(staff, response)
+    assert f"3 sessions were ended. {TOO_FEW}" in Page(response).text
+
+
+def test_who_ends_the_own_session_too_reads_it_as_a_message(
+    servers: Replicated, staff: Client, sids: dict[str, str]
+) -> None:
+    servers.cut()
+    response = answer(staff, ask_about(staff), own="on")
+    assert "/login/" in response.redirect_chain[-1][0]
+    assert left() == set()
+
+
+def test_without_the_setting_nothing_is_said(staff: Client, sids: dict[str, str], settings: Any) -> None:
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
+    assert told(answer(staff, ask_about(staff, sids["alice"]))) == "1 session was ended."
+    assert told(answer(staff, ask_about(staff))) == "2 sessions were ended."
+    assert run("--all") == {"ended": 1}
+
+
+def run(*arguments: str) -> Any:
+    out = StringIO()
+    call_command("endsessions", *arguments, "--noinput", "--json", stdout=out, stderr=StringIO())
+    return json.loads(out.getvalue())
+
+
+def test_the_command_says_it_too_and_looks_again(servers: Replicated, staff: Client, sids: dict[str, str]) -> None:
+    out = StringIO()
+    call_command("endsessions", "alice", interactive=False, stdout=out)
+    assert out.getvalue().splitlines()[-1] == "Ended 1 session of 1 user. 1 replica has this."
+    assert run("alice") == {"ended": 0, "confirmed_by": 1}
+    servers.cut()
+    assert run(sids["bob"]) == {"ended": 1, "confirmed_by": 0}
+    out = StringIO()
+    call_command("endsessions", "bob", interactive=False, stdout=out)
+    nothing = "There is nothing to end. Earlier ends:"
+    assert out.getvalue().splitlines()[-1] == f"{nothing} {TOO_FEW} Run it again to look again."
+    servers.link()
+    out = StringIO()
+    call_command("endsessions", "bob", interactive=False, stdout=out)
+    assert out.getvalue().splitlines()[-1] == f"{nothing} 1 replica has this."
+    assert online.count() == 2
