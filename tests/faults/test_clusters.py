@@ -7,20 +7,29 @@ took is printed (``-rP``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+from django.urls import reverse
 from redis.crc import key_slot
 
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
+from testproject.shop.catalogue import load_catalogue
 from tests.oracle import disagreements
-from tests.support.behind import have_partitions
+from tests.support.behind import faults, have_partitions
 from tests.support.cluster_load import Load
 from tests.support.clusters import caches_of
 from tests.support.running import wait_until
+from tests.support.visitors import Browser
 
 pytestmark = pytest.mark.slow
 both_servers = pytest.mark.both_servers
@@ -150,3 +159,79 @@ def test_scripts_are_forgotten(own_cluster: Cluster, load: Load) -> None:
     with load.held():
         load.assert_nothing_lost()
         assert load.refused == 0
+
+
+@both_servers
+def test_a_demoted_primary_shows_no_session_that_was_ended_since(
+    own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch, new_session: Callable[..., SessionStore]
+) -> None:
+    have_partitions(monkeypatch, 16)
+    settings.CACHES = caches_of(own_cluster)
+    session = new_session("7", colour="blue")
+    node = own_cluster.node_of(keyspace().of_sid(session.sid or "").tag)
+    replica = own_cluster.replica_of(node)
+    node.ask("WAIT", 1, 5000)
+    nodes = pool()
+    before = nodes._owners
+    own_cluster.freeze(node)
+    wait_promoted(own_cluster, replica)
+    nodes.refresh().result()
+    assert len(online.end(session.sid or "")) == 1
+    # As in a process that has asked nothing meanwhile.
+    nodes._take(before)
+    own_cluster.thaw(node)
+    # What has waited in the node's sockets is answered before it hears from the others. That may be one more request.
+    SessionStore(session.session_key).load()
+    for _ in range(200):
+        assert SessionStore(session.session_key).load() == {}
+    own_cluster.wait_ok()
+    assert nodes.of(keyspace().of_sid(session.sid or "").tag).connection_kwargs["port"] == replica.port
+    assert faults() == []
+
+
+@both_servers
+@pytest.mark.django_db
+@pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
+def test_a_shopper_and_an_administrator_see_pages_or_503_while_a_primary_is_killed(
+    own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch, client: Callable[[], Any]
+) -> None:
+    have_partitions(monkeypatch, 16)
+    settings.CACHES = caches_of(own_cluster)
+    load_catalogue()
+    shopper, admin = Browser(client()), Browser(client())
+    shopper.sign_in(User.objects.create_user("alice"))
+    admin.sign_in(User.objects.create_superuser("root"))
+    node = own_cluster.node_of(keyspace().of_sid(shopper.sid or "").tag)
+    replica = own_cluster.replica_of(node)
+    cookies = [shopper.cookie, admin.cookie]
+
+    def look() -> list[int]:
+        """Ask for pages as both do, the list of all sessions last."""
+        pages = (
+            (shopper, shopper.get, reverse("shop:home")),
+            (shopper, shopper.post, reverse("shop:add", args=["slow-heron"])),
+            (shopper, shopper.get, reverse("shop:basket")),
+            (admin, admin.get, reverse("admin:index")),
+            (admin, admin.get, reverse("admin:django_redsess_onlinesession_changelist")),
+        )
+        answers = []
+        for browser, ask, path in pages:
+            answers.append(ask(path, follow=True).status_code)
+            longest[0] = max(longest[0], browser.seconds)
+        return answers
+
+    longest = [0.0]
+    assert look() == [200] * 5
+    node.ask("WAIT", 1, 5000)
+    own_cluster.kill(node)
+    seen, began = list[int](), time.monotonic()
+    while (answers := look()) != [200] * 5 or "master" not in replica.own.flags:
+        seen += answers
+        assert time.monotonic() < began + 60
+    seconds = time.monotonic() - began
+    print(f"{len(seen)} pages, {seen.count(503)} with 503 within {seconds:.1f} s, longest {longest[0]:.2f} s")
+    assert set(seen) == {200, 503}
+    assert [shopper.cookie, admin.cookie] == cookies
+    own_cluster.wait_ok()
+    assert look() == [200] * 5
+    assert faults() == []
