@@ -17,9 +17,10 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import reading
-from django_redsess.transport import repeating
-from django_redsess.transport.keys import keyspace
+from django_redsess.session import operations, reading
+from django_redsess.transport import packing, repeating, scripts
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.scripts import Script
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.oracle import disagreements
@@ -157,10 +158,9 @@ def test_the_log_names_the_slot_once(nodes: Cluster, caplog: pytest.LogCaptureFi
     assert over.startswith(f"{name} are reached again, after")
 
 
-@pytest.mark.parametrize("moving", [0, 1], ids=["from it", "to it"])
-def test_a_sign_in_across_partitions_leaves_nothing_behind(
-    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, moving: int
-) -> None:
+@pytest.fixture
+def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStore, Partition, Partition]:
+    """A guest's session that is about to sign in a user of another partition, and both partitions."""
     have_partitions(monkeypatch, 2)
     nodes.client.flushall()
     session = SessionStore()
@@ -170,14 +170,53 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
     here, user = keyspace().of_sid(session.sid or ""), "7"
     while keyspace().of_user(user) == here:
         user += "7"
-    slot = HalfMoved(nodes, (here, keyspace().of_user(user))[moving].tag)
-    slot.begin([])
-    key = session.session_key
     session.cycle_key()
     session[SESSION_KEY] = user
+    return session, here, keyspace().of_user(user)
+
+
+@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
+def test_a_sign_in_across_partitions_leaves_nothing_behind(
+    nodes: Cluster,
+    across: tuple[SessionStore, Partition, Partition],
+    monkeypatch: pytest.MonkeyPatch,
+    moving: str,
+) -> None:
+    session, here, home = across
+    key = session.stored_key or session.pending.rotates_from
+    slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
+    rotate = operations.rotate
+
+    def begin_and_rotate(*args: Any, **more: Any) -> Any:
+        slot.begin([])
+        return rotate(*args, **more)
+
+    if "later" in moving:
+        # When the session is in both partitions.
+        monkeypatch.setattr(operations, "rotate", begin_and_rotate)
+    else:
+        slot.begin([])
     with pytest.raises(SessionStoreUnavailable):
         session.save()
     slot.end()
     assert stored(nodes.client) == 1
     assert SessionStore(key)["colour"] == "blue"
     assert faults() == []
+
+
+def test_every_script_is_among_the_operations(redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = set[str]()
+    pack = packing.script_call
+
+    def script_call(script: Script, *args: Any, **more: Any) -> bytes:
+        sent.add(script.name)
+        return pack(script, *args, **more)
+
+    monkeypatch.setattr(packing, "script_call", script_call)
+    for work in OPERATIONS:
+        redis.flushall()
+        assert list(work(World(redis))) == [None]
+    for read in reads_of(World(redis)).values():
+        read()
+    # Two change nothing: one needs several partitions, and one reads rules of the server only.
+    assert {script.name for script in scripts.every()} - sent == {"score_rank", "permissions", "change"}

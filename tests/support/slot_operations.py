@@ -24,7 +24,7 @@ from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 from django_redsess.viewed import items, popularity
-from tests.support.behind import make_due
+from tests.support.behind import faults, make_due
 
 Work = Generator[None, None, None]
 OPERATIONS: list[Callable[[World], Work]] = []
@@ -382,5 +382,6 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "items to move": lambda: len(operations.viewed_by(sid).run()),
         "backlog": lambda: [call.run() for call in batches.backlog()],
         "next deadline": lambda: [call.run() is None for call in batches.next_deadline()],
+        "check": faults,
         "gone": lambda: SessionStore(world.ended.session_key).exists(world.ended.session_key),
     }
