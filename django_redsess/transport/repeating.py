@@ -82,7 +82,7 @@ class _Attempts:
                     yield from Pause(max(PATIENCE_SECONDS, self._began + MAP_SECONDS - monotonic()), refreshed)
         if self._left and self._may_pass(error):
             self._left -= 1
-            self.to = pool().of(self._tag)
+            self.to, self.asking = pool().of(self._tag), False
             return True
         outages = cluster.moving(self._tag) if cluster is not None and is_moving(error) else self.to.outages
         raised = outages.judge(error, self._name, text=self._script.text if self._script else "")
