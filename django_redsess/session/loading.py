@@ -7,12 +7,14 @@ from typing import Any
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations, reading
 from django_redsess.session.reading import Loaded, Touch
 from django_redsess.session.record import log_unusable, unpack
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_KNOWN, NOTHING_PENDING, Known, Visit
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
+from django_redsess.transport.outage import is_moving
 from django_redsess.transport.steps import Steps
 
 KEY_LENGTH_MAX = 128
@@ -127,8 +129,14 @@ class SessionLoading(SessionBase):
 
     def _prolonging(self, loaded: Loaded, due: int) -> Steps[None]:
         base = self.known.record
-        if base is None or not (yield from operations.prolong(loaded, due)):
-            return
+        try:
+            if base is None or not (yield from operations.prolong(loaded, due)):
+                return
+        except SessionStoreUnavailable as error:
+            # The session can be read all the same. The next request moves the deadline.
+            if is_moving(error.__cause__):
+                return
+            raise
         self.known = self.known._replace(due=due)
         if deadlines.sends_cookie(base, loaded.due, due, loaded.now):
             self.cookie = self.cookie._replace(refresh=True)

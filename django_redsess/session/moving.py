@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.operations import Outcome, Saving
+from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key
 from django_redsess.transport.steps import Steps
 
@@ -56,7 +60,14 @@ def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -
         note = yield from reading.note_of(old_sid)
         return Outcome("gone", note=note)
     # This only ends the old session, and leaves a note with the new sid.
-    outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+    try:
+        outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+    except SessionStoreUnavailable:
+        # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
+        if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
+            with suppress(SessionStoreUnavailable):
+                yield from operations.end([sid], None)
+        raise
     if outcome.status != "saved":
         yield from operations.end([sid], None)
     return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from django_redsess.session.counting import Stored, counting, stored
 from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
-from django_redsess.session.record import revision_of
+from django_redsess.session.record import has_user, revision_of
 from django_redsess.session.viewing import viewing, viewing_keys
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
@@ -97,7 +97,8 @@ def prolong(loaded: Loaded, due: int) -> Call[bool]:
     """Move the deadline of a session to ``due``, if it is still the one that was read. True if it was moved."""
     partition = keyspace().of_sid(loaded.sid)
     args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
-    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition), args, bool)
+    seen_list = partition.recent if has_user(loaded.record or b"") else partition.guests
+    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
 
 
 def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
@@ -196,9 +197,8 @@ def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation |
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
     """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
-    partition = keyspace().of_sid(sid)
-    keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed_by(sid))
-    return Call(partition, scripts.ITEMS_BY_RANK, keys, scripts.ITEMS_BY_RANK.arguments(first=0, last=-1), list)
+    partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
+    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:

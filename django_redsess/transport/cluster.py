@@ -59,6 +59,7 @@ class Cluster:
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._of_tag: dict[str, Any] = {}
         self._nowhere = _Nowhere(self)
+        self._moving: dict[str, Outages] = {}
         self.begin()
         _clusters.add(self)
 
@@ -116,6 +117,15 @@ class Cluster:
     def at(self, address: Address, by: Any) -> Any:
         """Return the pool of the node at ``address``, as the node with the pool ``by`` told it."""
         return self._pool(self._reached_at(address, by))
+
+    def moving(self, tag: str) -> Outages:
+        """Return the outages of the hash slot with this ``tag`` while it moves. Those of its node are others."""
+        return self._moving.setdefault(tag, Outages(f"hash slot {key_slot(tag.encode())}"))
+
+    def has_moved(self, tag: str) -> None:
+        """Note that the hash slot with this ``tag`` is not half moved, if it was."""
+        if self._moving and (outages := self._moving.pop(tag, None)):
+            outages.end("are reached again")
 
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""

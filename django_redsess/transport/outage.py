@@ -16,9 +16,11 @@ from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
+NON_LOCAL = "Script attempted to access a non local key"
+
 REFUSALS = (
     *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
-    *("TRYAGAIN", "Script attempted to access a non local key"),
+    *("TRYAGAIN", NON_LOCAL),
 )
 """Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 
@@ -86,11 +88,11 @@ class Outages:
     """
     What this process knows of the outages of one server.
 
-    ``node`` is the address of a node of a cluster, which the log names, or ``""``.
+    In a cluster, it is one node, or a hash slot that is moving. The log names it by ``name``, as in ``node 10.0.0.1``.
     """
 
-    def __init__(self, node: str = "") -> None:
-        self.of = f" of node {node}" if node else ""
+    def __init__(self, name: str = "") -> None:
+        self.of = f" of {name}" if name else ""
         self.under_way: set[_Outage] = set()
         """The outages that are not over."""
         self.out_of_reach = _Outage(self, only_the_same=False)
@@ -150,6 +152,13 @@ def _is_outage(error: RedisError) -> bool:
 def _is_forbidden(error: RedisError) -> bool:
     return isinstance(error, NoPermissionError) or (
         isinstance(error, ResponseError) and str(error).startswith(FORBIDDEN)
+    )
+
+
+def is_moving(error: BaseException | None) -> bool:
+    """Tell whether a cluster refuses because it is moving the keys, one after another, to another node."""
+    return isinstance(error, (redis.exceptions.AskError, redis.exceptions.TryAgainError)) or str(error).startswith(
+        NON_LOCAL
     )
 
 

@@ -211,7 +211,7 @@ cache, is used as it is."""
 def share(pool: Any, *, cluster: Any = None, node: str = "") -> None:
     """Let sessions use the pool of the alias, beside the cache; or the pool of a ``node`` of a cluster."""
     pool.connection_kwargs.setdefault("redis_connect_func", greet)
-    pool.clock, pool.outages, pool.cluster = Clock(), Outages(node), cluster
+    pool.clock, pool.outages, pool.cluster = Clock(), Outages(node and f"node {node}"), cluster
     own: Any = type(pool)
     plain = getattr(pool, "cache", None) is None
     way = _WAYS.get((own.get_connection, own.release), Shared) if plain else Shared

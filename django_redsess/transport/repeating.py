@@ -26,7 +26,7 @@ from django_redsess.transport import packing
 from django_redsess.transport.cluster import PATIENCE_SECONDS
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send, Then
-from django_redsess.transport.outage import UNREACHABLE
+from django_redsess.transport.outage import UNREACHABLE, is_moving
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
@@ -57,10 +57,13 @@ class _Attempts:
     After an attempt that failed there is another, or the caller gets the error.
     """
 
-    def __init__(self, tag: str, name: str, began: float, *, text: str = "", repeats: int = REPEATS) -> None:
-        self._tag, self._name, self._text, self._left = tag, name, text, repeats
+    def __init__(self, tag: str, name: str, began: float, script: Script | None = None) -> None:
+        self._tag, self._name, self._script = tag, name, script
+        self._left = REPEATS if script is None or script.repeatable else 0
         self._began, self._redirections = began, 0
         self.to = pool().of(tag)
+        self.asking = False
+        """Whether ``to`` does not serve the hash slot yet, and is asked for the keys that have moved already."""
 
     def failed(self, error: RedisError) -> Sends[bool]:
         """
@@ -79,9 +82,10 @@ class _Attempts:
                     yield from Pause(max(PATIENCE_SECONDS, self._began + MAP_SECONDS - monotonic()), refreshed)
         if self._left and self._may_pass(error):
             self._left -= 1
-            self.to = pool().of(self._tag)
+            self.to, self.asking = pool().of(self._tag), False
             return True
-        raised = self.to.outages.judge(error, self._name, text=self._text)
+        outages = cluster.moving(self._tag) if cluster is not None and is_moving(error) else self.to.outages
+        raised = outages.judge(error, self._name, text=self._script.text if self._script else "")
         if raised is error:
             raise error
         raise raised from error
@@ -89,18 +93,24 @@ class _Attempts:
     def worked(self) -> None:
         if self.to.outages.under_way:
             self.to.outages.worked(self._name)
+        if self.to.cluster is not None and self._script is not None and not self._script.declares_all:
+            self.to.cluster.has_moved(self._tag)
 
     def _redirected(self, cluster: Any, error: RedisError) -> Sends[bool]:
         """Tell whether the cluster has refused what another attempt may do, here or at another node."""
         if isinstance(error, MovedError):
             self._redirections += 1
             cluster.moved(error.slot_id, error.node_addr, self.to)
-            self.to = pool().of(self._tag)
+            self.to, self.asking = pool().of(self._tag), False
             return self._redirections <= REDIRECTIONS_MAX
-        if isinstance(error, (AskError, TryAgainError)) and monotonic() < self._began + MOVING_SECONDS:
+        if not isinstance(error, (AskError, TryAgainError)) or monotonic() > self._began + MOVING_SECONDS:
+            return False
+        if isinstance(error, AskError) and not self.asking and self._script is not None and self._script.declares_all:
+            self.to, self.asking = cluster.at(error.node_addr, self.to), True
+        else:
             yield from Pause(0.03)
-            return True
-        return False
+            self.to, self.asking = pool().of(self._tag), False
+        return True
 
     def _may_pass(self, error: RedisError) -> bool:
         # While an outage is known, repeating would only make everybody wait longer.
@@ -142,15 +152,17 @@ def run(
     which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
     for any other reason.
     """
-    attempts = _Attempts(tag, script.task, monotonic(), text=script.text, repeats=REPEATS if script.repeatable else 0)
+    attempts = _Attempts(tag, script.task, monotonic(), script)
     by_digest, beside = True, list[Any]()
     first_commands, asks, then = along
     while True:
         try:
-            packed = first_commands + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
-            *first, reply = yield Send(attempts.to, packed, asks + 1, then)
-            if asks:
-                beside = first
+            # Only the next command is asked in this way.
+            first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
+            packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+            *others, reply = yield Send(attempts.to, packed, count + 1, then)
+            if asks and not attempts.asking:
+                beside = others
             if isinstance(reply, ResponseError):
                 raise reply
         except NoScriptError:

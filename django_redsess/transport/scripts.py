@@ -88,6 +88,10 @@ class Script:
     what it is a short way to do: in an outage the two are one. ``ends`` says that it may end sessions: then its reply
     is that of ``with_ended`` in ``lib/remove.lua``.
 
+    ``declares_all`` says that it declares all keys that it uses. The other scripts make names of the name for ``""``,
+    which is never there. So a cluster that moves their hash slot key by key refuses them before they run. Else they
+    might write some keys, and not reach others.
+
     ``arguments(…)`` and ``once(…)`` take values by the names that the script declares, and return them in its order.
     They raise TypeError where a name is missing or unknown.
     """
@@ -101,6 +105,7 @@ class Script:
         self.path, self.name = path, path.rpartition("/")[2]
         self.task, self.repeatable, self.ends = task or self.name, repeatable, "remove" in parts
         self._own_keys = tuple(key.name for key in own)
+        self.declares_all = not {"online_user_of", "viewed_by", "ended_of"}.intersection(self._own_keys)
         self._other_keys = _in_order(f"{self.name}.keys", declared[len(self._own_keys) :])
         self.arguments = _in_order(f"{self.name}.arguments", source.arguments)
         self.once = _in_order(f"{self.name}.once", source.once)

@@ -124,7 +124,7 @@ def test_all_ways_of_recording_views_are_measured_with_the_same_ones(tmp_path: P
 def test_a_way_of_recording_views_counts_them_and_keeps_the_newest(
     server: servers.Server, settings: Any, way: str
 ) -> None:
-    settings.CACHES = views.caches_of(server)
+    settings.CACHES = views.cluster_caches(server)
     items = [f"item-{number}" for number in range(30)]
     side = views.Side(way, server)
     side.fill([items[:25], items[5:]])
@@ -153,7 +153,7 @@ def test_a_way_of_recording_views_counts_them_and_keeps_the_newest(
 def test_commands_and_round_trips_of_a_view_are_counted(
     server: servers.Server, settings: Any, way: str, commands: int | None, round_trips: int
 ) -> None:
-    settings.CACHES = views.caches_of(server)
+    settings.CACHES = views.cluster_caches(server)
     side = views.Side(way, server)
     side.fill([["item-1"]] * 3)
     some = views.some_views(random.Random(1), ["item-1", "item-2"], 3, 20)
@@ -166,7 +166,7 @@ def test_commands_and_round_trips_of_a_view_are_counted(
 def test_the_engine_moves_the_deadline_where_it_slides(
     server: servers.Server, settings: Any, way: str, moves: bool
 ) -> None:
-    settings.CACHES = views.caches_of(server)
+    settings.CACHES = views.cluster_caches(server)
     side = views.Side(way, server)
     side.fill([["item-1"]])
     sid = sid_of(side.tokens[0])

@@ -84,7 +84,12 @@ def test_rotate_keeps_no_room_for_the_old_sid(store: Store) -> None:
 def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read: int, due: int, moved: bool) -> None:
     store.add("a", due=there)
     before = store.content()
-    given = {"sid": store.sid("a"), "read": store.now + read, "due": store.now + due}
+    given = {
+        "sid": store.sid("a"),
+        "read": store.now + read,
+        "due": store.now + due,
+        "seen_list": store.partition.guests,
+    }
     assert store.run(scripts.PROLONG, **given) == moved
     if moved:
         assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + due
@@ -94,7 +99,8 @@ def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read
 
 def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(store: Store) -> None:
     store.add("a", due=AGE, seen=-HOUR)
-    given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000}
+    guests = store.partition.guests
+    given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000, "seen_list": guests}
     assert store.run(scripts.PROLONG, **given) == 0
 
 

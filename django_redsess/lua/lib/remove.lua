@@ -59,8 +59,6 @@ end
 -- Delete the first `count` sids from every key, but for the lists of users. They are the first of the list `order`, if
 -- that is given.
 local function delete_sids(sids, count, sorted, order)
-  -- While a cluster moves this slot, a key may be on another node already. These two fail then, before any write.
-  if #sorted.user_lists > 0 then redis.call("EXISTS", unpack(sorted.user_lists)) end
   redis.call("DEL", unpack(sorted.views))
   redis.call("HDEL", login, unpack(sids, 1, count))
   local members = sorted.members
