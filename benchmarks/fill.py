@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -62,7 +63,11 @@ class Waiting:
         self.others += (user_id, sid, seen, first_item)
 
 
-def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
+Clients = redis.Redis | Callable[[Partition], redis.Redis]
+"""A client of the one server, or a function that returns a client of the node that has a partition."""
+
+
+def fill(client: Clients, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
     """
     Add ``count`` signed-in sessions to the store of ``client``, ordered by when they were last seen.
 
@@ -71,11 +76,13 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
     each session has a user of its own.
     """
     reading.time().run()  # Agrees on the number of partitions.
-    script = client.register_script(SCRIPT)
+    client_of = client if callable(client) else lambda _: client
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
 
     def send(partition: Partition, of_partition: Waiting) -> None:
+        client = client_of(partition)
+        script = client.register_script(SCRIPT)
         with client.pipeline(transaction=False) as together:
             together.hset(partition.login, mapping=of_partition.records)  # type: ignore[arg-type]
             together.zadd(partition.expire, of_partition.deadlines)
@@ -103,14 +110,15 @@ def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False,
             sending.append(sender.submit(send, partition, left))
         for each in sending:
             each.result()
-    _count_views(client, count, viewed)
+    _count_views(client_of, count, viewed)
 
 
-def _count_views(client: redis.Redis, count: int, viewed: int) -> None:
+def _count_views(client_of: Callable[[Partition], redis.Redis], count: int, viewed: int) -> None:
     # Views are counted in the partition of the item, which may be another than that of the session.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
         partition = keyspace().of_item(ITEMS[number])
+        client = client_of(partition)
         client.zincrby(partition.viewed, -times, ITEMS[number])
         client.hincrby(partition.totals, "views", times)
 
