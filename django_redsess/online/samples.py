@@ -14,6 +14,7 @@ from django_redsess.session.partitions import on_each
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.together import together
 
 REASONS = tuple(Reason)
 
@@ -62,8 +63,7 @@ def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``, and how many are online now."""
     minutes: dict[datetime, list[Sample]] = {}
     present: list[Present] = []
-    for read in samples(seconds=hours * 3600):
-        now, noted = yield from read
+    for now, noted in (yield from together(samples(seconds=hours * 3600))):
         present.append(now)
         for sample in noted:
             minutes.setdefault(sample.at, []).append(sample)

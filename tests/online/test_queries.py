@@ -22,7 +22,6 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
 from django_redsess.models import OnlineSession
-from django_redsess.online import queries
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.queries import SessionFilter
 from django_redsess.session import reading
@@ -194,7 +193,7 @@ def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
     put(redis, known)
     for asked, (offset, limit) in questions:
         order = data.draw(st.sampled_from(orders_for(asked)))
-        monkeypatch.setattr(queries, "SHALLOW", data.draw(st.sampled_from([0, 2, 10_000])))
+        monkeypatch.setattr("django_redsess.online.pages.SHALLOW", data.draw(st.sampled_from([0, 2, 10_000])))
         wanted = expected(known, now, order=order, **asked)
         found = online.sessions(offset=offset, limit=limit, order=order, **asked)
         assert [session.sid for session in found] == wanted[offset : offset + limit]
@@ -204,7 +203,7 @@ def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
 @pytest.fixture(autouse=True)
 def exact_search(monkeypatch) -> None:
     """Let a page be searched for to the end, though these stores are small."""
-    monkeypatch.setattr(queries, "NEAR_ENOUGH", 3)
+    monkeypatch.setattr("django_redsess.online.pages.NEAR_ENOUGH", 3)
 
 
 @pytest.fixture
@@ -243,7 +242,7 @@ def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, par
     now = now_of(redis)
     # With one partition nothing is searched for.
     for shallow, questions in ((5, MANY), (10_000, MANY[:2] if partitions > 1 else [])):
-        monkeypatch.setattr(queries, "SHALLOW", shallow)
+        monkeypatch.setattr("django_redsess.online.pages.SHALLOW", shallow)
         for asked in questions:
             for order in orders_for(asked)[1:]:
                 wanted = expected(large_store, now, order=order, **asked)
@@ -253,7 +252,7 @@ def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, par
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 0)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 0)
     now = now_of(redis)
     known = [
         Known(sid_for(str(number), number), str(number), now - 90_000 - number // 9, now - 30_000 - number // 11)
@@ -267,7 +266,7 @@ def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 5)
     fill(redis, 120, viewed=0, users=20)
     wanted = expected(all_known(redis), now_of(redis), order=order)
 
@@ -283,7 +282,7 @@ def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redi
 
 @pytest.mark.parametrize("order", [*ORDERS, None])
 def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 5)
     assert online.sessions(order=order) == []
     assert online.sessions(order=order, offset=100) == []
     assert online.sessions(guests=True, active_seconds=60, offset=100) == []
@@ -292,7 +291,7 @@ def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 5)
     now, space = now_of(redis), keyspace()
     users = [str(number) for number in range(60) if space.of_user(str(number)) != space.partitions[-1]] or ["1"]
     known = [
@@ -305,7 +304,7 @@ def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 5)
     now = now_of(redis)
     known = [Known(sid_for(str(number), number), str(number), now - number, now - number) for number in range(80)]
     put(redis, known)
@@ -324,7 +323,7 @@ def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, 
 def test_a_page_that_is_searched_for_takes_few_commands_and_reads_no_more_than_it_shows(
     redis, monkeypatch, partitions, order
 ) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr("django_redsess.online.pages.SHALLOW", 5)
     fill(redis, 3000, viewed=0, users=50)
     online.sessions()
     for offset in (0, 1500, 2970):
