@@ -34,7 +34,7 @@ from django.test import Client
 from django.test.utils import override_settings
 from tqdm import tqdm
 
-from benchmarks.administrator import LIST, PER_PAGE, cache_of, create_users
+from benchmarks.administrator import LIST, PER_PAGE, add_samples, cache_of, create_users
 from benchmarks.fill import Clients, fill
 from benchmarks.report import machine_of, spread
 from django_redsess import online, viewed
@@ -78,6 +78,7 @@ class Store:
     def fill(self, sessions: int, administrator: User) -> None:
         with self.chosen():
             fill(self.client, sessions - 1)
+            add_samples(self.client, sessions)
             self.browser.force_login(administrator)
 
     def measure(self, read: Callable[[Client], object]) -> float:

@@ -18,6 +18,11 @@ from django_redsess.transport.together import together
 
 REASONS = tuple(Reason)
 
+Numbers = tuple[int, ...]
+"""A sample of one partition, as it is stored: the minute, signed in, guests, created; ended by reason; guests ended."""
+
+WIDTH = 4 + 2 * len(REASONS)
+
 SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
 
@@ -53,7 +58,7 @@ def sample() -> list[Call[float]]:
     return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
-def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
+def samples(*, seconds: float) -> list[Call[tuple[Present, list[Numbers]]]]:
     """Count the sessions that are online now, and read the samples of the last ``seconds``, the earliest first."""
     args = scripts.READ_SAMPLES.arguments(milliseconds=f"{seconds * 1000:.0f}")
     return on_each(scripts.READ_SAMPLES, args, _samples)
@@ -61,49 +66,38 @@ def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
 
 def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``, and how many are online now."""
-    minutes: dict[datetime, list[Sample]] = {}
+    minutes: dict[int, list[Numbers]] = {}
     present: list[Present] = []
     for now, noted in (yield from together(samples(seconds=hours * 3600))):
         present.append(now)
-        for sample in noted:
-            minutes.setdefault(sample.at, []).append(sample)
+        for numbers in noted:
+            minutes.setdefault(numbers[0], []).append(numbers)
     # A minute that one partition lacks would look like a dip. It was unreachable then, or the minute has just begun.
-    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
+    whole = [_sample(minute, minutes[minute]) for minute in sorted(minutes) if len(minutes[minute]) == len(present)]
     times, signed_in, guests = zip(*present, strict=True)
-    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
+    return whole, Present(max(times), sum(signed_in), sum(guests))
 
 
-def _together(partitions: list[Sample]) -> Sample:
-    if len(partitions) == 1:
-        return partitions[0]
-    return Sample(
-        partitions[0].at,
-        sum(sample.signed_in for sample in partitions),
-        sum(sample.guests for sample in partitions),
-        sum(sample.created for sample in partitions),
-        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
-        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
-    )
+def _sample(minute: int, partitions: list[Numbers]) -> Sample:
+    # Numbers are added up before anything is made of them: a day has 1440 samples of each partition.
+    _, signed_in, guests, created, *ended = map(sum, zip(*partitions, strict=True))
+    in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
+    totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
+    return Sample(time_of(b"%d" % minute), signed_in, guests, created, *totals)
 
 
-def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
+def _samples(reply: list[Any]) -> tuple[Present, list[Numbers]]:
     at, signed_in, guests, notes = reply
-    samples = []
+    found = []
     for note in notes:
         # Another program may have written anything.
         with suppress(ValueError):
-            samples.append(_sample(note))
-    return Present(time_of(at), signed_in, guests), samples
-
-
-def _sample(note: bytes) -> Sample:
-    minute, *counts = note.split()
-    signed_in, guests, created, *ended = map(int, counts)
-    # A sample of an earlier release may have fewer reasons.
-    ended += [0] * (2 * len(REASONS) - len(ended))
-    in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
-    totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
-    return Sample(time_of(minute), signed_in, guests, created, *totals)
+            numbers = tuple(map(int, note.split()))
+            # A sample of an earlier release may have fewer reasons.
+            numbers += (0,) * (WIDTH - len(numbers)) if len(numbers) >= 4 else ()
+            if len(numbers) == WIDTH:
+                found.append(numbers)
+    return Present(time_of(at), signed_in, guests), found
 
 
 def evicted(samples: Sequence[Sample]) -> tuple[int, int]:
