@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import redis
 from django.contrib.admin.utils import quote
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -16,7 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from tqdm import tqdm
 
-from benchmarks.fill import Clients, fill
+from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.session import reading
 from django_redsess.signals import Reason
@@ -182,7 +183,7 @@ def cache_of(server: Server | Cluster) -> dict[str, Any]:
     return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.urls, "OPTIONS": options}
 
 
-def add_samples(client: Clients, sessions: int) -> None:
+def add_samples(client: redis.Redis | redis.RedisCluster, sessions: int) -> None:
     """Store a sample for each minute of a day: more users by day than by night, and half as many guests."""
     partitions = keyspace().partitions
     this_minute = int(time.time()) // 60 * 60_000
@@ -193,4 +194,4 @@ def add_samples(client: Clients, sessions: int) -> None:
             minute = this_minute - ago * 60_000
             totals = [sessions * 10 - ago] + [sessions - ago] * len(Reason)
             notes[" ".join(map(str, (minute, signed_in, signed_in // 2, *totals)))] = minute
-        (client(partition) if callable(client) else client).zadd(partition.samples, notes)
+        client.zadd(partition.samples, notes)

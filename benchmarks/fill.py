@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +13,8 @@ import redis
 from tqdm import tqdm
 
 from django_redsess.session import reading
-from django_redsess.session.record import Client, Record, client_packed, pack
+from django_redsess.session.record import Client as Visitor
+from django_redsess.session.record import Record, client_packed, pack
 from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
 
 SESSIONS_AT_ONCE = 500
@@ -63,11 +63,10 @@ class Waiting:
         self.others += (user_id, sid, seen, first_item)
 
 
-Clients = redis.Redis | Callable[[Partition], redis.Redis]
-"""A client of the one server, or a function that returns a client of the node that has a partition."""
+Client = redis.Redis | redis.RedisCluster
 
 
-def fill(client: Clients, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
+def fill(client: Client, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
     """
     Add ``count`` signed-in sessions to the store of ``client``, ordered by when they were last seen.
 
@@ -76,14 +75,13 @@ def fill(client: Clients, count: int, *, viewed: int = 5, due: bool = False, use
     each session has a user of its own.
     """
     reading.time().run()  # Agrees on the number of partitions.
-    client_of = client if callable(client) else lambda _: client
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
 
     def send(partition: Partition, of_partition: Waiting) -> None:
-        client = client_of(partition)
-        script = client.register_script(SCRIPT)
-        with client.pipeline(transaction=False) as together:
+        node = _node_of(client, partition)
+        script = node.register_script(SCRIPT)
+        with node.pipeline(transaction=False) as together:
             together.hset(partition.login, mapping=of_partition.records)  # type: ignore[arg-type]
             together.zadd(partition.expire, of_partition.deadlines)
             for name in (partition.recent, partition.online_user):
@@ -110,21 +108,27 @@ def fill(client: Clients, count: int, *, viewed: int = 5, due: bool = False, use
             sending.append(sender.submit(send, partition, left))
         for each in sending:
             each.result()
-    _count_views(client_of, count, viewed)
+    _count_views(client, count, viewed)
 
 
-def _count_views(client_of: Callable[[Partition], redis.Redis], count: int, viewed: int) -> None:
+def _node_of(client: Client, partition: Partition) -> redis.Redis:
+    if isinstance(client, redis.Redis):
+        return client
+    node = client.get_node_from_key(partition.login)  # type: ignore[no-untyped-call]
+    return client.get_redis_connection(node)  # type: ignore[no-any-return]
+
+
+def _count_views(client: Client, count: int, viewed: int) -> None:
     # Views are counted in the partition of the item, which may be another than that of the session.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
         partition = keyspace().of_item(ITEMS[number])
-        client = client_of(partition)
         client.zincrby(partition.viewed, -times, ITEMS[number])
         client.hincrby(partition.totals, "views", times)
 
 
 def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:
     # 198.18.0.0/15 is reserved for benchmarks.
-    client = client_packed(Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
+    client = client_packed(Visitor(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
     data = (SESSION % (user_id, random.randbytes(32).hex())).encode()
     return pack(sid, Record(user_id, login_ms, -(-deadline // 1000), AGE_SECONDS, client, data))

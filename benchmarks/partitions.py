@@ -35,7 +35,8 @@ from django.test.utils import override_settings
 from tqdm import tqdm
 
 from benchmarks.administrator import LIST, PER_PAGE, add_samples, cache_of, create_users
-from benchmarks.fill import Clients, fill
+from benchmarks.fill import Client as Sessions
+from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from django_redsess import online, viewed
 from django_redsess.session import reading
@@ -67,7 +68,7 @@ class Store:
     """A store with sessions, and the browser of its administrator."""
 
     name: str
-    client: Clients
+    client: Sessions
     browser: Client
 
     def chosen(self) -> override_settings:
@@ -174,10 +175,10 @@ def main() -> None:
         stack.enter_context(closing(connection))
         stack.enter_context(override_settings(DEBUG=False, CACHES=caches))
         administrator = create_users(options.sessions, 1)
-        clients: dict[str, Clients] = {
+        clients: dict[str, Sessions] = {
             ONE: one.client,
             MANY: many.client,
-            NODES: lambda partition: cluster.node_of(partition.tag).client,
+            NODES: cluster.client,
         }
         stores = [Store(name, client, Client()) for name, client in clients.items()]
         for store in stores:

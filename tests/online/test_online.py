@@ -23,7 +23,7 @@ from django_redsess.transport.keys import keyspace
 from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
 from tests.support.online import notice_of, sign_in
 
-pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
 NewSession = Callable[..., SessionStore]
 

@@ -32,7 +32,7 @@ from django_redsess.transport.steps import drive
 from tests.support.behind import make_due, make_seen, stored, text_of
 from tests.support.online import notice_of
 
-pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
 ORDERS: tuple[online.Order, ...] = get_args(online.Order)
 MINUTE = 60_000
@@ -320,6 +320,7 @@ def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, 
 # What it takes
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_takes_few_commands_and_reads_no_more_than_it_shows(
     redis, monkeypatch, partitions, order
@@ -387,6 +388,7 @@ def test_a_page_of_large_sessions_is_complete_and_in_order(redis, new_session, c
     assert {session.sid for session in online.find(wanted)} == set(wanted)
 
 
+@pytest.mark.one_server
 def test_one_script_reads_little_more_than_a_megabyte_of_records(redis, new_session) -> None:
     for _ in range(10):
         new_session("7", data=text_of(400_000))

@@ -26,7 +26,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, note, now_of, stored, written
 
-pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
+pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster]
 
 NOTHING_ENDED = dict.fromkeys(Reason, 0)
 
@@ -86,6 +86,7 @@ def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
     assert kept(redis) == 1
 
 
+@pytest.mark.one_server
 def test_there_is_one_sample_a_minute_from_however_many_processes(redis, server, partitions, tmp_path) -> None:
     code = (
         "import django\ndjango.setup()\n"

@@ -20,7 +20,12 @@ from django_redsess.querysets.items import RankingQuerySet
 from tests.support.behind import have_views
 from tests.support.items import STRANGE
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("partitions"),
+    pytest.mark.on_cluster,
+    pytest.mark.both_servers,
+]
 
 items = PopularItem.viewed
 

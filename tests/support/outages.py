@@ -39,6 +39,13 @@ def caches(url: str, *, timeout: float = TIMEOUT) -> dict[str, Any]:
     }
 
 
+def cluster_caches(urls: list[str], *, timeout: float = TIMEOUT) -> dict[str, Any]:
+    """Settings that keep the sessions on the cluster of which ``urls`` are nodes."""
+    [(name, entry)] = caches(",".join(urls), timeout=timeout).items()
+    factory = {"CONNECTION_FACTORY": "django_redsess.cluster.ClusterConnectionFactory"}
+    return {name: {**entry, "OPTIONS": {**entry["OPTIONS"], **factory}}}
+
+
 def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[str]:
     """The messages that ``logger`` wrote at ``level``."""
     return [record.getMessage() for record in caplog.records if (record.name, record.levelno) == (logger, level)]

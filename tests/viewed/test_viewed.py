@@ -12,7 +12,7 @@ from django_redsess.viewed import items, popularity
 from testproject.servers import free_port
 from tests.support.behind import have_views, make_due, names_of_sessions
 
-pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
 
 def items_of(session: SessionStore) -> list[str]:
