@@ -115,7 +115,7 @@ def _node_of(client: Client, partition: Partition) -> redis.Redis:
     if isinstance(client, redis.Redis):
         return client
     node = client.get_node_from_key(partition.login)  # type: ignore[no-untyped-call]
-    return client.get_redis_connection(node)  # type: ignore[no-any-return]
+    return client.get_redis_connection(node)
 
 
 def _count_views(client: Client, count: int, viewed: int) -> None:

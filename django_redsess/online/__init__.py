@@ -272,8 +272,7 @@ def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    noted, _ = yield from samples.until_now(hours=hours)
-    return noted
+    return (yield from samples.history(hours=hours))
 
 
 history, ahistory = both(_history)

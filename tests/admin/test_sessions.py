@@ -34,7 +34,7 @@ from tests.support.admin_pages import LIST, MARKUP, Page, milliseconds_ago, page
 from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
 from tests.support.online import sign_in
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
