@@ -310,3 +310,16 @@ def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_se
         redis.delete(partition.samples)
         redis.zadd(partition.samples, {note.rsplit(b" ", 1 + len(Reason))[0]: minute})
     assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.history()] == [(1, 0)]
+
+
+def test_the_picture_has_what_history_has(redis, partitions) -> None:
+    now = now_of(redis).replace(second=0, microsecond=0)
+    for ago in range(30, 0, -1):
+        note(redis, now - timedelta(minutes=ago), signed_in=ago, guests=2 * ago, created=100 - ago)
+    for strange in (b"", b"1 2 3 x", b"7"):
+        redis.zadd(keyspace().partitions[0].samples, {strange: int(now.timestamp() * 1000)})
+    drawn, _ = online.until_now()
+    noted = online.history()
+    assert [each[:3] for each in drawn] == [each[:3] for each in noted]
+    assert (drawn[0], drawn[-1]) == (noted[0], noted[-1])
+    assert noted[0].signed_in == 30 * partitions
