@@ -37,6 +37,7 @@ Tests in tests/unit have no server: there ``server`` fails, and so does whatever
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import defaultdict
 from contextvars import copy_context
@@ -83,7 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             name if name == "valkey" else pytest.param(name, marks=pytest.mark.slow) for name in servers.available()
         ]
         metafunc.parametrize("server", kinds, indirect=True)
-    if "partitions" in metafunc.fixturenames:
+    own = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "partitions" in metafunc.fixturenames and not re.search(r"\bpartitions\b", own):
         marked, counts = metafunc.definition.get_closest_marker, {"commands", "round_trips", "sent"}
         stores = [pytest.param(1, id="1 partition"), pytest.param(4, id="4 partitions")]
         if marked("on_cluster") and not marked("one_server") and not counts & set(metafunc.fixturenames):

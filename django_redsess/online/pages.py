@@ -156,7 +156,7 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     if not found:
         return []
     # Beyond the page, seen from where it is read: a surplus is read, but what is missing is not.
-    beyond = sum(count for _, count in found) * (0.7 if latest_first else 0.3)
+    beyond = sum(count for _, count in found) * (0.6 if latest_first else 0.4)
     passed = accumulate(count for _, count in found)
     likely = next(score for (score, _), count in zip(found, passed, strict=True) if count >= beyond)
     return [found[0][0], likely, found[-1][0] + 1]

@@ -8,7 +8,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from django_redsess.transport import agreement, packing, repeating
-from django_redsess.transport.connections import of, pool
+from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps, T, now
 
@@ -104,8 +104,9 @@ _TIME = packing.command("TIME")
 
 def _by_server(partitions: Sequence[Partition], numbers: Sequence[int]) -> dict[Any, list[int]]:
     found: dict[Any, list[int]] = {}
+    server_of = pool().of
     for number in numbers:
-        found.setdefault(of(partitions[number]), []).append(number)
+        found.setdefault(server_of(partitions[number].tag), []).append(number)
     return found
 
 
