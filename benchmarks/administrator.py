@@ -22,6 +22,7 @@ from django_redsess import online
 from django_redsess.session import reading
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
+from testproject.clusters import Cluster
 from testproject.servers import Server
 
 if TYPE_CHECKING:
@@ -173,12 +174,16 @@ def filled(name: str, sessions: int, server: Server, administrator: User, user_i
     return made
 
 
-def cache_of(server: Server) -> dict[str, Any]:
+def cache_of(server: Server | Cluster) -> dict[str, Any]:
     """Return the entry of CACHES for ``server``."""
-    return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": {"SOCKET_TIMEOUT": 60}}
+    options: dict[str, Any] = {"SOCKET_TIMEOUT": 60}
+    if isinstance(server, Server):
+        return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": options}
+    options["CONNECTION_FACTORY"] = "django_redsess.cluster.ClusterConnectionFactory"
+    return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.urls, "OPTIONS": options}
 
 
-def add_samples(client: redis.Redis, sessions: int) -> None:
+def add_samples(client: redis.Redis | redis.RedisCluster, sessions: int) -> None:
     """Store a sample for each minute of a day: more users by day than by night, and half as many guests."""
     partitions = keyspace().partitions
     this_minute = int(time.time()) // 60 * 60_000

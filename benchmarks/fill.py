@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import redis
-from redis.commands.core import Script
 from tqdm import tqdm
 
 from django_redsess.session import reading
-from django_redsess.session.record import Client, Record, client_packed, pack
+from django_redsess.session.record import Client as Visitor
+from django_redsess.session.record import Record, client_packed, pack
 from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
 
 SESSIONS_AT_ONCE = 500
@@ -47,6 +47,8 @@ for at = 102, #ARGV, 4 do
 end
 """
 
+Client = redis.Redis | redis.RedisCluster
+
 
 class Waiting:
     """Sessions of one partition that are sent together."""
@@ -62,8 +64,10 @@ class Waiting:
         self.deadlines[sid], self.seen[sid] = deadline, seen
         self.others += (user_id, sid, seen, first_item)
 
-    def send(self, client: redis.Redis, script: Script, partition: Partition) -> None:
-        with client.pipeline(transaction=False) as together:
+    def send(self, client: Client, partition: Partition) -> None:
+        node = _node_of(client, partition)
+        script = node.register_script(SCRIPT)
+        with node.pipeline(transaction=False) as together:
             together.hset(partition.login, mapping=self.records)  # type: ignore[arg-type]
             together.zadd(partition.expire, self.deadlines)
             for name in (partition.recent, partition.online_user):
@@ -74,7 +78,7 @@ class Waiting:
 
 
 def fill(
-    client: redis.Redis,
+    client: Client,
     count: int,
     *,
     viewed: int = 5,
@@ -90,7 +94,6 @@ def fill(
     each session has a user of its own. Session keys are added to ``keys``, if that is a list.
     """
     reading.time().run()  # Agrees on the number of partitions.
-    script = client.register_script(SCRIPT)
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
     # One batch is sent while the next is prepared; more batches would only take memory.
@@ -109,15 +112,22 @@ def fill(
             waiting[home].add(sid, user_id, record, deadline, seen, number % len(ITEMS))
             if len(waiting[home].records) == SESSIONS_AT_ONCE:
                 sending.pop().result()
-                sending.append(sender.submit(waiting.pop(home).send, client, script, home))
+                sending.append(sender.submit(waiting.pop(home).send, client, home))
         for partition, left in waiting.items():
-            sending.append(sender.submit(left.send, client, script, partition))
+            sending.append(sender.submit(left.send, client, partition))
         for each in sending:
             each.result()
     _count_views(client, count, viewed)
 
 
-def _count_views(client: redis.Redis, count: int, viewed: int) -> None:
+def _node_of(client: Client, partition: Partition) -> redis.Redis:
+    if isinstance(client, redis.Redis):
+        return client
+    node = client.get_node_from_key(partition.login)  # type: ignore[no-untyped-call]
+    return client.get_redis_connection(node)
+
+
+def _count_views(client: Client, count: int, viewed: int) -> None:
     # Views are counted in the partition of the item, which may be another than that of the session.
     views = Counter((number + more) % len(ITEMS) for number in range(count) for more in range(viewed))
     for number, times in views.items():
@@ -128,6 +138,6 @@ def _count_views(client: redis.Redis, count: int, viewed: int) -> None:
 
 def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:
     # 198.18.0.0/15 is reserved for benchmarks.
-    client = client_packed(Client(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
+    client = client_packed(Visitor(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
     data = (SESSION % (user_id, random.randbytes(32).hex())).encode()
     return pack(sid, Record(user_id, login_ms, -(-deadline // 1000), AGE_SECONDS, client, data))

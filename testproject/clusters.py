@@ -33,6 +33,9 @@ class Client(redis.RedisCluster):
     def keys(self, *_: Any, **__: Any) -> list[Any]:
         return [name for node in self._cluster.primaries for name in node.client.keys("*")]
 
+    def time(self, *_: Any, **__: Any) -> Any:
+        return self._cluster.primaries[0].client.time()
+
     def flushall(self, *_: Any, **__: Any) -> bool:
         for node in self._cluster.primaries:
             node.client.flushall()

@@ -17,7 +17,8 @@ fixture               from            what it does
                                       (tests/oracle.py) compares all keys, and the server is emptied
 ``left_alone``        store.py        empties the store before the oracle looks
 ``store_settings``    store.py        Django's settings, with REDSESS as tests start from
-``partitions``        store.py        runs the test with a store of one partition, and with one of four
+``partitions``        store.py        runs the test with a store of one partition, and with one of four; marked
+                                      ``on_cluster``: on a cluster too, of which ``redis`` is then a client
 ``new_session``       store.py        a function: save a session with some data, signed in or not
 ``users_in_no_table`` store.py        everybody who has a number can sign in
 ``meanwhile``         store.py        a function: what happens once in the middle of a view of tests/site
@@ -36,6 +37,7 @@ Tests in tests/unit have no server: there ``server`` fails, and so does whatever
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import defaultdict
 from contextvars import copy_context
@@ -76,12 +78,19 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what is marked ``both_servers`` on Redis too, where it is installed; not in ``make test``."""
+    """Run what is marked ``both_servers`` on Redis, and ``on_cluster`` on a cluster too; not in ``make test``."""
     if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_servers"):
         kinds = [
             name if name == "valkey" else pytest.param(name, marks=pytest.mark.slow) for name in servers.available()
         ]
         metafunc.parametrize("server", kinds, indirect=True)
+    own = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "partitions" in metafunc.fixturenames and not re.search(r"\bpartitions\b", own):
+        marked, counts = metafunc.definition.get_closest_marker, {"commands", "round_trips", "sent"}
+        stores = [pytest.param(1, id="1 partition"), pytest.param(4, id="4 partitions")]
+        if marked("on_cluster") and not marked("one_server") and not counts & set(metafunc.fixturenames):
+            stores.append(pytest.param("cluster", id="cluster", marks=pytest.mark.slow))
+        metafunc.parametrize("partitions", stores, indirect=True)
 
 
 @pytest.hookimpl(tryfirst=True)

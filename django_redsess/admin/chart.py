@@ -64,7 +64,7 @@ class _Plot(NamedTuple):
             yield highest if highest[-1] == counts[end - 1] else [*highest, counts[end - 1]]
 
 
-def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeString:
+def draw(samples: Sequence[Sample | Present], now: Present, *, hours: int = 24) -> SafeString:
     """
     Draw how many were signed in and how many were guests, in the current language and time zone.
 
@@ -76,7 +76,7 @@ def draw(samples: Sequence[Sample], now: Present, *, hours: int = 24) -> SafeStr
     sampled = [sample for sample in samples if start <= sample.at <= now.at]
     context: dict[str, Any] = {"hours": hours}
     if sampled:
-        points: list[Sample | Present] = [*sampled, now]
+        points = [*sampled, now]
         step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
         plot = _Plot(start, now.at, top)
         levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, step)]

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
-from django_redsess.online import queries, samples
+from django_redsess.online import lists, pages, queries, samples
 from django_redsess.online.ending import BulkEnding, end_all_of
 from django_redsess.online.queries import SessionFilter
 from django_redsess.online.rows import Session, session_of_row
@@ -95,9 +95,7 @@ def _sessions(
         return []
     by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
-    rows = yield from queries.page(
-        session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
-    )
+    rows = yield from pages.page(session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     found = [session_of_row(row, owners) for row in rows]
     return [session for session in found if session is not None]
@@ -157,14 +155,14 @@ def _count(
     Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
     ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
     """
-    counted, _ = yield from queries.census(_filter_of(user_ids, guests, active_seconds))
-    return counted
+    return (yield from lists.total(_filter_of(user_ids, guests, active_seconds)))
 
 
 count, acount = both(_count)
 
 
 census, acensus = both(queries.census)
+total, atotal = both(lists.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +266,7 @@ def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    noted, _ = yield from samples.until_now(hours=hours)
-    return noted
+    return (yield from samples.history(hours=hours))
 
 
 history, ahistory = both(_history)

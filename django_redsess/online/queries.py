@@ -1,38 +1,28 @@
 """
-Reading sessions page by page, counting them, and looking them up.
+Scripts that read lists of sessions, count them, and look sessions up.
 
 The functions return calls or steps, as in :mod:`django_redsess.session.operations`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_redsess.session.operations import time_of
 from django_redsess.session.partitions import batches
-from django_redsess.session.reading import TIME_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
-from django_redsess.transport.bisection import Bound, bisect, guess_by_share
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.together import together
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
-
-SHALLOW = 2_000
-"""Up to this rank, a page of several partitions is read from the top of each. Beyond it, the page is searched for."""
-
-NEAR_ENOUGH = 200
-"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
-
-logger = logging.getLogger("django.security.SuspiciousSession")
 
 
 class SessionFilter(NamedTuple):
@@ -76,15 +66,8 @@ class Row(NamedTuple):
     record: bytes
 
 
-class Entry(NamedTuple):
-    """A session's place in an order. ``sid`` is ``""`` if the entry is no sid: another program wrote it."""
-
-    score: float
-    sid: str
-
-
-Page = tuple[list[Entry], int, list[Row]]
-"""The entries; how many of them were looked up; and the rows that were found."""
+Page = tuple[list[tuple[float, bytes]], int, list[Row]]
+"""The entries, score and member; how many of them were looked up; and the rows that were found."""
 
 
 def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[Counted]]:
@@ -108,58 +91,31 @@ def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tupl
 
     ``listed`` is as in :func:`count`.
     """
-    total, at = 0, 0
-    for part in count(session_filter, listed=listed):
-        counted = yield from part
-        total, at = total + counted.sessions, max(at, counted.at)
-    return total, at
+    counted = yield from together(count(session_filter, listed=listed))
+    return sum(part.sessions for part in counted), max((part.at for part in counted), default=0)
 
 
-def page(
-    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
-) -> Steps[list[Row]]:
+def entries(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool, **how: bool
+) -> list[Call[Page]]:
     """
-    Read the sessions from rank ``first`` to rank ``last`` (inclusive), by last seen or by login time.
+    Read the entries from rank ``first`` to rank ``last`` (inclusive) of each partition, by last seen or by login time.
 
-    First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest 5 000
-    sign-ins of each partition can be reached.
+    Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
+    many as have a megabyte of records.
     """
-    lists = lists_of(session_filter, by_seen=by_seen)
-    own_order = session_filter.has_list(by_seen=by_seen)
-    order = "" if own_order else "seen" if by_seen else "login"
-
-    def read(
-        partition: Partition, names: Sequence[str], first: int, last: int, **how: bool
-    ) -> Call[tuple[list[Entry], int, list[Row]]]:
-        args = scripts.PAGE.arguments(
-            order=order,
-            active=milliseconds(session_filter.active_seconds),
-            first=first,
-            last=last,
-            latest_first=latest_first,
-            **{"with_rows": False, "keeps_due": False, **how},
-        )
-        return Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
-
-    if len(lists) == 1:
-        entries, with_rows, rows = yield from read(*lists[0], first, last, with_rows=True)
-        rest = yield from find([entry.sid for entry in entries[with_rows:] if entry.sid], due_too=True)
-        return [*rows, *rest]
-    starts, passed, keeps_due = [0] * len(lists), 0, False
-    if own_order and last >= SHALLOW:
-        # The census ends due sessions. If they ended later, the ranks would move during the search.
-        there, _ = yield from census(session_filter)
-        if there <= first:
-            return []
-        keeps_due = True
-        starts, passed = yield from _search(session_filter, lists, first, latest_first=latest_first)
-    merged: list[Entry] = []
-    for (partition, names), start in zip(lists, starts, strict=True):
-        entries, _, _ = yield from read(partition, names, start, start + last - passed, keeps_due=keeps_due)
-        merged += entries
-    merged.sort(reverse=latest_first)
-    sids = [entry.sid for entry in merged[first - passed : last - passed + 1] if entry.sid]
-    return (yield from find(sids, due_too=True))
+    args = scripts.PAGE.arguments(
+        order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
+        active=milliseconds(session_filter.active_seconds),
+        first=first,
+        last=last,
+        latest_first=latest_first,
+        **{"with_rows": False, "keeps_due": False, **how},
+    )
+    return [
+        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
+        for partition, names in lists_of(session_filter, by_seen=by_seen)
+    ]
 
 
 def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
@@ -169,49 +125,26 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
     Due ones are left out, too, unless ``due_too`` is set.
     """
     found: dict[str, Row] = {}
-    for partition, batch in batches(sids):
-        while batch:
-            args = scripts.FIND.arguments(live_only=not due_too, sids=batch)
-            dealt_with, rows = yield from Call(partition, scripts.FIND, scripts.FIND.keys(partition), args, _found)
-            found.update((row.sid, row) for row in rows)
-            batch = batch[dealt_with:]
+    left = list(batches(sids))
+    while left:
+        calls = [
+            Call(
+                partition,
+                scripts.FIND,
+                scripts.FIND.keys(partition),
+                scripts.FIND.arguments(live_only=not due_too, sids=batch),
+                _found,
+            )
+            for partition, batch in left
+        ]
+        answers = yield from together(calls)
+        found.update((row.sid, row) for _, rows in answers for row in rows)
+        left = [
+            (partition, batch[dealt_with:])
+            for (partition, batch), (dealt_with, _) in zip(left, answers, strict=True)
+            if dealt_with < len(batch)
+        ]
     return [found[sid] for sid in sids if sid in found]
-
-
-def _search(
-    session_filter: SessionFilter, lists: Sequence[tuple[Partition, Sequence[str]]], first: int, *, latest_first: bool
-) -> Steps[tuple[list[int], int]]:
-    # Returns the rank of each partition from which a page is read, and how many entries come before these ranks.
-    # Each partition reports how many entries have a lower score than a guess. Here ranks count from the lowest score.
-    def ranks_at(score: int) -> Steps[list[tuple[int, int, int, int]]]:
-        found = []
-        for partition, names in lists:
-            args = scripts.SCORE_RANK.arguments(score=f"{score}", active=milliseconds(session_filter.active_seconds))
-            keys = scripts.SCORE_RANK.keys(partition, lists=names)
-            found.append((yield from Call(partition, scripts.SCORE_RANK, keys, args, _ranks)))
-        return found
-
-    def bound_at(score: int) -> Steps[Bound]:
-        return Bound(score, [lower for lower, _, _, _ in (yield from ranks_at(score))])
-
-    ranks = yield from ranks_at(0)
-    cards = [card for _, card, _, _ in ranks]
-    if sum(cards) <= first:
-        # Some sessions have ended since they were counted.
-        return cards, sum(cards)
-    rank = sum(cards) - 1 - first if latest_first else first
-    low, high = yield from bisect(
-        bound_at,
-        rank,
-        Bound(min(lowest for _, _, lowest, highest in ranks if highest), [0] * len(lists)),
-        Bound(max(highest for _, _, _, highest in ranks) + 1, cards),
-        guess=guess_by_share(rank),
-        near_enough=lambda low, high: (high.total - rank if latest_first else rank - low.total) <= NEAR_ENOUGH,
-    )
-    if not latest_first:
-        return low.counts, low.total
-    starts = [card - count for card, count in zip(cards, high.counts, strict=True)]
-    return starts, sum(starts)
 
 
 def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
@@ -242,10 +175,8 @@ def _counted(reply: list[Any], _: EndedSessions) -> Counted:
 
 def _page(reply: list[Any], _: EndedSessions) -> Page:
     members, count, rows = reply
-    entries = [Entry(float(score), _sid(member)) for member, score in zip(members[::2], members[1::2], strict=True)]
-    if strange := sum(not entry.sid for entry in entries):
-        logger.warning("A list of sessions has entries that are no session ids: %d.", strange)
-    return entries, count, [_row(row) for row in rows if _sid(row[0])]
+    found = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
+    return found, count, [_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))]
 
 
 def _found(reply: list[Any]) -> tuple[int, list[Row]]:
@@ -263,15 +194,3 @@ def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
         item.decode(errors="replace"),
         record,
     )
-
-
-def _sid(member: bytes) -> str:
-    sid = member.decode(errors="replace")
-    return sid if is_sid(sid) else ""
-
-
-def _ranks(reply: list[Any]) -> tuple[int, int, int, int]:
-    lower, card, lowest, highest = reply
-    # Another program may have written any number.
-    at_least, at_most = (int(max(-TIME_MAX, min(float(score), TIME_MAX))) for score in (lowest, highest))
-    return lower, card, at_least, at_most

@@ -4,7 +4,8 @@ Samples of who was online, one a minute. Most functions return calls: see :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,8 +15,17 @@ from django_redsess.session.partitions import on_each
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.together import together
 
 REASONS = tuple(Reason)
+
+Numbers = tuple[int, ...]
+"""A sample of one partition, as it is stored: signed in, guests, created; ended, by reason; guests ended, by reason."""
+
+COUNTS = 3 + 2 * len(REASONS)
+
+BRIEF = re.compile(rb"^(\d+) (\d+) (\d+) [\d ]+$", re.MULTILINE)
+"""The minute of a sample, signed in, guests."""
 
 SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
 
@@ -52,64 +62,97 @@ def sample() -> list[Call[float]]:
     return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
-def samples(*, seconds: float) -> list[Call[tuple[Present, list[Sample]]]]:
-    """Count the sessions that are online now, and read the samples of the last ``seconds``, the earliest first."""
+def samples(*, seconds: float) -> list[Call[tuple[Present, bytes]]]:
+    """
+    Count the sessions that are online now, and read the samples of the last ``seconds``.
+
+    The samples are one text with a line for each, the earliest first.
+    """
     args = scripts.READ_SAMPLES.arguments(milliseconds=f"{seconds * 1000:.0f}")
     return on_each(scripts.READ_SAMPLES, args, _samples)
 
 
-def until_now(*, hours: float = 24) -> Steps[tuple[list[Sample], Present]]:
-    """Return what :func:`django_redsess.online.history` returns for ``hours``, and how many are online now."""
-    minutes: dict[datetime, list[Sample]] = {}
-    present: list[Present] = []
-    for read in samples(seconds=hours * 3600):
-        now, noted = yield from read
-        present.append(now)
-        for sample in noted:
-            minutes.setdefault(sample.at, []).append(sample)
-    # A minute that one partition lacks would look like a dip. It was unreachable then, or the minute has just begun.
-    whole = [at for at in sorted(minutes) if len(minutes[at]) == len(present)]
-    times, signed_in, guests = zip(*present, strict=True)
-    return [_together(minutes[at]) for at in whole], Present(max(times), sum(signed_in), sum(guests))
+def history(*, hours: float = 24) -> Steps[list[Sample]]:
+    """Return what :func:`django_redsess.online.history` returns for ``hours``."""
+    found = yield from together(samples(seconds=hours * 3600))
+    return _added_up([text for _, text in found])
 
 
-def _together(partitions: list[Sample]) -> Sample:
-    if len(partitions) == 1:
-        return partitions[0]
-    return Sample(
-        partitions[0].at,
-        sum(sample.signed_in for sample in partitions),
-        sum(sample.guests for sample in partitions),
-        sum(sample.created for sample in partitions),
-        {reason: sum(sample.ended[reason] for sample in partitions) for reason in REASONS},
-        {reason: sum(sample.guests_ended[reason] for sample in partitions) for reason in REASONS},
+def until_now(*, hours: float = 24) -> Steps[tuple[Sequence[Sample | Present], Present]]:
+    """
+    Return the samples of the last ``hours``, and how many are online now.
+
+    Of several partitions, only the first and the last sample are whole. The others have what a chart draws: a day has
+    1440 samples of each partition.
+    """
+    found = yield from together(samples(seconds=hours * 3600))
+    present, texts = zip(*found, strict=True)
+    now = Present(
+        max(each.at for each in present),
+        sum(each.signed_in for each in present),
+        sum(each.guests for each in present),
     )
+    if len(texts) == 1:
+        return _added_up(texts), now
+    minutes: dict[bytes, list[tuple[bytes, ...]]] = {}
+    for text in texts:
+        for minute, *counts in BRIEF.findall(text):
+            minutes.setdefault(minute, []).append(tuple(counts))
+    drawn: list[Sample | Present] = [
+        Present(time_of(minute), *(sum(map(int, counts)) for counts in zip(*minutes[minute], strict=True)))
+        for minute in _whole(minutes, len(texts))
+    ]
+    if drawn:
+        lines = [text.split(b"\n") for text in texts]
+        ends = {minute for minute in minutes if time_of(minute) in (drawn[0].at, drawn[-1].at)}
+        of_ends = [b"\n".join(line for line in some if line.split(b" ", 1)[0] in ends) for some in lines]
+        whole = {sample.at: sample for sample in _added_up(of_ends)}
+        drawn[0], drawn[-1] = whole.get(drawn[0].at, drawn[0]), whole.get(drawn[-1].at, drawn[-1])
+    return drawn, now
 
 
-def _samples(reply: list[Any]) -> tuple[Present, list[Sample]]:
-    at, signed_in, guests, notes = reply
-    samples = []
-    for note in notes:
-        # Another program may have written anything.
-        with suppress(ValueError):
-            samples.append(_sample(note))
-    return Present(time_of(at), signed_in, guests), samples
+def _added_up(texts: Sequence[bytes]) -> list[Sample]:
+    """Return the samples that all partitions have, each of which has one of the ``texts``."""
+    minutes: dict[bytes, list[Numbers]] = {}
+    for text in texts:
+        for line in text.split(b"\n"):
+            # Another program may have written anything.
+            with suppress(ValueError):
+                minute, *counts = line.split()
+                int(minute)
+                numbers = tuple(map(int, counts))
+                if len(numbers) >= 3:
+                    # A sample of an earlier release may have fewer reasons.
+                    numbers += (0,) * (COUNTS - len(numbers))
+                if len(numbers) == COUNTS:
+                    minutes.setdefault(minute, []).append(numbers)
+    return [_sample(minute, minutes[minute]) for minute in _whole(minutes, len(texts))]
 
 
-def _sample(note: bytes) -> Sample:
-    minute, *counts = note.split()
-    signed_in, guests, created, *ended = map(int, counts)
-    # A sample of an earlier release may have fewer reasons.
-    ended += [0] * (2 * len(REASONS) - len(ended))
+def _whole(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[bytes]:
+    # A minute that one partition lacks would look like a dip. It was unreachable then, or the minute has just begun.
+    return [minute for minute in sorted(minutes, key=int) if len(minutes[minute]) == partitions]
+
+
+def _sample(minute: bytes, partitions: list[Numbers]) -> Sample:
+    signed_in, guests, created, *ended = map(sum, zip(*partitions, strict=True))
     in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
     totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
     return Sample(time_of(minute), signed_in, guests, created, *totals)
 
 
-def evicted(samples: Sequence[Sample]) -> tuple[int, int]:
+def _samples(reply: list[Any]) -> tuple[Present, bytes]:
+    at, signed_in, guests, text = reply
+    return Present(time_of(at), signed_in, guests), text
+
+
+def evicted(samples: Sequence[Sample | Present]) -> tuple[int, int]:
     """Return how many signed-in and how many guests' sessions were evicted between the first and the last sample."""
+    whole = [sample for sample in samples if isinstance(sample, Sample)]
+    if not whole:
+        return 0, 0
     first, last = (
-        (sample.ended[Reason.EVICTED], sample.guests_ended[Reason.EVICTED]) for sample in (samples[0], samples[-1])
+        (sample.ended[Reason.EVICTED], sample.guests_ended[Reason.EVICTED]) for sample in (whole[0], whole[-1])
     )
     # If the store was emptied meanwhile, it counts from 0 again.
     in_all, of_guests = (max(0, after - before) for before, after in zip(first, last, strict=True))

@@ -130,7 +130,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     def _count(self) -> int:
         if self._sids is not None:
             return len(self._found())
-        return self._once(self.session_filter, lambda: online.census(self.session_filter, listed=self._is_limited)[0])
+        return self._once(self.session_filter, lambda: online.total(self.session_filter, listed=self._is_limited))
 
     def _rows(self) -> list[OnlineSession]:
         sessions = self._read()

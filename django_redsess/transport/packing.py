@@ -21,6 +21,18 @@ def command(name: str, *parts: Part | int) -> bytes:
     return b"*%d\r\n%b" % (1 + len(parts), _packed(name, *parts))
 
 
+@lru_cache(maxsize=4096)
+def head(parts: int, *first: Part) -> bytes:
+    """Return the beginning of a plain command of so many ``parts``: the ``first`` of them. It is kept for later."""
+    return b"*%d\r\n%b" % (parts, _packed(*first))
+
+
+@lru_cache(maxsize=256)
+def tail(*last: Part | int) -> bytes:
+    """Return the other parts of a command that begins with :func:`head`. They are the same for all partitions."""
+    return _packed(*last)
+
+
 def script_call(script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True) -> bytes:
     """Return the command that runs ``script``. It names the script by its digest, or brings its text."""
     how = ("EVALSHA", script.digest) if by_digest else ("EVAL", script.text)
@@ -59,4 +71,4 @@ def _head(command: str, script: str, keys: tuple[Part, ...]) -> bytes:
 
 
 # All sessions of a partition have the same.
-_kept_head = lru_cache(maxsize=1024)(_head)
+_kept_head = lru_cache(maxsize=4096)(_head)

@@ -187,6 +187,7 @@ def fetch(
 
     They go to the server that has the partition with this ``tag``. All replies are read, though an earlier one is an
     error; errors are returned as exceptions. An error among the first ``needed`` is raised instead, as by :func:`run`.
+    With 0, the caller sends what is refused once more by itself: until then, no outage is over.
     Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
     connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
     may run ``script``, if it declares all keys that it uses.
@@ -208,7 +209,7 @@ def fetch(
             yield from attempts.failed(error)
             to = attempts.to
         else:
-            if to.outages.under_way:
+            if to.outages.under_way and (needed or not any(isinstance(answer, ResponseError) for answer in answers)):
                 to.outages.worked(name)
             return answers
 

@@ -218,7 +218,6 @@ COUNT = Script("online/count")
 FIND = Script("online/find")
 PAGE = Script("online/page")
 READ_SAMPLES = Script("online/read_samples")
-SCORE_RANK = Script("online/score_rank")
 TAKE_SAMPLE = Script("online/take_sample")
 
 COUNT_ITEMS = Script("viewed/count_items")

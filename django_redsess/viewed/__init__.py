@@ -18,6 +18,7 @@ from django_redsess.conf import conf
 from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps, both
+from django_redsess.transport.together import together
 from django_redsess.viewed import items, popularity
 from django_redsess.viewed.items import item_id, record_view
 from django_redsess.viewed.popularity import ViewTotal
@@ -161,10 +162,8 @@ count, acount = both(_count)
 
 def _rank(views: int) -> Steps[int]:
     """Return the rank of an item with so many ``views``. The most viewed has rank 1. Equal views share a rank."""
-    more = 0
-    for part in popularity.counted(views + 1):
-        more += (yield from part).items
-    return more + 1
+    more = yield from together(popularity.counted(views + 1))
+    return sum(part.items for part in more) + 1
 
 
 rank, arank = both(_rank)
@@ -172,11 +171,8 @@ rank, arank = both(_rank)
 
 def _total() -> Steps[ViewTotal]:
     """Return how many items were viewed, and how many views they have together."""
-    items = views = 0
-    for part in popularity.counted(1):
-        counted = yield from part
-        items, views = items + counted.items, views + counted.views
-    return ViewTotal(items, views)
+    counted = yield from together(popularity.counted(1))
+    return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted))
 
 
 total, atotal = both(_total)
@@ -188,10 +184,7 @@ def _reset(*items: str | int) -> Steps[int]:
 
     What each session viewed stays. Raises ValueError if an item can't be an id. Then no count changes.
     """
-    count = 0
-    for part in popularity.reset([item_id(item) for item in items]):
-        count += yield from part
-    return count
+    return sum((yield from together(popularity.reset([item_id(item) for item in items]))))
 
 
 reset, areset = both(_reset)
@@ -199,10 +192,7 @@ reset, areset = both(_reset)
 
 def _reset_all() -> Steps[int]:
     """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
-    count = 0
-    for part in popularity.reset_all():
-        count += yield from part
-    return count
+    return sum((yield from together(popularity.reset_all())))
 
 
 reset_all, areset_all = both(_reset_all)

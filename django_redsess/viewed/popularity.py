@@ -9,8 +9,11 @@ from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.bisection import Bound, bisect
 from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.merging import Parts, merged
+from django_redsess.transport.packing import head, tail
 from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.together import ask_each, with_scores
 
 T = TypeVar("T")
 
@@ -35,19 +38,27 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     Items with equal views are in the order of their partitions, and within a partition in the order of their bytes.
     """
     partitions = keyspace().partitions
+    if len(partitions) == 1:
+        script = scripts.ITEMS_BY_RANK
+        keys = script.keys(partitions[0], items=partitions[0].viewed)
+        args = script.arguments(first=first, last=first + limit - 1)
+        entries: list[Any] = yield from Call(partitions[0], script, keys, args, list)
+        return [(item.decode(errors="replace"), _views(score)) for score, item in with_scores(entries)]
     starts, passed = [0] * len(partitions), 0
-    if len(partitions) == 1 or first + limit > SHALLOW:
+    if first + limit > SHALLOW:
         starts = yield from split(first)
         passed = first
-    found: list[tuple[int, int, str]] = []
-    for number, (partition, start) in enumerate(zip(partitions, starts, strict=True)):
-        ranks = scripts.ITEMS_BY_RANK.arguments(first=start, last=start + first - passed + limit - 1)
-        keys = scripts.ITEMS_BY_RANK.keys(partition, items=partition.viewed)
-        entries = yield from Call(partition, scripts.ITEMS_BY_RANK, keys, ranks, _items)
-        found += [(-views, number, item) for item, views in entries]
-    # The sort is stable: each partition's items stay in the order of their bytes.
-    found.sort(key=lambda entry: entry[:2])
-    return [(item, -views) for views, _, item in found[first - passed : first - passed + limit]]
+
+    def read(numbers: Sequence[int], count: int) -> Steps[Parts[tuple[int, int, bytes]]]:
+        def commands(number: int, _: int) -> bytes:
+            start = starts[numbers[number]]
+            return head(5, "ZRANGE", partitions[numbers[number]].viewed) + tail(start, start + count - 1, "WITHSCORES")
+
+        found = yield from ask_each("popular", [partitions[number] for number in numbers], commands, 1)
+        return [[_items(number, reply)] for number, (reply,) in zip(numbers, found, strict=True)]
+
+    found = yield from merged(read, len(partitions), first - passed + limit)
+    return [(item.decode(errors="replace"), -views) for views, _, item in found[first - passed :]]
 
 
 def split(rank: int) -> Steps[list[int]]:
@@ -122,20 +133,23 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
 
 
 def _bound_at(score: int) -> Steps[Bound]:
-    counts = []
-    for part in counted(1 - score):
-        counts.append((yield from part).items)
-    return Bound(score, counts)
+    partitions = keyspace().partitions
+    end = tail(f"({score}")
+
+    def commands(number: int, _: int) -> bytes:
+        return head(4, "ZCOUNT", partitions[number].viewed, "-inf") + end
+
+    found = yield from ask_each("popular", partitions, commands, 1)
+    return Bound(score, [count for (count,) in found])
 
 
 def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> Call[T]:
     return Call(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
 
 
-def _items(reply: list[Any]) -> list[tuple[str, int]]:
+def _items(number: int, reply: list[Any]) -> list[tuple[int, int, bytes]]:
     # Another program may have written anything.
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return [(item.decode(errors="replace"), _views(score)) for item, score in pairs]
+    return [(-_views(score), number, item) for score, item in with_scores(reply)]
 
 
 def _views(score: bytes | float) -> int:

@@ -26,7 +26,7 @@ from django_redsess import online, viewed
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
-from django_redsess.online import queries
+from django_redsess.online import pages as pages_module
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
@@ -34,7 +34,7 @@ from tests.support.admin_pages import LIST, MARKUP, Page, milliseconds_ago, page
 from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
 from tests.support.online import sign_in
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -468,7 +468,7 @@ def test_all_pages_together_show_each_session_once(
     partitions, admin_client, redis, monkeypatch, header, clicks
 ) -> None:
     # Beyond that depth, a page of several partitions is searched for.
-    monkeypatch.setattr(queries, "SHALLOW", 700)
+    monkeypatch.setattr(pages_module, "SHALLOW", 700)
     # Django takes its time for each cell.
     monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "signed_in", "seen"))
     fill(redis, 2000, viewed=0)
@@ -488,7 +488,7 @@ def test_all_pages_together_show_each_session_once(
 def test_sessions_that_signed_in_at_the_same_moment_are_each_on_one_page(
     partitions, admin_client, redis, monkeypatch
 ) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 100)
+    monkeypatch.setattr(pages_module, "SHALLOW", 100)
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 50)
     fill(redis, 200, viewed=0)
     at = milliseconds_ago(60)

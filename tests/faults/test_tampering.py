@@ -17,7 +17,7 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.cleaning import cleaner
-from django_redsess.online import queries
+from django_redsess.online import pages as pages_module
 from django_redsess.session.record import unpack
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace
@@ -424,7 +424,7 @@ def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis
 def test_a_forged_time_is_no_error_far_down_a_list(
     site: None, partitions: int, new_session: Any, redis: Any, monkeypatch: pytest.MonkeyPatch, score: str
 ) -> None:
-    monkeypatch.setattr(queries, "SHALLOW", 5)
+    monkeypatch.setattr(pages_module, "SHALLOW", 5)
     sids = {new_session(str(number)).sid for number in range(30)}
     sid = min(sids)
     redis.zadd(keyspace().of_sid(sid).online_user, {sid: score})

@@ -100,7 +100,7 @@ def test_page_keeps_what_is_due_if_told_to(visitors: Store) -> None:
     assert visitors.content() == before
 
 
-# find, score_rank
+# find
 
 
 @pytest.mark.parametrize(("live_only", "found"), [(True, ["c", "guest"]), (False, ["c", "due", "guest"])])
@@ -117,19 +117,6 @@ def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
         store.add(name, size=700_000)
     count, *rows = store.run(scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
     assert (count, len(rows)) == (2, 2)
-
-
-@pytest.mark.parametrize(("active", "ranks"), [("", [2, 5]), (MINUTE, [1, 4])])
-def test_score_rank_counts_what_is_lower(visitors: Store, active: Any, ranks: list[int]) -> None:
-    lists, score = [visitors.partition.recent, visitors.partition.guests], visitors.now - 30
-    *counts, lowest, highest = visitors.run(scripts.SCORE_RANK, lists=lists, score=score, active=active)
-    assert counts == ranks
-    assert (int(lowest), int(highest)) == (visitors.now - 10 * MINUTE, visitors.now)
-
-
-def test_score_rank_of_empty_lists(store: Store) -> None:
-    found = store.run(scripts.SCORE_RANK, lists=[store.partition.recent], score=0, active="")
-    assert found == [0, 0, b"0", b"0"]
 
 
 # take_sample, read_samples
@@ -154,6 +141,6 @@ def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store)
     visitors.client.zadd(keys.samples, {"old": visitors.now - 2 * MINUTE, "b": visitors.now - 5, "a": visitors.now - 9})
     before = visitors.content()
     at, *found = visitors.run(scripts.READ_SAMPLES, milliseconds=MINUTE)
-    assert found == [4, 1, [b"a", b"b"]]
+    assert found == [4, 1, b"a\nb"]
     assert abs(int(at) - visitors.now) < MINUTE
     assert visitors.content() == before

@@ -26,7 +26,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, note, now_of, stored, written
 
-pytestmark = pytest.mark.usefixtures("partitions", "steady_minute")
+pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster]
 
 NOTHING_ENDED = dict.fromkeys(Reason, 0)
 
@@ -86,6 +86,7 @@ def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
     assert kept(redis) == 1
 
 
+@pytest.mark.one_server
 def test_there_is_one_sample_a_minute_from_however_many_processes(redis, server, partitions, tmp_path) -> None:
     code = (
         "import django\ndjango.setup()\n"
@@ -309,3 +310,16 @@ def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_se
         redis.delete(partition.samples)
         redis.zadd(partition.samples, {note.rsplit(b" ", 1 + len(Reason))[0]: minute})
     assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.history()] == [(1, 0)]
+
+
+def test_the_picture_has_what_history_has(redis, partitions) -> None:
+    now = now_of(redis).replace(second=0, microsecond=0)
+    for ago in range(30, 0, -1):
+        note(redis, now - timedelta(minutes=ago), signed_in=ago, guests=2 * ago, created=100 - ago)
+    for strange in (b"", b"1 2 3 x", b"7"):
+        redis.zadd(keyspace().partitions[0].samples, {strange: int(now.timestamp() * 1000)})
+    drawn, _ = online.until_now()
+    noted = online.history()
+    assert [each[:3] for each in drawn] == [each[:3] for each in noted]
+    assert (drawn[0], drawn[-1]) == (noted[0], noted[-1])
+    assert noted[0].signed_in == 30 * partitions

@@ -24,7 +24,7 @@ from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_due, make_seen
 from tests.support.online import sign_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
 
 online = OnlineSession.online
 

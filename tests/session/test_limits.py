@@ -20,7 +20,11 @@ from tests.site.people import person
 from tests.support.behind import make_due, make_seen, stored
 from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 
-pytestmark = [pytest.mark.usefixtures("partitions", "users_in_no_table"), pytest.mark.both_servers]
+pytestmark = [
+    pytest.mark.usefixtures("partitions", "users_in_no_table"),
+    pytest.mark.both_servers,
+    pytest.mark.on_cluster,
+]
 
 
 @pytest.fixture

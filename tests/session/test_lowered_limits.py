@@ -14,7 +14,11 @@ from django_redsess.session import operations
 from tests.support.behind import make_due, make_older, stored, text_of
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
-pytestmark = [pytest.mark.usefixtures("partitions", "users_in_no_table"), pytest.mark.both_servers]
+pytestmark = [
+    pytest.mark.usefixtures("partitions", "users_in_no_table"),
+    pytest.mark.both_servers,
+    pytest.mark.on_cluster,
+]
 
 
 @pytest.fixture

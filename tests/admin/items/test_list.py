@@ -33,7 +33,7 @@ from tests.support.most_viewed import (
     select,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 LOOKED_UP = {"VIEWED_RESOLVE": "tests.admin.items.test_list.things"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_redsess import online
-from django_redsess.signals import EndedSession
+from django_redsess.transport.confirming import EndedList
 
 TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
 
@@ -53,7 +53,7 @@ def test_twins_have_names_and_texts_of_their_own(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "returned"),
-    [("sessions", list[online.Session]), ("get", online.Session | None), ("count", int), ("end", list[EndedSession])],
+    [("sessions", list[online.Session]), ("get", online.Session | None), ("count", int), ("end", EndedList)],
 )
 def test_signatures_tell_what_is_returned(name: str, returned: object) -> None:
     assert inspect.signature(getattr(online, name)).return_annotation == returned

@@ -1,0 +1,85 @@
+"""Pages and counts over 64 partitions, also where one of them has nearly all sessions: what one sorted list has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hypothesis
+import pytest
+import redis as redis_py
+from hypothesis import strategies as st
+
+from django_redsess import online
+from django_redsess.online import pages
+from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
+from tests.support.behind import have_partitions, make_due, stored
+
+pytestmark = pytest.mark.both_servers
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_partitions(monkeypatch, 64)
+    monkeypatch.setattr(pages, "NEAR_ENOUGH", 3)
+
+
+# The user, or a guest; and when the session was seen. In one of two stores, one user has most sessions.
+crowds = st.one_of(st.integers(0, 60), st.sampled_from([0, 7, 7, 7, 7, 7]))
+sessions = st.lists(st.tuples(crowds, st.sampled_from([0, 0, 1, 2, 50])), min_size=1, max_size=120)
+
+
+@hypothesis.given(sessions, st.integers(0, 120), st.integers(1, 120), st.data())
+def test_a_page_over_many_partitions_is_what_it_should_be(
+    redis: redis_py.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    there: list[tuple[int, int]],
+    offset: int,
+    limit: int,
+    data: st.DataObject,
+) -> None:
+    redis.flushall()
+    now = now_of(redis)
+    known = [
+        Known(sid_for(str(user or ""), n), str(user or ""), now - ago, now - ago * MINUTE - 30_000)
+        for n, (user, ago) in enumerate(there)
+    ]
+    put(redis, known)
+    monkeypatch.setattr(pages, "SHALLOW", data.draw(st.sampled_from([0, 10_000])))
+    guests, active = data.draw(st.booleans()), data.draw(st.sampled_from([None, 120]))
+    by_seen = guests or active is not None
+    order: online.Order = data.draw(st.sampled_from(["seen_at", "-seen_at"] if by_seen else ORDERS))
+    wanted = expected(known, now, order=order, guests=guests, active_seconds=active)
+    found = online.sessions(offset=offset, limit=limit, order=order, guests=guests, active_seconds=active)
+    assert [each.sid for each in found] == wanted[offset : offset + limit]
+    assert online.count(guests=guests, active_seconds=active) == len(wanted)
+
+
+@pytest.mark.parametrize("shallow", [0, 10_000])
+@pytest.mark.parametrize("users", [["7"], [str(number) for number in range(90)]], ids=["one", "many"])
+def test_those_that_are_due_are_left_out_and_taken_out(
+    redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch, users: Sequence[str], shallow: int
+) -> None:
+    monkeypatch.setattr(pages, "SHALLOW", shallow)
+    now = now_of(redis)
+    known = [Known(sid_for(users[n % len(users)], n), users[n % len(users)], now - n, now - n) for n in range(180)]
+    put(redis, known)
+    make_due(redis, *(each.sid for each in known[::2]))
+    wanted = expected(known[1::2], now)
+    assert [each.sid for each in online.sessions(offset=30, limit=40)] == wanted[30:70]
+    assert online.count() == stored(redis) == 90
+
+
+@pytest.mark.parametrize("users", [["7"], [str(number) for number in range(900)]], ids=["one", "many"])
+def test_a_page_takes_three_round_trips_and_reads_little(
+    redis: redis_py.Redis, users: Sequence[str], round_trips: Callable[[], int], commands: Any
+) -> None:
+    now = now_of(redis)
+    put(redis, [Known(sid_for(users[n % len(users)], n), users[n % len(users)], now - n, now) for n in range(900)])
+    online.sessions()
+    round_trips()
+    commands()
+    assert len(online.sessions(limit=100)) == 100
+    assert round_trips() <= 3
+    # Plain commands: only the sessions on the page are looked up by scripts.
+    assert commands()["evalsha"] <= min(64, len(users))

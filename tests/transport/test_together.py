@@ -1,0 +1,158 @@
+"""Calls and plain commands to several partitions at once: one pipeline a server, and each partition gets its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online, viewed
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.connections import of, pool
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.packing import command
+from django_redsess.transport.steps import drive
+from django_redsess.transport.together import ask_each, with_scores
+from testproject.clusters import Cluster
+from tests.support.behind import have_partitions, make_due, stored
+from tests.support.clusters import cluster_caches
+from tests.support.outages import full, lines_of
+
+USERS = [str(number) for number in range(40)]
+
+
+@pytest.fixture
+def four(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_partitions(monkeypatch, 4)
+
+
+@pytest.fixture
+def on_cluster(four: None, cluster: Cluster, settings: Any) -> Cluster:
+    settings.CACHES = cluster_caches(cluster, timeout=5)
+    return cluster
+
+
+def test_each_partition_gets_its_own_reply(four: None, redis: redis_py.Redis, round_trips: Callable[[], int]) -> None:
+    partitions = keyspace().partitions[::-1]
+    for number, partition in enumerate(partitions):
+        redis.hset(partition.totals, "created", number)
+    online.count()
+    round_trips()
+    found = drive(ask_each("test", partitions, lambda n, _: command("HGET", partitions[n].totals, "created"), 1))
+    assert found == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    assert round_trips() == 1
+    redis.delete(*(partition.totals for partition in partitions))
+
+
+def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four: None, redis: redis_py.Redis) -> None:
+    partitions = keyspace().partitions
+    redis.set(partitions[2].totals, "no hash")
+    with pytest.raises(redis_py.ResponseError, match="WRONGTYPE"):
+        drive(ask_each("test", partitions, lambda n, _: command("HGET", partitions[n].totals, "created"), 1))
+    redis.flushall()
+
+
+def test_a_clock_that_was_set_is_learned_and_those_due_do_not_count(
+    four: None, redis: redis_py.Redis, new_session: Any
+) -> None:
+    sids = [new_session(user).sid for user in USERS]
+    clock = of(keyspace().partitions[0]).clock
+    seconds, microseconds = redis.time()
+    # As if the server's clock had been set forward by an hour since this process asked for it.
+    clock.learn((int(seconds) - 3600, microseconds))
+    for sid in sids[:10]:
+        redis.zadd(keyspace().of_sid(sid).expire, {sid: int(seconds) * 1000 - 60_000})
+    assert online.count() == 30
+    assert stored(redis) == 30
+    assert abs(clock.now() - int(redis.time()[0]) * 1000) < 2_000
+
+
+def test_more_than_200_due_sessions_of_a_partition_are_counted_until_the_next_call(
+    four: None, redis: redis_py.Redis, new_session: Any
+) -> None:
+    sids = [new_session("7").sid for _ in range(230)]
+    make_due(redis, *sids)
+    assert [online.count(), online.count()] == [30, 0]
+
+
+def test_a_full_server_still_lists_and_logs_nothing(
+    four: None, redis: redis_py.Redis, new_session: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for user in USERS:
+        new_session(user)
+    with full(redis):
+        assert online.count() == len(online.sessions()) == len(USERS)
+    assert lines_of(caplog, "django_redsess", 40) == []
+
+
+def test_an_outage_is_logged_once_however_often_it_is_met(
+    four: None, redis: redis_py.Redis, new_session: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "django_redsess")
+    new_session("7")
+    online.count()
+    redis.config_set("replica-serve-stale-data", "no")
+    redis.replicaof("127.0.0.1", 1)
+    try:
+        for _ in range(3):
+            for read in (online.count, online.sessions, viewed.total):
+                with pytest.raises(SessionStoreUnavailable):
+                    read()
+    finally:
+        redis.replicaof("no", "one")
+        redis.config_set("replica-serve-stale-data", "yes")
+    assert len(lines_of(caplog, "django_redsess", 40)) == 1
+    for read in (online.count, online.sessions, viewed.total):
+        read()
+    assert len(lines_of(caplog, "django_redsess", 20)) == 1
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_scores_are_read_in_both_protocols(redis: redis_py.Redis, server: Any, protocol: int) -> None:
+    redis.zadd("list", {"one": 1, "two": 2.5})
+    with redis_py.Redis(port=server.port, protocol=protocol) as client:
+        client.response_callbacks.clear()
+        reply = client.execute_command("ZRANGE", "list", 0, -1, "WITHSCORES")
+    assert with_scores(reply) == [(1.0, b"one"), (2.5, b"two")]
+    redis.delete("list")
+
+
+@pytest.mark.slow
+def test_each_node_gets_one_pipeline(
+    on_cluster: Cluster, new_session: Any, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in USERS:
+        new_session(user)
+    online.sessions()
+    assert len(pool().nodes()) == 3
+    for read, pipelines in ((online.count, 3), (online.sessions, 6), (viewed.total, 3), (online.history, 3)):
+        read()
+        sent.clear()
+        read()
+        assert len(sent) == pipelines, read
+
+
+@pytest.mark.slow
+def test_scripts_that_one_node_forgot_are_sent_again(on_cluster: Cluster, new_session: Any) -> None:
+    for user in USERS:
+        new_session(user)
+    for node in on_cluster.primaries:
+        on_cluster.flush_scripts(node)
+        assert len(online.sessions()) == len(USERS)
+        assert len(online.find([each.sid for each in online.sessions()])) == len(USERS)
+        assert online.end_all() == len(USERS)
+        for user in USERS:
+            new_session(user)
+
+
+@pytest.mark.slow
+def test_partitions_that_moved_are_found(own_cluster: Cluster, four: None, settings: Any, new_session: Any) -> None:
+    settings.CACHES = cluster_caches(own_cluster, timeout=5)
+    for user in USERS:
+        new_session(user)
+    assert online.count() == len(USERS)
+    for replica in [own_cluster.replica_of(node) for node in own_cluster.primaries]:
+        own_cluster.promote(replica)
+    assert online.count() == len(online.sessions()) == len(USERS)
