@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
+from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -22,11 +23,11 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import packing
-from django_redsess.transport.cluster import PATIENCE_SECONDS
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send
-from django_redsess.transport.outage import UNREACHABLE
+from django_redsess.transport.outage import UNREACHABLE, logger
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
@@ -44,10 +45,6 @@ REDIRECTIONS_MAX = 8
 
 MOVING_SECONDS = 0.5
 """How long a command waits for keys that a cluster is moving."""
-
-MAP_SECONDS = 0.75
-"""When the last attempt begins in a cluster, if its map is still awaited. It then has half of the time that the README
-promises."""
 
 
 class _Attempts:
@@ -74,13 +71,21 @@ class _Attempts:
                 return False
             # A node that is lost or out of order may have been replaced.
             if isinstance(error, (*UNREACHABLE, ReadOnlyError, ClusterDownError)):
-                refreshed = cluster.refresh()
+                refreshed = cluster.refresh(self.to)
                 if self._left and self._may_pass(error):
-                    yield from Pause(max(PATIENCE_SECONDS, self._began + MAP_SECONDS - monotonic()), refreshed)
+                    # With the attempts before and after, it is two and a half time-outs at most.
+                    patience = cluster.patience_seconds
+                    yield from Pause(max(patience, self._began + 3 * patience - monotonic()), refreshed)
         if self._left and self._may_pass(error):
             self._left -= 1
             self.to = pool().of(self._tag)
             return True
+        if type(error) in (AskError, TryAgainError) and cluster is not None:
+            # Not an outage of the node: its other partitions go on working.
+            slot = key_slot(self._tag.encode())
+            if not cluster.is_moving(slot):
+                logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, type(error).__name__)
+            raise SessionStoreUnavailable("The cluster is moving the sessions to another node.") from error
         raised = self.to.outages.judge(error, self._name, text=self._text)
         if raised is error:
             raise error
