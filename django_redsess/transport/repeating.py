@@ -22,6 +22,7 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import packing
@@ -76,6 +77,9 @@ class _Attempts:
                     # With the attempts before and after, it is two and a half time-outs at most.
                     patience = cluster.patience_seconds
                     yield from Pause(max(patience, self._began + 3 * patience - monotonic()), refreshed)
+                    if isinstance(error, RedisTimeoutError) and not refreshed.done():
+                        # The other nodes do not answer either.
+                        self._left = 0
         if self._left and self._may_pass(error):
             self._left -= 1
             self.to = pool().of(self._tag)
