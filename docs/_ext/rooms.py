@@ -31,7 +31,7 @@ PLACES = {
     "backend": 3.35, "answering": 2.0,
     "cleaning": 4.4,
     "online": 1.2, "viewed": 4.85,
-    "session": 3.0,
+    "session": 3.0, "cluster": 4.2,
     "transport": 3.0,
     "signals": 2.0, "exceptions": 3.0, "conf": 4.0,
 }  # fmt: skip
