@@ -26,13 +26,13 @@ PLACES = {
     "views": 0.8, "checks": 2.5,
     "models": 5.0,
     "querysets": 4.85,
-    "accounts": 1.75, "forms": 0.2,
+    "accounts": 1.75, "forms": 0.4,
     "middleware": 2.35,
-    "backend": 3.35, "answering": 2.0,
+    "cluster": 0.2, "backend": 3.35, "answering": 2.0,
     "cleaning": 4.4,
     "online": 1.2, "viewed": 4.85,
-    "session": 3.0, "cluster": 4.2,
-    "transport": 3.0,
+    "session": 3.4,
+    "transport": 3.5,
     "signals": 2.0, "exceptions": 3.0, "conf": 4.0,
 }  # fmt: skip
 
