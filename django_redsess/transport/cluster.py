@@ -183,7 +183,7 @@ class Cluster:
             gone.outages.end("are served by another node")
             if address not in self.start:
                 del self._pools[address]
-                gone.disconnect(inuse_connections=False)
+                gone.lose_idle()
 
     def _ask(self, asked: Future[None], lost: Any) -> None:
         # Those first that are not known to be out of reach.

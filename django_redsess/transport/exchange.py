@@ -13,8 +13,16 @@ from typing import Any
 
 from redis._parsers import _AsyncHiredisParser, _HiredisParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.transport.outage import UNREACHABLE
@@ -65,6 +73,15 @@ def ask(connections: Any, name: str, *parts: Part | int) -> Any:
 
 _LOST = (*UNREACHABLE, ReadOnlyError)
 
+_OF_CLUSTER: dict[str, Any] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "TRYAGAIN": TryAgainError,
+}
+"""Types of errors by their codes. Older redis-py gives them to the errors of its own client for clusters only."""
+
 
 def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
     """
@@ -87,8 +104,9 @@ def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
                 except ResponseError as error:
                     answers.append(error)
         for answer in answers:
-            if type(answer) is ReadOnlyError:
-                raise answer
+            if isinstance(answer, ResponseError):
+                _judge(answers)
+                break
         answered = True
     except _LOST:
         # Else the repetition would meet the next connection that is lost.
@@ -138,8 +156,9 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
                 for message in _read_along(parser._reader, answers, replies):
                     await parser.handle_push_response(message)
         for answer in answers:
-            if type(answer) is ReadOnlyError:
-                raise answer
+            if isinstance(answer, ResponseError):
+                _judge(answers)
+                break
         answered = True
     except _LOST:
         await connections.lose_idle()
@@ -149,6 +168,16 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
             await connection.disconnect(nowait=True)
         await connections.give(connection)
     return answers
+
+
+def _judge(answers: list[Any]) -> None:
+    """Give the errors among ``answers`` the types that a cluster's errors have. Raise that of a demoted master."""
+    for number, answer in enumerate(answers):
+        if type(answer) is ReadOnlyError:
+            raise answer
+        if type(answer) is ResponseError:
+            code, _, words = str(answer).partition(" ")
+            answers[number] = _OF_CLUSTER[code](words) if code in _OF_CLUSTER else answer
 
 
 def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:

@@ -16,9 +16,12 @@ from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
+NOT_LOCAL = "Script attempted to access a non local key"
+"""How the error begins that a script gets whose keys a cluster is moving."""
+
 REFUSALS = (
     *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
-    *("TRYAGAIN", "Script attempted to access a non local key"),
+    *("TRYAGAIN", NOT_LOCAL),
 )
 """Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 

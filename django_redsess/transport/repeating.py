@@ -28,7 +28,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import packing
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send
-from django_redsess.transport.outage import UNREACHABLE, logger
+from django_redsess.transport.outage import NOT_LOCAL, UNREACHABLE, logger, words_of
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
@@ -84,11 +84,11 @@ class _Attempts:
             self._left -= 1
             self.to = pool().of(self._tag)
             return True
-        if type(error) in (AskError, TryAgainError) and cluster is not None:
+        if cluster is not None and (type(error) in (AskError, TryAgainError) or str(error).startswith(NOT_LOCAL)):
             # Not an outage of the node: its other partitions go on working.
             slot = key_slot(self._tag.encode())
             if not cluster.is_moving(slot):
-                logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, type(error).__name__)
+                logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, words_of(error))
             raise SessionStoreUnavailable("The cluster is moving the sessions to another node.") from error
         raised = self.to.outages.judge(error, self._name, text=self._text)
         if raised is error:

@@ -80,7 +80,9 @@ def test_a_remapped_address_is_used_for_the_map_and_for_redirections() -> None:
         assert cluster.at((host, 7003), cluster.any_node()).connection_kwargs["port"] == 7004
 
 
-def test_the_pool_of_a_node_that_has_left_is_dropped_and_that_of_a_start_node_kept(cluster: Cluster) -> None:
+@pytest.mark.parametrize("kind", [redis.ConnectionPool, redis.BlockingConnectionPool])
+def test_the_pool_of_a_node_that_has_left_is_dropped_and_that_of_a_start_node_kept(cluster: Cluster, kind: Any) -> None:
+    cluster._make_pool = lambda address: kind(host=address[0], port=address[1])
     take(cluster, (0, 99, b"10.0.0.1", 7001), (100, LAST, b"10.0.0.2", 7002))
     first, second = cluster.nodes()
     take(cluster, (0, LAST, b"10.0.0.3", 7003))
