@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import redis
+from redis.commands.core import Script
 from tqdm import tqdm
 
 from django_redsess.session import reading
@@ -61,46 +62,56 @@ class Waiting:
         self.deadlines[sid], self.seen[sid] = deadline, seen
         self.others += (user_id, sid, seen, first_item)
 
+    def send(self, client: redis.Redis, script: Script, partition: Partition) -> None:
+        with client.pipeline(transaction=False) as together:
+            together.hset(partition.login, mapping=self.records)  # type: ignore[arg-type]
+            together.zadd(partition.expire, self.deadlines)
+            for name in (partition.recent, partition.online_user):
+                together.zadd(name, self.seen)
+            together.hincrby(partition.totals, "created", len(self.records))
+            script([partition.online_user_of(""), partition.viewed_by("")], self.others, client=together)
+            together.execute()
 
-def fill(client: redis.Redis, count: int, *, viewed: int = 5, due: bool = False, users: int | None = None) -> None:
+
+def fill(
+    client: redis.Redis,
+    count: int,
+    *,
+    viewed: int = 5,
+    due: bool = False,
+    users: int | None = None,
+    keys: list[str] | None = None,
+) -> None:
     """
     Add ``count`` signed-in sessions to the store of ``client``, ordered by when they were last seen.
 
     Each has viewed this number of items, at most 100. It expires two weeks after it was last seen, or, if ``due``, at
     that time. The sessions belong in turn to this number of ``users``, with the ids ``"1"``, ``"2"``, …; by default,
-    each session has a user of its own.
+    each session has a user of its own. Session keys are added to ``keys``, if that is a list.
     """
     reading.time().run()  # Agrees on the number of partitions.
     script = client.register_script(SCRIPT)
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
-
-    def send(partition: Partition, of_partition: Waiting) -> None:
-        with client.pipeline(transaction=False) as together:
-            together.hset(partition.login, mapping=of_partition.records)  # type: ignore[arg-type]
-            together.zadd(partition.expire, of_partition.deadlines)
-            for name in (partition.recent, partition.online_user):
-                together.zadd(name, of_partition.seen)
-            together.hincrby(partition.totals, "created", len(of_partition.records))
-            script([partition.online_user_of(""), partition.viewed_by("")], of_partition.others, client=together)
-            together.execute()
-
     # One batch is sent while the next is prepared; more batches would only take memory.
     with ThreadPoolExecutor(1) as sender:
         sending: list[Future[Any]] = [sender.submit(int)]
         for number in tqdm(range(count), unit="session", unit_scale=True, disable=None):
             user_id = str(number % (users or count) + 1)
             home = space.of_user(user_id)
-            sid = sid_of(new_key(bucket_of_user(user_id)))
+            key = new_key(bucket_of_user(user_id))
+            if keys is not None:
+                keys.append(key)
+            sid = sid_of(key)
             seen = now - count + number
             deadline = seen if due else seen + AGE_SECONDS * 1000
             record = _record(sid, user_id, seen, deadline, number)
             waiting[home].add(sid, user_id, record, deadline, seen, number % len(ITEMS))
             if len(waiting[home].records) == SESSIONS_AT_ONCE:
                 sending.pop().result()
-                sending.append(sender.submit(send, home, waiting.pop(home)))
+                sending.append(sender.submit(waiting.pop(home).send, client, script, home))
         for partition, left in waiting.items():
-            sending.append(sender.submit(send, partition, left))
+            sending.append(sender.submit(left.send, client, script, partition))
         for each in sending:
             each.result()
     _count_views(client, count, viewed)

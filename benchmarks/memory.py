@@ -80,13 +80,14 @@ class Case(NamedTuple):
     Which sessions to measure.
 
     ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed. ``at`` is the size of the store,
-    a power of two; 0 is the mean of several sizes.
+    a power of two; 0 is the mean of several sizes. Only our engine has ``partitions``.
     """
 
     engine: str
     kind: str
     viewed: int = 0
     at: int = 0
+    partitions: int = 1
 
 
 CASES_OF_TARGETS = tuple(Case(OURS, kind, at=AT) for kind in ("guest", "signed in"))
@@ -129,7 +130,7 @@ def _bytes(servers: Servers, case: Case, sessions: int) -> float:
     sizes = [*(few for few, _ in pairs), *(many for _, many in pairs)]
     taken, stored = {}, 0
     # Each engine needs a process of its own: a process can't change its settings.
-    with ProcessPoolExecutor(1, get_context("spawn"), _configure, (case.engine, servers.stores)) as process:
+    with ProcessPoolExecutor(1, get_context("spawn"), _configure, (case, servers.stores)) as process:
         for size in sizes:
             process.submit(_add, case, stored, size).result()
             taken[size], stored = _used(servers.redis.client), size
@@ -146,8 +147,8 @@ def _used(client: redis.Redis) -> int:
     return now
 
 
-def _configure(engine: str, stores: Stores) -> None:
-    settings.configure(**ENGINES[engine].settings(stores))
+def _configure(case: Case, stores: Stores) -> None:
+    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": {"PARTITIONS": case.partitions}})
     django.setup()
 
 

@@ -209,7 +209,7 @@ class Side:
 class Ours(Side):
     """Our engine."""
 
-    operations = OPERATIONS
+    operations: tuple[str, ...] = OPERATIONS
 
     @property
     def conn(self) -> Any:
@@ -222,20 +222,19 @@ class Ours(Side):
 
     def fill(self, sessions: int) -> None:
         super().fill(sessions)
-        names = keyspace().partitions[0]
         with self.conn.pipeline(transaction=False) as together:
-            for key in self.known:
+            for sid in map(sid_of, self.known):
+                names = keyspace().of_sid(sid)
                 # A full history: a view then drops the oldest item.
-                together.zadd(names.viewed_by(sid_of(key)), history())
+                together.zadd(names.viewed_by(sid), history())
                 # The deadline as a save would have set it.
-                together.zincrby(names.expire, SLACK_MAX, sid_of(key))
+                together.zincrby(names.expire, SLACK_MAX, sid)
             together.execute()
 
     def tidy(self) -> None:
-        names = keyspace().partitions[0]
         sids = [sid_of(key) for key in self.made]
         online.end(*sids)
-        if notes := [names.ended_of(sid) for sid in (*sids, *map(sid_of, self.gone))]:
+        if notes := [keyspace().of_sid(sid).ended_of(sid) for sid in (*sids, *map(sid_of, self.gone))]:
             self.conn.delete(*notes)
         self.made, self.gone = [], []
 
@@ -267,10 +266,13 @@ class Ours(Side):
             fill(self.conn, count, viewed=0)
 
     def unseen(self, keys: Iterable[str]) -> None:
-        seen: dict[Any, int] = dict.fromkeys(map(sid_of, keys), int(time.time() * 1000) - UNSEEN_MILLISECONDS)
-        names = keyspace().partitions[0]
-        for name in (names.recent, names.guests):
-            self.conn.zadd(name, seen, xx=True)
+        seen = int(time.time() * 1000) - UNSEEN_MILLISECONDS
+        with self.conn.pipeline(transaction=False) as together:
+            for sid in map(sid_of, keys):
+                names = keyspace().of_sid(sid)
+                for name in (names.recent, names.guests):
+                    together.zadd(name, {sid: seen}, xx=True)
+            together.execute()
 
     def note_sign_in(self, session: Any) -> None:
         session.signed_in()  # As our receiver of Django's signal does.

@@ -4,9 +4,10 @@ The demo: ``make demo``, or ``python -m testproject.demo``.
 It starts a Valkey server, fills the shop, signs in some shoppers, and serves the shop on 127.0.0.1, with a cleaner
 beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables change it:
 
-REDIS_URL      the URL of a server that runs already (default: start one)
+REDIS_URL      the URL of a server that runs already, or those of a cluster's nodes with commas (default: start one)
+CLUSTER        start a cluster of so many primaries with a replica each, instead of one server
 PORT           the port of the shop (default: 8000)
-PARTITIONS     the number of partitions of the store (default: 1)
+PARTITIONS     the number of partitions of the store (default: 1, on a cluster 64)
 LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
 """
 
@@ -69,9 +70,11 @@ def main() -> None:
         with ExitStack() as started:
             # First of all: if the port is taken, nothing else has to start.
             server = started.enter_context(_bind(os.environ.get("PORT") or "8000"))
-            os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or "1"))
+            given, primaries = os.environ.get("REDIS_URL"), _primaries(os.environ.get("CLUSTER"))
+            usual = "64" if primaries or "," in (given or "") else "1"
+            os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or usual))
             os.environ["LIMIT_POLICY"] = _limit_policy(os.environ.get("LIMIT_POLICY") or POLICIES[0])
-            redis_url = started.enter_context(_sessions(os.environ.get("REDIS_URL")))
+            redis_url = started.enter_context(_cluster(primaries) if primaries else _sessions(given))
             # The settings, which are imported below, read this.
             os.environ["REDIS_URL"] = redis_url
             os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
@@ -112,6 +115,18 @@ def _partitions(given: str) -> int:
     raise DemoError(f"PARTITIONS is {given!r}: give a power of two from 1 to 1024, as in PARTITIONS=4 make demo")
 
 
+def _primaries(given: str | None) -> int:
+    """Return how many primaries the cluster is to have; 0 without a cluster."""
+    if not given:
+        return 0
+    if os.environ.get("REDIS_URL"):
+        raise DemoError("CLUSTER starts a cluster, REDIS_URL names servers that run already: give one of them")
+    with suppress(ValueError):
+        if 3 <= int(given) <= 16:
+            return int(given)
+    raise DemoError(f"CLUSTER is {given!r}: give a number of primaries from 3 to 16, as in CLUSTER=3 make demo")
+
+
 def _limit_policy(given: str) -> str:
     if given in POLICIES:
         return given
@@ -123,10 +138,9 @@ def _limit_policy(given: str) -> str:
 def _sessions(url: str | None) -> Iterator[str]:
     """Yield the URL of the server that keeps the sessions: ``url``, or that of a server that is started meanwhile."""
     if url:
-        shown = re.sub(r"//.*@", "//", url)  # Without the password.
+        shown = re.sub(r"//[^,]*@", "//", url)  # Without passwords.
         try:
-            with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
-                client.ping()
+            _ping(url)
         except (redis.RedisError, ValueError) as error:
             advice = "start that server, or unset REDIS_URL and the demo starts one"
             raise DemoError(f"REDIS_URL, {shown}, does not answer ({error}): {advice}") from None
@@ -148,6 +162,38 @@ def _sessions(url: str | None) -> Iterator[str]:
         yield server.connection_url
     finally:
         server.stop()
+
+
+def _ping(urls: str) -> None:
+    """Raise an error if no node answers. One that does knows the others."""
+    for url in urls.split(","):
+        try:
+            with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
+                client.ping()
+                return
+        except redis.RedisError as error:
+            failed = error
+    raise failed
+
+
+@contextmanager
+def _cluster(primaries: int) -> Iterator[str]:
+    """Yield the URLs of a cluster that is started meanwhile."""
+    # Imported here: it needs the same server.
+    from testproject import servers
+    from testproject.clusters import Cluster
+
+    try:
+        cluster = Cluster(servers.available()["valkey"], primaries=primaries)
+    except (RuntimeError, OSError) as error:
+        raise DemoError(f"the cluster did not start ({error}): try again, or leave CLUSTER out") from None
+    try:
+        ports = ", ".join(str(node.port) for node in cluster.nodes)
+        print(f"Sessions are kept by a Valkey cluster, started for this, on the ports {ports}", flush=True)
+        print(f"The first {primaries} of them are primaries, and the others their replicas.", flush=True)
+        yield ",".join(cluster.urls)
+    finally:
+        cluster.close()
 
 
 def _fill_shop(url: str) -> str:

@@ -28,6 +28,14 @@ def _partitions() -> int | str:
     return int(given) if given.isdecimal() else given
 
 
+def session_cache(location: str) -> dict[str, Any]:
+    """Return the entry of CACHES for sessions at ``location``: a server's URL, or those of a cluster with commas."""
+    options: dict[str, Any] = {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5}
+    if "," in location:
+        options["CONNECTION_FACTORY"] = "django_redsess.cluster.ClusterConnectionFactory"
+    return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}
+
+
 REDIS_URL = os.environ.get("REDIS_URL")
 # REDIS_URL wins over the server of a running demo.
 _DEMO = {} if REDIS_URL else running_demo()
@@ -100,11 +108,7 @@ DATABASES = {
 
 CACHES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
-    "sessions": {
-        "BACKEND": "django_redis.cache.RedisCache",
-        "LOCATION": REDIS_URL or _DEMO.get("redis_url") or "redis://127.0.0.1:6379/0",
-        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.5, "SOCKET_TIMEOUT": 0.5},
-    },
+    "sessions": session_cache(REDIS_URL or _DEMO.get("redis_url") or "redis://127.0.0.1:6379/0"),
 }
 
 SESSION_ENGINE = "django_redsess.backend"

@@ -1,26 +1,22 @@
-"""System checks of the entry of CACHES that sessions use, and of its server."""
+"""System checks of the entry of CACHES that sessions use. Nothing here connects to its server."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
-from django.utils.encoding import force_str
 from django.utils.module_loading import import_string
 from django_redis.cache import RedisCache
 from redis.connection import BlockingConnectionPool, parse_url
-from redis.exceptions import NoPermissionError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
-from django_redsess.transport import connections, exchange, scripts
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport import connections
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
 ADD = {
@@ -72,79 +68,16 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
     # In a URL the option is a text, and redis-py takes every text as true, even "false".
     if pool is None or not pool.connection_kwargs.get("decode_responses"):
         return []
-    message = f"{_cache()} sets decode_responses: no session can be read."
+    message = f"{name_of_cache()} sets decode_responses: no session can be read."
     hint = "Remove it from LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
     return [error("E007", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
-def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Ask the server whether it may evict sessions, and whether our user may run all commands that this app needs."""
-    pools = _pools()
-    # Without time-outs, a server that does not answer would hold up manage.py.
-    if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
-        return []
-    # Wrong settings may give no names of keys.
-    if check_settings():
-        return []
-    try:
-        found = _refused()
-    except Exception:  # The server may not run now, which is no error of the settings.
-        return []
-    with suppress(Exception):  # The user need not be allowed to run INFO.
-        found += _evicting()
-    return found
-
-
-def _refused() -> list[checks.CheckMessage]:
-    node = connections.pool().of(keyspace().partitions[0].tag)
-    database = node.connection_kwargs.get("db")
-    commands = [*scripts.commands(), "BLPOP", "EVAL", "EVALSHA", *(["SELECT"] if database else [])]
-    # The keys of one partition stand for those of all.
-    names = [keyspace().meta, *keyspace().partitions[0].names]
-    try:
-        args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = exchange.ask(node, "EVAL", scripts.PERMISSIONS.text, 0, *args)
-    except NoPermissionError as reason:  # Its text names the command and the user.
-        message = f"The server of the sessions refuses: {reason}"
-    except ResponseError as reason:
-        if not str(reason).startswith("unknown command"):  # Too old a server for this question.
-            return []
-        message = "The server of the sessions has no EVAL: every request would fail."
-    else:
-        wrong = [
-            f"can't {verb} {', '.join(sorted(map(force_str, found)))}{where}"
-            for verb, found, where in (("run", refused, " on keys of sessions"), ("use", keys, ""))
-            if found
-        ]
-        if not wrong:
-            return []
-        message = f"The user of {_cache()} {' and '.join(wrong)}."
-    rules = f"~{keyspace().pattern} {' '.join(f'+{name.lower()}' for name in sorted(commands))}"
-    hint = f"As an administrator of the server, run: ACL SETUSER … {rules}. Give renamed commands their names back."
-    return [warning("W023", message, hint)]
-
-
-def _evicting() -> list[checks.CheckMessage]:
-    found = re.search(
-        r"maxmemory_policy:(allkeys-\S+)", force_str(exchange.ask(connections.pool().nodes()[0], "INFO", "memory"))
-    )
-    if not found:
-        return []
-    policy = found[1]
-    message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it evicts sessions."
-    hint = (
-        "All sessions of a partition are in one key, and are evicted at once. Set noeviction, and keep caches that "
-        "need eviction on another server. (A volatile policy drops the notes of ended sessions only. They say why a "
-        "session ended, and which key replaces it: without them, a late request signs its browser out.)"
-    )
-    return [warning("W008", message, hint)]
-
-
-@checks.register(checks.Tags.caches)
 def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
-    if not _pools():
+    pool = _pools().get(SERVER)
+    if pool is None:
         return []
     alias = settings.SESSION_CACHE_ALIAS
     ours = _databases(settings.CACHES[alias])
@@ -152,8 +85,10 @@ def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     messages = [
         f"CACHES[{name!r}] is in the Redis database of the sessions: its clear() ends them all." for name in shared
     ]
-    if alias == "default":
+    if alias == "default" and pool.cluster is None:
         messages.append("Sessions are in the default cache: cache.clear() ends them all.")
+    elif alias == "default":
+        messages.append("Sessions are in the default cache, whose factory is for sessions only: cache.get() fails.")
     hint = (
         "clear() sends FLUSHDB, which empties the whole Redis database, whatever KEY_PREFIX is. Give sessions an alias "
         "and a database of their own: SESSION_CACHE_ALIAS = 'sessions', and CACHES['sessions'] at LOCATION 'redis://…/1'."
@@ -169,7 +104,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         "Most commands are sent twice before the visitor gets a 503."
     )
     return [
-        warning("W010", f"{_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
+        warning("W010", f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
         for whose, pool in _pools().items()
         if (missing := _missing_timeouts(pool))
     ]
@@ -184,7 +119,7 @@ def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
     if pool.timeout is not None and pool.timeout <= (pool.connection_kwargs.get("socket_timeout") or 0.5):
         return []
     wait = "for ever" if pool.timeout is None else f"{pool.timeout} seconds"
-    message = f"{_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
+    message = f"{name_of_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
     hint = (
         "While the server does not answer, requests queue for a connection first. Add to OPTIONS: "
         "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}."
@@ -196,13 +131,23 @@ def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
 def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of retries by redis-py, which multiply ours."""
     return [
-        warning("W011", f"{_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
+        warning("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
         for whose, pool in _pools().items()
         if _repeats(pool)
     ]
 
 
-def _cache() -> str:
+def may_ask() -> bool:
+    """Tell whether checks may ask the server. Without time-outs, one that does not answer would hold up manage.py."""
+    pools = _pools()
+    if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
+        return False
+    # Wrong settings may give no names of keys, and a wrong entry of CACHES no connection.
+    return not check_settings() and not check_cache()
+
+
+def name_of_cache() -> str:
+    """Return what messages call the cache alias of the sessions."""
     return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
 
 

@@ -37,9 +37,9 @@ def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
     return on_each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
 
 
-def backlog() -> list[Call[Backlog]]:
-    """Count all sessions and due sessions of each partition."""
-    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=1000), _backlog)
+def backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
+    """Count all sessions and due sessions of each partition. Of so many due ones it is looked up who are guests'."""
+    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), _backlog)
 
 
 def next_deadline() -> list[Call[float | None]]:

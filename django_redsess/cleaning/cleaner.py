@@ -13,6 +13,7 @@ from django_redsess.session import capacity
 from django_redsess.session.capacity import Batch
 from django_redsess.signals import session_ended
 from django_redsess.transport.steps import Call, drive
+from django_redsess.transport.together import together
 from django_redsess.viewed import popularity
 
 BATCH_SIZE = 100
@@ -26,7 +27,13 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
     session whose deadline has moved meanwhile stays.
     """
-    yield from _until_done(batches.expire(limit=batch_size), go_on)
+    calls = batches.expire(limit=batch_size)
+    if len(calls) > 1:
+        # Most partitions have nothing to do, and all of them can be asked at once.
+        firsts = drive(together(batches.next_deadline()))
+        calls = [call for call, seconds in zip(calls, firsts, strict=True) if seconds == 0]
+        yield 0
+    yield from _until_done(calls, go_on)
 
 
 def evicted(
@@ -42,7 +49,14 @@ def evicted(
     ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
-    yield from _until_done(batches.evict(capacity.allowed(maximum, guests), limit=batch_size), go_on)
+    allowed = capacity.allowed(maximum, guests)
+    calls = batches.evict(allowed, limit=batch_size)
+    if len(calls) > 1:
+        counts = drive(together(batches.backlog(sampled=0)))
+        counted = zip(calls, counts, strict=True)
+        calls = [call for call, count in counted if allowed.too_many(count.signed_in, count.guests)]
+        yield 0
+    yield from _until_done(calls, go_on)
 
 
 def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
@@ -53,8 +67,7 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
     """
     due, excess = 0, 0
     allowed = capacity.allowed(maximum, guests)
-    for call in batches.backlog():
-        count = call.run()
+    for count in drive(together(batches.backlog())):
         due += count.due
         gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
         excess += allowed.too_many(count.signed_in - (gone - gone_guests), count.guests - gone_guests)
@@ -63,12 +76,12 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
 
 def seconds_to_next() -> float | None:
     """Return the seconds until the next deadline. 0 if a session is due now. None if there is no session."""
-    return min((seconds for call in batches.next_deadline() if (seconds := call.run()) is not None), default=None)
+    return min((seconds for seconds in drive(together(batches.next_deadline())) if seconds is not None), default=None)
 
 
 def sample() -> float:
     """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
-    return min(call.run() for call in samples.sample())
+    return min(drive(together(samples.sample())))
 
 
 def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
@@ -90,7 +103,7 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
 
 def backlog_of_items(*, limit: int) -> int:
     """Count the items that :func:`trimmed` would forget."""
-    return max(0, sum(call.run().items for call in popularity.counted(1)) - limit)
+    return max(0, sum(total.items for total in drive(together(popularity.counted(1)))) - limit)
 
 
 def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:

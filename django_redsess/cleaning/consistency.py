@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django_redsess.online.presentation import printable
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
+from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call
 
@@ -77,10 +78,12 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
     for partition in space.partitions:
         for key in (partition.login, partition.expire, partition.recent, partition.guests, partition.online_user):
             yield from _entries(partition, key, mend=mend)
-    cursor = None
-    while cursor != 0:
-        cursor, names = _names(cursor or 0, about=1000).run()
-        yield from _keys(names, mend=mend)
+    # A server lists its own names only. Each is asked by one of the partitions that it has.
+    for partition in {of(partition): partition for partition in space.partitions}.values():
+        cursor = None
+        while cursor != 0:
+            cursor, names = _names(partition, cursor or 0, about=1000).run()
+            yield from _keys(names, mend=mend)
 
 
 def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
@@ -141,11 +144,15 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
     )
 
 
-def _names(cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
-    """List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done."""
+def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
+    """
+    List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done.
+
+    They are those of the server that has ``partition``.
+    """
     space = keyspace()
     return Call(
-        space.partitions[0],
+        partition,
         scripts.SCAN_KEYS,
         (),
         scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),

@@ -12,18 +12,59 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from django_redsess.transport.connections import of
+from django_redsess.cleaning.cleaner import seconds_to_next
+from django_redsess.transport.cluster import Cluster
+from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import UNREACHABLE
 
 PATIENCE_SECONDS = 5
 """How late an answer may come. After that, its connection counts as lost."""
 
+POLL_SECONDS = 1
+"""How often the nodes of a cluster are asked whether an earlier deadline has appeared."""
+
 logger = logging.getLogger("django_redsess")
 
 
 class HasFileno(Protocol):
     def fileno(self) -> int: ...
+
+
+class Sleep(Protocol):
+    """How a cleaner sleeps."""
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+def sleep_until_due(partitions: Sequence[Partition]) -> Sleep:
+    """Return a way to sleep until a session of these ``partitions`` is due."""
+    return Polls() if partitions and isinstance(pool(), Cluster) else Waker(partitions)
+
+
+class Polls:
+    """
+    Ask all partitions for their first deadlines, once a second, in one round trip to each node of a cluster.
+
+    A node of a cluster lets nobody wait for keys of several partitions. A connection for each would be too many.
+    """
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        ends = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(until, selectors.EVENT_READ)
+            while (left := ends - time.monotonic()) > 0:
+                if selector.select(min(left, POLL_SECONDS)):
+                    return
+                if left > POLL_SECONDS and (due_in := seconds_to_next()) is not None:
+                    ends = min(ends, time.monotonic() + due_in)
+
+    def close(self) -> None:
+        pass
 
 
 class Waker:
@@ -38,7 +79,6 @@ class Waker:
         self._bells = [_Bell(partition) for partition in partitions]
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
-        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
         ends = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
@@ -50,7 +90,6 @@ class Waker:
                         return
 
     def close(self) -> None:
-        """Close the connections."""
         for bell in self._bells:
             bell.close()
 

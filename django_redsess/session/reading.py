@@ -6,12 +6,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
+
 from django_redsess.conf import conf
 from django_redsess.session.record import REVISION_SIZE, has_user
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Keyspace, Partition, is_sid, keyspace
-from django_redsess.transport.steps import Plain
+from django_redsess.transport.steps import Plain, Steps
 
 TIME_MAX = 2.0**52
 """Milliseconds. This is later than any real time, and scores are exact up to here."""
@@ -72,16 +74,16 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
     return Plain(partition, "read", packed, 5, loaded, 3)
 
 
-def note_of(sid: str) -> Plain[str]:
+def note_of(sid: str) -> Steps[str]:
     """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
     partition = keyspace().of_sid(sid)
     packed = packing.command("GET", partition.ended_of(sid))
-
-    def read(replies: list[Any]) -> str:
+    try:
+        note = yield from Plain(partition, "note", packed, 1, lambda replies: replies[0])
+    except ResponseError:
         # A foreign client may have written another type of value.
-        return replies[0].decode(errors="replace") if isinstance(replies[0], bytes) else ""
-
-    return Plain(partition, "note", packed, 1, read, 0)
+        return ""
+    return note.decode(errors="replace") if note else ""
 
 
 def time(partition: Partition | None = None) -> Plain[int]:

@@ -94,7 +94,11 @@ class Cluster:
 
     def any_node(self) -> Any:
         """Return the pool of one of the nodes, without connecting. All have the same options."""
-        return self._pool(self.start[0])
+        return self.start_nodes()[0]
+
+    def start_nodes(self) -> list[Any]:
+        """Return the pools of the nodes that LOCATION names, without connecting."""
+        return [self._pool(address) for address in self.start]
 
     @property
     def patience_seconds(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from redis._parsers import _AsyncHiredisParser, _HiredisParser
@@ -73,7 +74,7 @@ def ask(connections: Any, name: str, *parts: Part | int) -> Any:
 
 _LOST = (*UNREACHABLE, ReadOnlyError)
 
-_OF_CLUSTER: dict[str, Any] = {
+_OF_CLUSTER: dict[str, type[ResponseError]] = {
     "ASK": AskError,
     "CLUSTERDOWN": ClusterDownError,
     "MASTERDOWN": MasterDownError,
@@ -81,6 +82,34 @@ _OF_CLUSTER: dict[str, Any] = {
     "TRYAGAIN": TryAgainError,
 }
 """Types of errors by their codes. Older redis-py gives them to the errors of its own client for clusters only."""
+
+
+SECONDS_BETWEEN_LOOKS = 1
+"""How often sentinels are asked for the master at most, while the master refuses writes for want of replicas."""
+
+
+def _of_its_type(error: ResponseError) -> ResponseError:
+    if type(error) is not ResponseError:
+        return error
+    code, _, words = str(error).partition(" ")
+    return _OF_CLUSTER[code](words) if code in _OF_CLUSTER else error
+
+
+def _leave_master(connections: Any, answers: list[Any]) -> bool:
+    """Tell whether to look for the master again after these ``answers``. Raises ReadOnlyError, which says so itself."""
+    for number, answer in enumerate(answers):
+        if isinstance(answer, ResponseError):
+            if isinstance(answer, ReadOnlyError):
+                raise answer
+            answers[number] = _of_its_type(answer)
+            if str(answer).startswith("NOREPLICAS") and hasattr(connections, "sentinel_manager"):
+                # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
+                # still is the master, and goes on answering reads.
+                now = monotonic()
+                if now >= getattr(connections, "next_look", 0.0):
+                    connections.next_look = now + SECONDS_BETWEEN_LOOKS
+                    return True
+    return False
 
 
 def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
@@ -103,11 +132,9 @@ def send(connections: Any, packed: bytes, replies: int) -> list[Any]:
                     answers.append(connection.read_response(True))
                 except ResponseError as error:
                     answers.append(error)
-        for answer in answers:
-            if isinstance(answer, ResponseError):
-                _judge(answers)
-                break
-        answered = True
+        answered = not _leave_master(connections, answers)
+        if not answered:
+            connections.lose_idle()
     except _LOST:
         # Else the repetition would meet the next connection that is lost.
         connections.lose_idle()
@@ -155,11 +182,9 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
                 parser: Any = connection._parser
                 for message in _read_along(parser._reader, answers, replies):
                     await parser.handle_push_response(message)
-        for answer in answers:
-            if isinstance(answer, ResponseError):
-                _judge(answers)
-                break
-        answered = True
+        answered = not _leave_master(connections, answers)
+        if not answered:
+            await connections.lose_idle()
     except _LOST:
         await connections.lose_idle()
         raise
@@ -168,16 +193,6 @@ async def asend(connections: Any, packed: bytes, replies: int) -> list[Any]:
             await connection.disconnect(nowait=True)
         await connections.give(connection)
     return answers
-
-
-def _judge(answers: list[Any]) -> None:
-    """Give the errors among ``answers`` the types that a cluster's errors have. Raise that of a demoted master."""
-    for number, answer in enumerate(answers):
-        if type(answer) is ReadOnlyError:
-            raise answer
-        if type(answer) is ResponseError:
-            code, _, words = str(answer).partition(" ")
-            answers[number] = _OF_CLUSTER[code](words) if code in _OF_CLUSTER else answer
 
 
 def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:

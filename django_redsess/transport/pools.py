@@ -260,3 +260,9 @@ class LoopPool(redis.asyncio.BlockingConnectionPool):
 
 class SentinelLoopPool(redis.asyncio.sentinel.SentinelConnectionPool, LoopPool):
     """Does the same behind Sentinel, which tells the address."""
+
+    async def give(self, connection: Any) -> None:
+        """Give back what :meth:`take` returned. Close it if another task has found another master."""
+        if self.master_address != (connection.host, connection.port):
+            await connection.disconnect(nowait=True)
+        await super().give(connection)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django_redis.pool import ConnectionFactory
 
+from django_redsess.cluster import ClusterConnectionFactory
 from testproject import servers
 from tests.support.checks import TIMEOUTS, SetCache
 
@@ -15,7 +16,8 @@ from tests.support.checks import TIMEOUTS, SetCache
 def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give each test pools of its own: django-redis tells them apart by the URL, not by the options."""
     made: dict[str, Any] = {}
-    monkeypatch.setattr(ConnectionFactory, "_pools", made)
+    for factory in (ConnectionFactory, ClusterConnectionFactory):
+        monkeypatch.setattr(factory, "_pools", made)
     yield
     for pool in made.values():
         pool.disconnect()

@@ -21,7 +21,7 @@ import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django_redis import get_redis_connection  # noqa: E402
 
-from tests.support.on_clusters import PARTITIONS, cluster_caches  # noqa: E402
+from tests.support.on_clusters import PARTITIONS, caches_at  # noqa: E402
 from tests.support.outages import caches  # noqa: E402
 
 url = sys.argv[1]
@@ -32,7 +32,7 @@ settings.configure(
     INSTALLED_APPS=["django_redsess"],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
-    CACHES=cluster_caches(url, timeout=5) if on_cluster else caches(url, timeout=5),
+    CACHES=caches_at(url, timeout=5) if on_cluster else caches(url, timeout=5),
     REDSESS={"PARTITIONS": PARTITIONS} if on_cluster else {},
 )
 django.setup()

@@ -14,7 +14,7 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.checks import server
+from django_redsess.checks import nodes
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server
@@ -136,7 +136,7 @@ def life(
         call_command("endsessions", "--all", interactive=False)
         assert online.count() == 0
         own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [each.id for each in server.check_server()] == ["django_redsess.W008"]
+        assert [each.id for each in nodes.check_server()] == ["django_redsess.W008"]
 
     return live
 

@@ -245,6 +245,38 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, number: signal.Signals) 
 
 
 @pytest.mark.slow
+def test_demo_on_a_cluster_spreads_its_sessions_over_all_primaries(tmp_path: Path) -> None:
+    with running(tmp_path, CLUSTER="3") as demo:
+        page = sign_in(demo, "admin", "admin").get(f"{demo.url}/admin/django_redsess/onlinesession/")
+        assert page.status_code == 200
+        assert [address for _, address, _ in SHOPPERS if address not in page.text] == []
+        stored, pids = [], []
+        for url in demo.redis_url.split(","):
+            with redis.Redis.from_url(url) as node:
+                pids.append(node.info("server")["process_id"])
+                if node.role()[0] == b"master":
+                    stored.append(sum(node.hlen(name) for name in node.keys("*:login")))
+        assert (len(pids), len(stored), sum(stored)) == (6, 3, len(SHOPPERS) + 1)
+        assert 0 not in stored
+        check = subprocess.run(
+            [sys.executable, "testproject/manage.py", "cleansessions", "--check"],
+            cwd=ROOT,
+            env=environment(tmp_path, PORT=demo.env["PORT"]),
+            capture_output=True,
+            text=True,
+            timeout=40,
+        )
+        assert check.returncode == 0, check.stderr
+        os.killpg(demo.process.pid, signal.SIGINT)
+        assert demo.process.wait(timeout=20) == 0
+    told = demo.output.read_text()
+    assert (told.endswith("The demo has stopped.\n"), "Traceback" in told) == (True, False), told
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.slow
 def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_in_twice(tmp_path: Path) -> None:
     with (
         running(tmp_path) as first,
@@ -267,6 +299,13 @@ def test_second_demo_on_the_same_server_and_database_does_not_sign_its_shoppers_
         (
             {"LIMIT_POLICY": "end_newest"},
             "Error: LIMIT_POLICY is 'end_newest': give end_oldest, end_least_recent or refuse, as in",
+        ),
+        ({"CLUSTER": "many"}, "Error: CLUSTER is 'many': give a number of primaries from 3 to 16"),
+        ({"CLUSTER": "2"}, "Error: CLUSTER is '2': give a number of primaries from 3 to 16"),
+        ({"CLUSTER": "3", "REDIS_URL": "redis://127.0.0.1:1/0"}, "Error: CLUSTER starts a cluster, REDIS_URL names"),
+        (
+            {"REDIS_URL": "redis://:secret@127.0.0.1:1/0,redis://:secret@127.0.0.1:2/0"},
+            "Error: REDIS_URL, redis://127.0.0.1:1/0,redis://127.0.0.1:2/0, does not answer",
         ),
         ({"REDIS_URL": "redis://:secret@127.0.0.1:1/0"}, "Error: REDIS_URL, redis://127.0.0.1:1/0, does not answer"),
         ({"REDIS_URL": "localhost"}, "Error: REDIS_URL, localhost, does not answer"),

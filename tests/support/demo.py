@@ -16,7 +16,7 @@ from testproject.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 
-DEMO_VARIABLES = ("LIMIT_POLICY", "PARTITIONS", "PORT", "REDIS_URL")
+DEMO_VARIABLES = ("CLUSTER", "LIMIT_POLICY", "PARTITIONS", "PORT", "REDIS_URL")
 
 
 @dataclass

@@ -15,6 +15,7 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from testproject.nodes import Node
+from tests.support.clusters import FACTORY
 from tests.support.outages import TIMEOUT, caches
 from tests.support.proxy import Proxy
 
@@ -22,22 +23,23 @@ PARTITIONS = 8
 """Enough for each of three nodes to have some."""
 
 
-def cluster_caches(location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
+def caches_at(location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
     """Settings that keep the sessions on the cluster of which ``location`` names some nodes."""
-    made = caches("", timeout=timeout)
-    made["sessions"]["LOCATION"] = location
-    made["sessions"]["OPTIONS"] |= {
-        "CONNECTION_FACTORY": "django_redsess.cluster.ClusterConnectionFactory",
-        **options,
+    entry = caches("", timeout=timeout)["sessions"]
+    return {
+        "sessions": {
+            **entry,
+            "LOCATION": location,
+            "OPTIONS": {**entry["OPTIONS"], "CONNECTION_FACTORY": FACTORY, **options},
+        }
     }
-    return made
 
 
 def use_cluster(settings: Any, location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> None:
     """Keep the sessions on this cluster, with pools of connections that nobody has used before."""
     ClusterConnectionFactory._pools.clear()
     settings.REDSESS = {**settings.REDSESS, "PARTITIONS": PARTITIONS}
-    settings.CACHES = cluster_caches(location, timeout=timeout, **options)
+    settings.CACHES = caches_at(location, timeout=timeout, **options)
 
 
 def begin_anew() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_redsess.cleaning import cleaner, consistency
-from django_redsess.cleaning.waker import Waker
+from django_redsess.cleaning.waker import Sleep, sleep_until_due
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.session.capacity import NO_LIMIT
@@ -66,7 +66,7 @@ class Command(CleaningCommand):
         self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.comparing else {"expired": 0, "evicted": 0}
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
-        self._waker: Waker | None = None
+        self._sleep: Sleep | None = None
         self._next_sample = 0.0
         super().handle(*args, **options)
         if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
@@ -108,18 +108,18 @@ class Command(CleaningCommand):
             self._clean()
 
     def rest(self) -> None:
-        if self._waker is None:
+        if self._sleep is None:
             # Only deadlines need a wake-up call. The maximum does not.
-            self._waker = Waker(keyspace().partitions if "expired" in self.kinds else [])
+            self._sleep = sleep_until_due(keyspace().partitions if "expired" in self.kinds else [])
         due_in = cleaner.seconds_to_next() if "expired" in self.kinds else None
         seconds = min(
             REST_SECONDS_MAX if due_in is None else due_in, REST_SECONDS_MAX, self._next_sample - time.monotonic()
         )
-        self._waker.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
+        self._sleep.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
 
     def close(self) -> None:
-        if self._waker is not None:
-            self._waker.close()
+        if self._sleep is not None:
+            self._sleep.close()
 
     def sentence(self, counts: dict[str, int]) -> str:
         if self.comparing:

@@ -23,7 +23,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.viewed import popular, recent
 from testproject.people import PASSWORD
 from testproject.replay import HISTORY, ReplayError, Seen, differences, expected, faults_in_order, journeys, read_events
-from testproject.settings import REDIS_URL, running_demo
+from testproject.settings import REDIS_URL, running_demo, session_cache
 from testproject.shop.models import Product
 from testproject.visitor import ShopError, check_shop, visit
 
@@ -86,7 +86,7 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(
                 f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
             )
-        caches = {**settings.CACHES, "sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
+        caches = {**settings.CACHES, "sessions": session_cache(location)}
         redsess = {**settings.REDSESS, "PARTITIONS": demo.get("partitions") or settings.REDSESS["PARTITIONS"]}
         try:
             with override_settings(CACHES=caches, REDSESS=redsess):

@@ -1,0 +1,172 @@
+"""System checks of a cluster: its mode, its partitions, and what its nodes have to agree on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+
+from django.core import checks
+from django.utils.encoding import force_str
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from django_redsess.backend import is_in_use
+from django_redsess.checks import nodes
+from django_redsess.checks.server import may_ask, name_of_cache
+from django_redsess.checks.settings import warning
+from django_redsess.transport import exchange
+from django_redsess.transport.clock import Clock
+from django_redsess.transport.cluster import Cluster
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.packing import command
+
+COVERAGE = "cluster-require-full-coverage"
+AGREED = (
+    *("appendonly", "cluster-node-timeout", "maxmemory", "maxmemory-policy", "min-replicas-max-lag"),
+    "min-replicas-to-write",
+)
+"""The settings that a failover must not change: a replica takes the place of its primary with its own."""
+
+TOLERATED_MS = 1000
+"""How far apart clocks may be."""
+
+
+class Told(NamedTuple):
+    """What a node told of itself. ``settings`` is empty if the user may not ask for them. Times are milliseconds."""
+
+    name: str
+    settings: dict[str, str]
+    ahead: float
+    round_trip: float
+
+
+@checks.register(checks.Tags.caches)
+def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of another database than 0, unless the cluster has it: most have no other."""
+    try:
+        cluster = nodes.the_cluster() if is_in_use() else None
+    except Exception:  # That is E004.
+        return []
+    if cluster is None:
+        return []
+    node = cluster.any_node()
+    database = node.connection_kwargs.get("db")
+    if not database or (may_ask() and _can_connect(node)):
+        return []
+    message = f"{name_of_cache()} names database {database}: a cluster has database 0 only."
+    hint = "End its LOCATION in /0. (From Valkey 9 on, the setting cluster-databases may allow more.)"
+    return [warning("W028", message, hint)]
+
+
+def _can_connect(pool: Any) -> bool:
+    # A connection selects its database first.
+    with suppress(RedisError):
+        pool.give(pool.take())
+        return True
+    return False
+
+
+@checks.register(checks.Tags.caches)
+def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Ask whether the server is a cluster, and whether its nodes fit PARTITIONS and one another."""
+    if not may_ask() or (cluster := nodes.the_cluster()) is None:
+        return []
+    try:
+        primaries = cluster.nodes()
+    except RedisError:
+        return _why_unknown(cluster)
+    try:
+        told = [each for pool in nodes.every() if (each := _told_by(pool))]
+    except RedisError:  # They do not run any more.
+        return []
+    return [*_too_few_partitions(len(primaries)), *_all_or_nothing(told), *_different(told), *_clocks(told)]
+
+
+def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
+    for pool in cluster.start_nodes():
+        # It may not run now, which is no error of the settings.
+        with suppress(RedisConnectionError, RedisTimeoutError):
+            if nodes.mode_of(pool) not in ("", "cluster"):
+                wrong = "has the factory for clusters, but its server is no cluster: every request fails."
+                hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
+                return [warning("W027", f"{name_of_cache()} {wrong}", hint)]
+            try:
+                exchange.ask(pool, "CLUSTER", "SLOTS")
+            except NoPermissionError as reason:  # Its text names the command and the user.
+                message = f"The server of the sessions refuses: {reason}"
+                return [
+                    warning("W023", message, "On each node, run as an administrator: ACL SETUSER … +cluster|slots.")
+                ]
+            except ResponseError:
+                continue
+    return []
+
+
+def _told_by(pool: Any) -> Told | None:
+    begun = monotonic()
+    questions = command("TIME") + command("CONFIG", "GET", *AGREED, COVERAGE)
+    try:
+        time, found = exchange.send(pool, questions, 2)
+    except (RedisError, OSError):
+        return None
+    round_trip = (monotonic() - begun) * 1000
+    if isinstance(time, ResponseError):
+        return None
+    clock = Clock()
+    ahead = clock.learn(time) - monotonic() * 1000
+    # Managed services refuse CONFIG. What a setting is, is not known then.
+    values = [] if isinstance(found, ResponseError) else found
+    pairs = values.items() if isinstance(values, dict) else zip(values[::2], values[1::2], strict=True)
+    return Told(nodes.name_of(pool), {force_str(a): force_str(b) for a, b in pairs}, ahead, round_trip)
+
+
+def _too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
+    count = keyspace().count
+    if count >= primaries:
+        return []
+    effect = "one node has all sessions" if count == 1 else "some nodes have no sessions"
+    message = f"REDSESS['PARTITIONS'] is {count}, and the cluster has {primaries} primaries: {effect}."
+    hint = "Set it to 64 before there are sessions: a store keeps the number that it began with."
+    return [warning("W029", message, hint)]
+
+
+def _all_or_nothing(told: list[Told]) -> list[checks.CheckMessage]:
+    names = [each.name for each in told if each.settings.get(COVERAGE) == "yes"]
+    if not names:
+        return []
+    effect = "when some slots have no node, no session can be used"
+    message = f"cluster-require-full-coverage is yes on {', '.join(names)}: {effect}."
+    hint = f"On each node, set {COVERAGE} no. Then only the sessions of those slots wait for a node."
+    return [warning("W030", message, hint)]
+
+
+def _different(told: list[Told]) -> list[checks.CheckMessage]:
+    found = []
+    for name in AGREED:
+        by_value: dict[str, list[str]] = {}
+        for each in told:
+            if name in each.settings:
+                by_value.setdefault(each.settings[name], []).append(each.name)
+        if len(by_value) > 1:
+            listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
+            message = f"Nodes of the cluster differ in {name}: {listed}."
+            found.append(warning("W031", message, "Set it alike on all nodes: a replica may take over at any time."))
+    return found
+
+
+def _clocks(told: list[Told]) -> list[checks.CheckMessage]:
+    if not told:
+        return []
+    first, last = (chosen(told, key=lambda each: each.ahead) for chosen in (min, max))
+    apart = last.ahead - first.ahead
+    # A reply may be as old as it took to come.
+    if apart - max(first.round_trip, last.round_trip) <= TOLERATED_MS:
+        return []
+    message = f"Clocks in the cluster are {apart / 1000:.0f} seconds apart: {last.name} is ahead of {first.name}."
+    hint = (
+        "Deadlines are times of the node that has the session. When a replica with another clock takes over, sessions "
+        "end early or late. Run NTP on every node."
+    )
+    return [warning("W032", message, hint)]

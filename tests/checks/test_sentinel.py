@@ -1,0 +1,83 @@
+"""What is found wrong with a master behind Sentinel, and when it is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testproject.servers import Server
+from tests.support.checks import NEVER, SetCache, found, messages
+from tests.support.running import wait_until
+from tests.support.sentinels import behind_sentinel
+
+pytestmark = pytest.mark.both_servers
+
+SENTINEL_KWARGS = {"socket_connect_timeout": 0.5, "socket_timeout": 0.5, "retry": NEVER}
+
+
+@pytest.fixture
+def put(own_server: Server, tmp_path: Path, settings: Any) -> Iterator[Callable[..., None]]:
+    """Return a function that puts the site behind a sentinel that names ``own_server``."""
+    with ExitStack() as ended:
+
+        def put(query: str = "", **options: Any) -> None:
+            caches = ended.enter_context(behind_sentinel(own_server, tmp_path))
+            caches["sessions"]["LOCATION"] += query
+            caches["sessions"]["OPTIONS"] |= {"SENTINEL_KWARGS": SENTINEL_KWARGS, **options}
+            settings.CACHES = {**settings.CACHES, **caches}
+
+        yield put
+
+
+@pytest.fixture
+def replica(server: Server, own_server: Server) -> Iterator[None]:
+    """A replica of ``own_server``."""
+    server.client.replicaof("127.0.0.1", own_server.port)
+    wait_until(lambda: own_server.client.info("replication")["connected_slaves"] == 1)
+    yield
+    server.client.replicaof("NO", "ONE")
+
+
+def test_a_master_that_writes_without_its_replicas_is_warned_of(put: Callable[..., None], replica: None) -> None:
+    put()
+    [warning] = messages()
+    assert warning.id == "django_redsess.W025"
+    assert "min-replicas-to-write 1" in (warning.hint or "")
+
+
+def test_a_master_that_refuses_without_its_replicas_is_fine(
+    put: Callable[..., None], replica: None, own_server: Server
+) -> None:
+    own_server.client.config_set("min-replicas-to-write", 1)
+    put()
+    assert found() == []
+    # This switches the minimum off.
+    own_server.client.config_set("min-replicas-max-lag", 0)
+    assert found() == ["W025"]
+
+
+def test_a_master_without_replicas_is_not_warned_of(put: Callable[..., None]) -> None:
+    put()
+    assert found() == []
+
+
+def test_a_master_without_sentinels_is_not_warned_of(set_cache: SetCache, replica: None, own_server: Server) -> None:
+    set_cache(own_server.url)
+    assert found() == []
+
+
+def test_a_master_that_refuses_to_tell_is_not_warned_of(
+    put: Callable[..., None], replica: None, own_server: Server
+) -> None:
+    own_server.client.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
+    put(USERNAME="site", PASSWORD="any")
+    assert found() == []
+
+
+def test_a_master_is_not_asked_where_it_could_hold_up_the_command(put: Callable[..., None], replica: None) -> None:
+    put(SOCKET_TIMEOUT=None)
+    assert found() == ["W010"]

@@ -1,0 +1,139 @@
+"""The cleaners on a cluster: they reach every node, ask it no more than once a second, and hear of what is due."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner, consistency, waker
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import Partition, keyspace
+from testproject.clusters import Cluster
+from tests.support.behind import make_due, stored
+from tests.support.clusters import PARTITIONS
+
+pytestmark = [pytest.mark.both_servers, pytest.mark.slow]
+
+
+@pytest.fixture
+def sessions(clustered: Cluster, new_session: Callable[..., SessionStore]) -> list[SessionStore]:
+    """Sessions of users on every node."""
+    made = [new_session(str(number)) for number in range(60)]
+    assert {of(keyspace().of_sid(session.sid)) for session in made} == {of(each) for each in keyspace().partitions}
+    return made
+
+
+@pytest.fixture
+def until() -> Iterator[socket.socket]:
+    """What a cleaner waits for besides deadlines."""
+    ears, mouth = socket.socketpair()
+    yield ears
+    ears.close()
+    mouth.close()
+
+
+def calls(cluster: Cluster) -> list[int]:
+    """How many scripts each node has run."""
+    stats = [node.client.info("commandstats") for node in cluster.primaries]
+    return [stat.get("cmdstat_evalsha", {"calls": 0})["calls"] for stat in stats]
+
+
+def partitions_of(cluster: Cluster) -> list[int]:
+    """How many partitions each node has."""
+    found = [cluster.node_of(partition.tag) for partition in keyspace().partitions]
+    return [found.count(node) for node in cluster.primaries]
+
+
+def test_a_pass_ends_what_is_due_on_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
+    make_due(clustered.client, *(session.sid for session in sessions[::2]))
+    call_command("cleansessions", verbosity=0)
+    assert stored(clustered.client) == online.count() == 30
+    call_command("cleansessions", max_sessions=PARTITIONS // 8, verbosity=0)
+    # Each partition keeps its share, rounded up.
+    assert 0 < online.count() <= PARTITIONS
+    call_command("cleansessions", guests=0, verbosity=0)
+
+
+def test_a_pass_without_work_asks_each_partition_twice(clustered: Cluster, sessions: list[SessionStore]) -> None:
+    call_command("cleansessions", verbosity=0)
+    before = calls(clustered)
+    call_command("cleansessions", verbosity=0)
+    asked = [after - so_far for after, so_far in zip(calls(clustered), before, strict=True)]
+    assert asked == [2 * count for count in partitions_of(clustered)]
+
+
+def test_each_node_is_asked_once_a_second(clustered: Cluster, sessions: list[SessionStore], until: Any) -> None:
+    cleaner.seconds_to_next()
+    before = calls(clustered)
+    began = time.monotonic()
+    waker.sleep_until_due(keyspace().partitions).wait(3.5, until=until)
+    seconds = time.monotonic() - began
+    assert seconds >= 3.5
+    asked = [after - so_far for after, so_far in zip(calls(clustered), before, strict=True)]
+    rounds = {number / count for number, count in zip(asked, partitions_of(clustered), strict=True)}
+    assert rounds <= {float(number) for number in range(1, int(seconds) + 1)}
+    assert len(rounds) == 1
+
+
+def test_an_earlier_deadline_ends_the_sleep(clustered: Cluster, sessions: list[SessionStore], until: Any) -> None:
+    ending = threading.Timer(0.2, make_due, (clustered.client, sessions[7].sid))
+    ending.start()
+    began = time.monotonic()
+    waker.sleep_until_due(keyspace().partitions).wait(60, until=until)
+    assert time.monotonic() - began < 30
+    ending.join()
+    assert cleaner.seconds_to_next() == 0
+
+
+def test_what_becomes_readable_ends_the_sleep(clustered: Cluster) -> None:
+    ears, mouth = socket.socketpair()
+    mouth.send(b".")
+    began = time.monotonic()
+    waker.sleep_until_due(keyspace().partitions).wait(60, until=ears)
+    assert time.monotonic() - began < 30
+    ears.close()
+    mouth.close()
+
+
+def test_the_picture_has_a_sample_of_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
+    assert 0 <= cleaner.sample() <= 60
+    noted, now = online.until_now(hours=1)
+    assert now.signed_in == 60
+    # None where a minute has begun between two nodes.
+    assert {sample.signed_in for sample in noted} <= {60}
+
+
+def test_the_least_viewed_items_of_every_node_are_forgotten(clustered: Cluster, sessions: list[SessionStore]) -> None:
+    for number, session in enumerate(sessions):
+        for item in range(number // 10 + 1):
+            viewed.record(session, f"item-{item}")
+    call_command("cleanviewed", limit=3, verbosity=0, interactive=False)
+    assert [item for item, _ in viewed.popular(limit=10)] == ["item-0", "item-1", "item-2"]
+
+
+def damage(cluster: Cluster, partition: Partition, number: int) -> None:
+    cluster.client.zadd(partition.recent, {f"0{number}GhostGhostGhostGhos": 1})
+    cluster.client.set(f"{{{partition.tag}}}:unknown", 1)
+
+
+def test_the_check_looks_at_every_node(clustered: Cluster, sessions: list[SessionStore], capsys: Any) -> None:
+    one_of_each = {of(partition): partition for partition in keyspace().partitions}
+    assert len(one_of_each) == 3
+    for number, partition in enumerate(one_of_each.values()):
+        damage(clustered, partition, number)
+    with pytest.raises(CommandError, match="6 entries disagree"):
+        call_command("cleansessions", check=True)
+    said = capsys.readouterr().out
+    assert said.count("no key of this app") == said.count("does not belong there") == 3
+    with pytest.raises(CommandError, match="3 entries disagree"):
+        call_command("cleansessions", repair=True)
+    for partition in one_of_each.values():
+        clustered.client.delete(f"{{{partition.tag}}}:unknown")
+    assert not [fault for step in consistency.check() for fault in step.faults]
+    assert online.count() == 60
