@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django_redis.pool import ConnectionFactory
 
-from django_redsess.transport.cluster import Address, Cluster, named
+from django_redsess.transport.cluster import Address, Cluster, named, unchanged
 
 __all__ = ["ClusterConnectionFactory"]
 
@@ -41,36 +41,32 @@ class ClusterConnectionFactory(ConnectionFactory):  # type: ignore[misc]
     def get_connection_pool(self, params: dict[str, Any]) -> Any:
         """Return the cluster. It makes a pool for each node as django-redis makes one for a server."""
         start = [_address(url) for url in self._urls(params["url"])]
-        make_pool = super().get_connection_pool
+        make_pool, parts = super().get_connection_pool, urlsplit(params["url"])
+        account, at, _ = parts.netloc.rpartition("@")
 
         def of_node(address: Address) -> Any:
-            parts = urlsplit(params["url"])
-            account, at, _ = parts.netloc.rpartition("@")
             return make_pool({**params, "url": parts._replace(netloc=f"{account}{at}{named(address)}").geturl()})
 
-        remap = self.options.get("ADDRESS_REMAP")
-        if isinstance(remap, str):
-            remap = import_string(remap)
-        return (
-            Cluster(start, of_node, cast("Callable[[Address], Address]", remap)) if remap else Cluster(start, of_node)
-        )
+        remap = self.options.get("ADDRESS_REMAP") or unchanged
+        return Cluster(start, of_node, import_string(remap) if isinstance(remap, str) else remap)
 
     def _urls(self, url: str) -> list[str]:
         # django-redis gives one address of LOCATION only.
         for entry in settings.CACHES.values():
             location = entry.get("LOCATION", ())
             urls = location.split(",") if isinstance(location, str) else list(location)
-            if url in urls and entry.get("OPTIONS") == self.options:
+            if url in urls and entry.get("OPTIONS", {}) == self.options:
                 return urls
         return [url]
 
 
 def _address(url: str) -> Address:
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss"):
-        # The URL itself may have a password.
-        raise ImproperlyConfigured("The address of a cluster's node begins with redis:// or rediss://.")
-    return parts.hostname or "localhost", parts.port or DEFAULT_PORT
+    with suppress(ValueError):
+        parts = urlsplit(url.strip())
+        if parts.scheme in ("redis", "rediss") and parts.hostname:
+            return parts.hostname, parts.port or DEFAULT_PORT
+    # The URL may have a password, and so may the error.
+    raise ImproperlyConfigured("The address of a cluster's node is redis:// or rediss://, a host and a port.")
 
 
 class _SessionsOnly:

@@ -19,8 +19,8 @@ from weakref import WeakSet
 from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.retry import Retry
+from redis.utils import str_if_bytes
 
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.outage import Outages, words_of
@@ -35,8 +35,16 @@ Owners = list[Address | None]
 FRESH_SECONDS = 0.1
 """A map that was asked for less than this ago is not asked for again."""
 
-PATIENCE_SECONDS = 0.25
-"""How long a node may take to connect, and how long to tell the map. Then the next node is asked."""
+THREAD = "redsess-cluster-map"
+"""The name of the thread that asks for the map."""
+
+TIMEOUT_SECONDS = 0.5
+"""The time-out that the README recommends. It is used for the map where an alias has none."""
+
+
+def unchanged(address: Address) -> Address:
+    """Return ``address``: a node can be reached where it says."""
+    return address
 
 
 class Cluster:
@@ -51,15 +59,15 @@ class Cluster:
         self,
         start: Sequence[Address],
         make_pool: Callable[[Address], Any],
-        remap: Callable[[Address], Address] = lambda address: address,
+        remap: Callable[[Address], Address] = unchanged,
     ) -> None:
         self.start, self._make_pool, self._remap = start, make_pool, remap
         self._pools: dict[Address, Shared] = {}
         # A change makes a new list and a new dictionary, so that readers need no lock.
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._of_tag: dict[str, Any] = {}
+        self._moving: set[int] = set()
         self._nowhere = _Nowhere(self)
-        self._moving: dict[str, Outages] = {}
         self.begin()
         _clusters.add(self)
 
@@ -92,18 +100,31 @@ class Cluster:
         """Return the pools of the nodes that LOCATION names, without connecting."""
         return [self._pool(address) for address in self.start]
 
-    def refresh(self) -> Future[None]:
+    @property
+    def patience_seconds(self) -> float:
+        """How long a node may take to connect, and how long to tell the map. Then the next node is asked."""
+        return (self.any_node().connection_kwargs.get("socket_timeout") or TIMEOUT_SECONDS) / 2
+
+    def refresh(self, lost: Any = None) -> Future[None]:
         """
         Ask for the map in a thread of its own, if none does so. The future is done when the map is there.
 
-        It is done too when no node has answered. Then the map stays as it is.
+        It is done too when no node has answered. Then the map stays as it is. The node with the pool ``lost`` is asked
+        after the others.
         """
         with self._lock:
             asked = self._asked
             if asked and (not asked.done() or monotonic() < self._asked_at + FRESH_SECONDS):
                 return asked
-            self._asked = asked = Future()
-        threading.Thread(target=self._ask, args=(asked,), daemon=True, name="redsess-cluster-map").start()
+            asked = Future()
+            try:
+                threading.Thread(target=self._ask, args=(asked, lost), daemon=True, name=THREAD).start()
+            except RuntimeError as error:
+                self._nowhere.why = f" ({error})"
+                asked.set_result(None)
+            else:
+                # Not before: if this is interrupted, nobody waits for a thread that is not there.
+                self._asked = asked
         return asked
 
     def moved(self, slot: int, to: Address, by: Any) -> None:
@@ -114,18 +135,15 @@ class Cluster:
         # Others may have moved along.
         self.refresh()
 
+    def is_moving(self, slot: int) -> bool:
+        """Note that the cluster moves ``slot``. Tell whether that was known."""
+        known = slot in self._moving
+        self._moving.add(slot)
+        return known
+
     def at(self, address: Address, by: Any) -> Any:
         """Return the pool of the node at ``address``, as the node with the pool ``by`` told it."""
         return self._pool(self._reached_at(address, by))
-
-    def moving(self, tag: str) -> Outages:
-        """Return the outages of the hash slot with this ``tag`` while it moves. Those of its node are others."""
-        return self._moving.setdefault(tag, Outages(f"hash slot {key_slot(tag.encode())}"))
-
-    def has_moved(self, tag: str) -> None:
-        """Note that the hash slot with this ``tag`` is not half moved, if it was."""
-        if self._moving and (outages := self._moving.pop(tag, None)):
-            outages.end("are reached again")
 
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
@@ -154,27 +172,33 @@ class Cluster:
 
     def _reached_at(self, told: Address, by: Any) -> Address:
         host, port = told
-        # A node that does not know how it is reached leaves out the host: it is that of the node that was asked.
-        return self._remap((host or by.connection_kwargs["host"], port))
+        # A node that does not know how it is reached leaves out the host: it is that of the node that was asked. "?"
+        # stands for a name that the node should have and has not.
+        return self._remap((by.connection_kwargs["host"] if host in ("", "?") else host, port))
 
     def _take(self, owners: Owners) -> None:
+        self._moving = {slot for slot in self._moving if owners[slot] == self._owners[slot]}
         # In this order: who looks up a tag meanwhile puts it into the old dictionary, which nobody reads again.
         self._owners, self._of_tag = owners, {}
-        self._nowhere.outages.end("are reached again")
-        for address in set(self._pools).difference(owners, self.start):
-            gone = self._pools.pop(address)
-            gone.outages.end("are served by another")
-            gone.disconnect(inuse_connections=False)
+        if None not in owners:
+            self._nowhere.outages.end("are reached again")
+        for address in set(self._pools).difference(owners):
+            gone = self._pools[address]
+            gone.outages.end("are served by another node")
+            if address not in self.start:
+                del self._pools[address]
+                gone.lose_idle()
 
-    def _ask(self, asked: Future[None]) -> None:
+    def _ask(self, asked: Future[None], lost: Any) -> None:
         # Those first that are not known to be out of reach.
-        known = list({address for address in self._owners if address})
+        known = [address for address in set(self._owners) if address]
         random.shuffle(known)
-        known.sort(key=lambda address: bool(self._pool(address).outages.under_way))
+        known.sort(key=lambda address: (node := self._pool(address)) is lost or bool(node.outages.under_way))
         try:
             for address in dict.fromkeys((*known, *self.start)):
                 owners = self._told_by(address)
                 if owners:
+                    self._nowhere.why = ""
                     self._take(owners)
                     break
         finally:
@@ -184,25 +208,27 @@ class Cluster:
     def _told_by(self, address: Address) -> Owners:
         """Return the map as the node at ``address`` tells it, empty if it tells none."""
         pool = self._pool(address)
-        options = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 0), "retry_on_error": []}
+        options, patience = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 0)}, self.patience_seconds
         for name in ("socket_timeout", "socket_connect_timeout"):
-            options[name] = min(options.get(name) or PATIENCE_SECONDS, PATIENCE_SECONDS)
+            options[name] = min(options.get(name) or patience, patience)
         # Not one of the pool's: requests that wait for the node may have taken all of them.
-        connection = pool.connection_class(**options)
+        connection = pool.connection_class(**{**options, "retry_on_error": []})
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")
-            ranges = connection.read_response()
-        except RedisError as error:
+            return self._owners_in(connection.read_response(), pool)
+        except Exception as error:
+            # Not only redis-py's: a name may be no name, and the site's function may fail.
             self._nowhere.why = f" ({named(address)}: {words_of(error)})"
             return []
         finally:
             connection.disconnect()
+
+    def _owners_in(self, ranges: Any, pool: Any) -> Owners:
+        """Return the map in the reply to ``CLUSTER SLOTS`` of the node with this ``pool``, empty if it has no slots."""
         owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, (host, port, *_), *_ in ranges:
-            # "?" stands for a name that the node should have and has not.
-            told = "" if host in (None, b"?") else host.decode()
-            owners[first : last + 1] = [self._reached_at((told, port), pool)] * (last + 1 - first)
+            owners[first : last + 1] = [self._reached_at((str_if_bytes(host or ""), port), pool)] * (last + 1 - first)
         return owners if ranges else []
 
 

@@ -104,8 +104,14 @@ async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
     try:
         yield
     finally:
+        loop = asyncio.get_running_loop()
         with _OF_LOOP_LOCK:
-            _OF_LOOP.pop(asyncio.get_running_loop(), None)
+            # Of a node that has left the cluster, the client alone is closed.
+            clients = _OF_LOOP.get(loop, {})
+            for connections in [each for each, (other, _) in clients.items() if other is client]:
+                del clients[connections]
+            if not clients:
+                _OF_LOOP.pop(loop, None)
         manager = getattr(client.connection_pool, "sentinel_manager", None)
         for each in (client, *(manager.sentinels if manager else ())):
             await each.connection_pool.disconnect()

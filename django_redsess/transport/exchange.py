@@ -14,8 +14,16 @@ from typing import Any
 
 from redis._parsers import _AsyncHiredisParser, _HiredisParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.transport.outage import UNREACHABLE
@@ -86,16 +94,34 @@ def ask(connections: Any, name: str, *parts: Part | int) -> Any:
 
 _LOST = (*UNREACHABLE, ReadOnlyError)
 
+_OF_CLUSTER: dict[str, type[ResponseError]] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "TRYAGAIN": TryAgainError,
+}
+"""Types of errors by their codes. Older redis-py gives them to the errors of its own client for clusters only."""
+
+
 SECONDS_BETWEEN_LOOKS = 1
 """How often sentinels are asked for the master at most, while the master refuses writes for want of replicas."""
 
 
+def _of_its_type(error: ResponseError) -> ResponseError:
+    if type(error) is not ResponseError:
+        return error
+    code, _, words = str(error).partition(" ")
+    return _OF_CLUSTER[code](words) if code in _OF_CLUSTER else error
+
+
 def _leave_master(connections: Any, answers: list[Any]) -> bool:
     """Tell whether to look for the master again after these ``answers``. Raises ReadOnlyError, which says so itself."""
-    for answer in answers:
+    for number, answer in enumerate(answers):
         if isinstance(answer, ResponseError):
             if isinstance(answer, ReadOnlyError):
                 raise answer
+            answers[number] = _of_its_type(answer)
             if str(answer).startswith("NOREPLICAS") and hasattr(connections, "sentinel_manager"):
                 # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
                 # still is the master, and goes on answering reads.

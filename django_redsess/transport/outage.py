@@ -16,11 +16,12 @@ from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
-NON_LOCAL = "Script attempted to access a non local key"
+NOT_LOCAL = "Script attempted to access a non local key"
+"""How the error begins that a script gets whose keys a cluster is moving."""
 
 REFUSALS = (
     *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
-    *("TRYAGAIN", NON_LOCAL),
+    *("TRYAGAIN", NOT_LOCAL),
 )
 """Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 
@@ -157,8 +158,9 @@ def _is_forbidden(error: RedisError) -> bool:
 
 def is_moving(error: BaseException | None) -> bool:
     """Tell whether a cluster refuses because it is moving the keys, one after another, to another node."""
-    return isinstance(error, (redis.exceptions.AskError, redis.exceptions.TryAgainError)) or str(error).startswith(
-        NON_LOCAL
+    # MovedError is an AskError, too.
+    return type(error) in (redis.exceptions.AskError, redis.exceptions.TryAgainError) or str(error).startswith(
+        NOT_LOCAL
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
+from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -21,12 +22,13 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import packing
-from django_redsess.transport.cluster import PATIENCE_SECONDS
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send, Then
-from django_redsess.transport.outage import UNREACHABLE, is_moving
+from django_redsess.transport.outage import UNREACHABLE, is_moving, logger, words_of
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
 
@@ -44,10 +46,6 @@ REDIRECTIONS_MAX = 8
 
 MOVING_SECONDS = 0.5
 """How long a command waits for keys that a cluster is moving."""
-
-MAP_SECONDS = 0.75
-"""When the last attempt begins in a cluster, if its map is still awaited. It then has half of the time that the README
-promises."""
 
 
 class _Attempts:
@@ -77,15 +75,25 @@ class _Attempts:
                 return False
             # A node that is lost or out of order may have been replaced.
             if isinstance(error, (*UNREACHABLE, ReadOnlyError, ClusterDownError)):
-                refreshed = cluster.refresh()
+                refreshed = cluster.refresh(self.to)
                 if self._left and self._may_pass(error):
-                    yield from Pause(max(PATIENCE_SECONDS, self._began + MAP_SECONDS - monotonic()), refreshed)
+                    # With the attempts before and after, it is two and a half time-outs at most.
+                    patience = cluster.patience_seconds
+                    yield from Pause(max(patience, self._began + 3 * patience - monotonic()), refreshed)
+                    if isinstance(error, RedisTimeoutError) and not refreshed.done():
+                        # The other nodes do not answer either.
+                        self._left = 0
         if self._left and self._may_pass(error):
             self._left -= 1
             self.to, self.asking = pool().of(self._tag), False
             return True
-        outages = cluster.moving(self._tag) if cluster is not None and is_moving(error) else self.to.outages
-        raised = outages.judge(error, self._name, text=self._script.text if self._script else "")
+        if cluster is not None and is_moving(error):
+            # Not an outage of the node: its other partitions go on working.
+            slot = key_slot(self._tag.encode())
+            if not cluster.is_moving(slot):
+                logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, words_of(error))
+            raise SessionStoreUnavailable("The cluster is moving the sessions to another node.") from error
+        raised = self.to.outages.judge(error, self._name, text=self._script.text if self._script else "")
         if raised is error:
             raise error
         raise raised from error
@@ -93,8 +101,6 @@ class _Attempts:
     def worked(self) -> None:
         if self.to.outages.under_way:
             self.to.outages.worked(self._name)
-        if self.to.cluster is not None and self._script is not None and not self._script.declares_all:
-            self.to.cluster.has_moved(self._tag)
 
     def _redirected(self, cluster: Any, error: RedisError) -> Sends[bool]:
         """Tell whether the cluster has refused what another attempt may do, here or at another node."""

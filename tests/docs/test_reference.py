@@ -36,6 +36,7 @@ DOORS = (
     "accounts",
     "admin",
     "backend",
+    "cluster",
     "exceptions",
     "forms",
     "middleware",

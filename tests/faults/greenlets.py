@@ -1,9 +1,9 @@
 """
 Visitors in greenlets, whose time is up at any moment: each must find its own session.
 
-A program, since all of a process is made of greenlets or nothing. Its arguments are the URL of a server, and the secret
-key of the site whose sessions are there. It prints how many loads were interrupted, and how many found what they
-should.
+A program, since all of a process is made of greenlets or nothing. Its arguments are the URL of a server (of a cluster
+those of several nodes, with commas), and the secret key of the site whose sessions are there. It prints how many loads
+were interrupted, and how many found what they should.
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django_redis import get_redis_connection  # noqa: E402
 
+from tests.support.on_clusters import PARTITIONS, caches_at  # noqa: E402
 from tests.support.outages import caches  # noqa: E402
+
+url = sys.argv[1]
+on_cluster = "," in url
 
 settings.configure(
     SECRET_KEY=sys.argv[2],
     INSTALLED_APPS=["django_redsess"],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
-    CACHES=caches(sys.argv[1], timeout=5),
+    CACHES=caches_at(url, timeout=5) if on_cluster else caches(url, timeout=5),
+    REDSESS={"PARTITIONS": PARTITIONS} if on_cluster else {},
 )
 django.setup()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import SESSION_KEY
 
-from django_redsess import online, viewed
+from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
@@ -28,7 +28,7 @@ from tests.support.behind import faults, have_partitions, stored
 from tests.support.clusters import cluster_caches
 from tests.support.every_operation import request
 from tests.support.moving import HalfMoved
-from tests.support.slot_operations import OPERATIONS, Work, World, add_guest, reads_of
+from tests.support.slot_operations import OPERATIONS, Work, World, reads_of
 
 pytestmark = pytest.mark.both_servers
 
@@ -140,22 +140,6 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: 
     due = reading.read(world.user.sid or "").run().due
     request(world.user.session_key or "", {})
     assert reading.read(world.user.sid or "").run().due < due
-
-
-def test_the_log_names_the_slot_once(nodes: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "django_redsess")
-    slot, world = half_moved(nodes)
-    caplog.clear()
-    for _ in range(5):
-        with pytest.raises(SessionStoreUnavailable):
-            online.end(world.user.sid or "")
-        next(add_guest(world))
-    slot.end()
-    assert len(online.end(world.user.sid or "")) == 1
-    name = f"Sessions of hash slot {slot.slot}"
-    began, over = [record.getMessage() for record in caplog.records]
-    assert began.startswith(f"{name} can't be reached: TryAgainError")
-    assert over.startswith(f"{name} are reached again, after")
 
 
 @pytest.fixture

@@ -1,0 +1,247 @@
+"""The map of a cluster: one thread asks for it, everybody else goes on, and nothing of a node stays that has left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import exchange
+from django_redsess.transport.cluster import FRESH_SECONDS, THREAD
+from django_redsess.transport.cluster import Cluster as Map
+from django_redsess.transport.connections import pool
+from django_redsess.transport.pools import LoopPool, Shared
+from testproject.clusters import Cluster
+from testproject.servers import free_port
+from tests.support.on_clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
+from tests.support.running import wait_until
+
+NewSession = Callable[..., SessionStore]
+
+
+def asking() -> list[threading.Thread]:
+    """Return the threads that ask for the map now."""
+    return [each for each in threading.enumerate() if each.name == THREAD]
+
+
+@pytest.fixture
+def slow(cluster: Cluster, settings: Any, new_session: NewSession) -> Iterator[str]:
+    """Let the map take half a second to come: the first node that is asked never answers. Give a session's key."""
+    use_cluster(settings, cluster.urls, timeout=5)
+    key = str(new_session(colour="blue").session_key)
+    with deaf() as silent:
+        use_cluster(settings, [silent, cluster.urls[0]], timeout=1)
+        yield key
+        # Else its thread would find the settings of the next test.
+        wait_until(lambda: not asking())
+
+
+def test_many_threads_wait_for_one_that_asks(slow: str) -> None:
+    most, found = 0, list[Any]()
+    threads = [threading.Thread(target=lambda: found.append(SessionStore(slow).load())) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        most = max(most, len(asking()))
+        time.sleep(0.01)
+    assert found == [{"colour": "blue"}] * 20
+    assert most == 1
+
+
+def test_everybody_goes_on_with_the_map_as_it_was(slow: str) -> None:
+    assert SessionStore(slow)["colour"] == "blue"
+    known = pool()
+    # One that has just come is not asked for again.
+    time.sleep(2 * FRESH_SECONDS)
+    # Else the node that is asked first would be one that answers.
+    known._owners, owners = [None] * len(known._owners), known._owners
+    asked = known.refresh()
+    known._owners = owners
+    for _ in range(20):
+        assert SessionStore(slow)["colour"] == "blue"
+    assert not asked.done()
+    asked.result(20)
+
+
+def test_the_map_is_asked_for_again_after_a_thread_could_not_be_started(
+    slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore(slow).load()
+    wait_until(lambda: loads(slow))
+
+
+def loads(key: str) -> bool:
+    try:
+        return SessionStore(key).load() == {"colour": "blue"}
+    except SessionStoreUnavailable:
+        return False
+
+
+def refuse(*args: Any) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow: str) -> None:
+    async def visit() -> None:
+        tasks = [asyncio.create_task(SessionStore(slow).aload()) for _ in range(10)]
+        await asyncio.sleep(0.1)
+        assert len(asking()) == 1
+        for task in tasks[::2]:
+            task.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in answers[::2]] == [asyncio.CancelledError] * 5
+        assert answers[1::2] == [{"colour": "blue"}] * 5
+
+    asyncio.run(visit())
+
+
+def test_several_loops_wait_for_one_map(slow: str) -> None:
+    found = []
+
+    async def visit() -> None:
+        found.append(await asyncio.gather(*(SessionStore(slow).aload() for _ in range(5))))
+
+    threads = [threading.Thread(target=asyncio.run, args=(visit(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(asking)
+    assert len(asking()) == 1
+    for thread in threads:
+        thread.join()
+    assert found == [[{"colour": "blue"}] * 5] * 4
+
+
+def test_a_loop_that_ends_before_the_map_is_there(slow: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def visit() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await SessionStore(slow).aload()
+
+    asyncio.run(visit())
+    assert len(asking()) == 1
+    wait_until(lambda: not asking())
+    assert caplog.records == []
+    assert SessionStore(slow)["colour"] == "blue"
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """Return what ``work`` returns in a child process, which has one thread only."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of the other threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, work())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        said = answer.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+def test_a_child_asks_for_the_map_itself(slow: str) -> None:
+    pool().refresh()
+    assert len(asking()) == 1
+
+    def work() -> bytes:
+        assert asking() == []
+        return str(SessionStore(slow)["colour"]).encode()
+
+    assert in_child(work) == b"blue"
+
+
+def test_a_child_that_is_born_while_the_map_is_changed(slow: str) -> None:
+    with pool()._lock:
+        assert in_child(lambda: str(SessionStore(slow)["colour"]).encode()) == b"blue"
+
+
+def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
+    use_cluster(settings, cluster.urls, timeout=5)
+    session_on_each(cluster, new_session)
+
+    def numbers() -> list[int]:
+        return [exchange.ask(node, "CLIENT", "ID") for node in pool().nodes()]
+
+    before = numbers()
+    there = in_child(lambda: repr(numbers()).encode())
+    assert not set(before) & set(eval(there))
+    assert numbers() == before
+
+
+@pytest.mark.slow
+def test_nothing_stays_of_nodes_that_come_and_go(own_cluster: Cluster, settings: Any, new_session: NewSession) -> None:
+    """The clients of event loops, too; and those of the nodes that stay are not touched."""
+    start = own_cluster.primaries[0]
+    use_cluster(settings, start.url, timeout=5)
+    sessions = session_on_each(own_cluster, new_session, colour="blue")
+    staying, other, going = sessions[start], *[key for node, key in sessions.items() if node is not start]
+
+    async def read(key: str) -> None:
+        assert await SessionStore(key).aget("colour") == "blue"
+        assert await asyncio.to_thread(lambda: SessionStore(key)["colour"]) == "blue"
+
+    async def visit() -> None:
+        for key in (staying, other, going):
+            await read(key)
+        kept = {node: connections_of(node) for node in (start, node_of(own_cluster, other))}
+        first = count()
+        for _ in range(4):
+            await asyncio.to_thread(lambda: own_cluster.promote(own_cluster.replica_of(node_of(own_cluster, going))))
+            for key in (staying, other, going):
+                await read(key)
+        async with asyncio.timeout(20):
+            # A node that has not heard of it may tell an older map once more.
+            while count() != first:
+                pool().refresh()
+                await asyncio.sleep(0.05)
+        assert {node: connections_of(node) for node in kept} == kept
+
+    def connections_of(node: Any) -> int:
+        # Those that the map is asked for, and those of this test, are others.
+        return sum(each["cmd"] not in ("client|list", "cluster|slots") for each in node.client.client_list("normal"))
+
+    def count() -> dict[type, int]:
+        gc.collect()
+        kinds = (Shared, LoopPool, redis.asyncio.Redis, Map)
+        there = gc.get_objects()
+        return {kind: sum(issubclass(type(each), kind) for each in there) for kind in kinds}
+
+    asyncio.run(visit())
+
+
+def test_a_function_for_addresses_that_fails_is_named_in_the_log(
+    cluster: Cluster, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(address: Any) -> Any:
+        raise LookupError("no such container")
+
+    use_cluster(settings, cluster.urls[0], timeout=5, ADDRESS_REMAP=fail)
+    with pytest.raises(SessionStoreUnavailable):
+        SessionStore("k" * 32).load()
+    assert "no such container" in caplog.text
+
+
+def test_a_name_that_is_none_is_an_outage(settings: Any, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    use_cluster(settings, f"redis://{'a' * 70}..invalid:{free_port()}", timeout=5)
+    with pytest.raises(SessionStoreUnavailable):
+        SessionStore("k" * 32).load()
+    assert "No node of the cluster" in caplog.text
+    begin_anew()
