@@ -121,4 +121,4 @@ def _note(of_node: str, count: int, wanted: int, error: Exception | None = None)
         text = "Sessions%s that end may return after a failover: %d of %d replicas confirm it%s."
         logger.warning(text, of_node, count, wanted, why)
     elif was_short and not is_short:
-        logger.info("Sessions%s that end are confirmed again, by %d replicas.", of_node, count)
+        logger.info("Sessions%s that end are confirmed by enough replicas again: %d.", of_node, count)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
@@ -16,6 +17,7 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, endings
 from testproject.servers import Server
 from tests.support.admin_pages import CONFIRM, END, Page, answer, left, told
+from tests.support.admin_pages import staff as staff_with
 from tests.support.outages import caches, close_connections
 from tests.support.replicas import Replicated
 
@@ -122,6 +124,7 @@ def test_looking_again_takes_the_permission_and_a_token(
     assert strict.post(END, without).status_code == 403
     assert staff.get(END, fields).status_code == 405
     assert Client().post(END, fields).status_code == 302
+    assert staff_with(Client(), "view_onlinesession").post(END, fields).status_code == 403
 
 
 def test_the_least_is_kept_over_several_requests(
@@ -150,6 +153,19 @@ def test_without_the_setting_nothing_is_said(staff: Client, sids: dict[str, str]
     assert told(answer(staff, ask_about(staff, sids["alice"]))) == "1 session was ended."
     assert told(answer(staff, ask_about(staff))) == "2 sessions were ended."
     assert run("--all") == {"ended": 1}
+
+
+def test_the_self_service_page_waits_and_says_nothing_of_replicas(
+    servers: Replicated, staff: Client, sids: dict[str, str], users: dict[str, User]
+) -> None:
+    staff.force_login(users["alice"])
+    servers.cut()
+    servers.server.client.config_resetstat()
+    response = staff.post("/account/sessions/end-others/", follow=True)
+    assert "1 other session was ended." in response.text
+    assert "replica" not in response.text
+    assert "CONFIRM_ENDS" not in response.text
+    assert servers.server.client.info("commandstats")["cmdstat_wait"]["calls"] >= 1
 
 
 def run(*arguments: str) -> Any:

@@ -232,7 +232,7 @@ def test_too_few_replicas_are_logged_once_and_so_is_when_that_is_over(
         online.end(sid)
     assert [record.getMessage() for record in caplog.records if record.name == "django_redsess"] == [
         "Sessions that end may return after a failover: 0 of 1 replicas confirm it.",
-        "Sessions that end are confirmed again, by 1 replicas.",
+        "Sessions that end are confirmed by enough replicas again: 1.",
     ]
 
 
