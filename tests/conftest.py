@@ -37,7 +37,6 @@ Tests in tests/unit have no server: there ``server`` fails, and so does whatever
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections import defaultdict
 from contextvars import copy_context
@@ -77,6 +76,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(4, os.cpu_count() or 1)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what is marked ``both_servers`` on Redis, and ``on_cluster`` on a cluster too; not in ``make test``."""
     if "server" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_servers"):
@@ -84,13 +84,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             name if name == "valkey" else pytest.param(name, marks=pytest.mark.slow) for name in servers.available()
         ]
         metafunc.parametrize("server", kinds, indirect=True)
-    own = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
-    if "partitions" in metafunc.fixturenames and not re.search(r"\bpartitions\b", own):
-        marked, counts = metafunc.definition.get_closest_marker, {"commands", "round_trips", "sent"}
-        stores = [pytest.param(1, id="1 partition"), pytest.param(4, id="4 partitions")]
-        if marked("on_cluster") and not marked("one_server") and not counts & set(metafunc.fixturenames):
-            stores.append(pytest.param("cluster", id="cluster", marks=pytest.mark.slow))
-        metafunc.parametrize("partitions", stores, indirect=True)
+    marked, fixtures = metafunc.definition.get_closest_marker, set(metafunc.fixturenames)
+    can_run = not marked("one_server") and not fixtures & {"commands", "round_trips", "sent"}
+    if marked("on_cluster") and can_run and "partitions" in fixtures:
+        cluster = pytest.param("cluster", marks=pytest.mark.slow)
+        # A mark takes the place of the parameters that the fixture has.
+        stores = pytest.mark.parametrize(
+            "partitions", [1, 4, cluster], ids=["1 partition", "4 partitions", "cluster"], indirect=True
+        )
+        metafunc.definition.add_marker(stores)
 
 
 @pytest.hookimpl(tryfirst=True)
