@@ -202,5 +202,5 @@ def test_every_script_is_among_the_operations(redis: Any, monkeypatch: pytest.Mo
         assert list(work(World(redis))) == [None]
     for read in reads_of(World(redis)).values():
         read()
-    # Two change nothing: one needs several partitions, and one reads rules of the server only.
-    assert {script.name for script in scripts.every()} - sent == {"score_rank", "permissions", "change"}
+    # It reads rules of the server only; and change.lua is packed in advance.
+    assert {script.name for script in scripts.every()} - sent == {"permissions", "change"}

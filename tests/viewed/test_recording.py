@@ -445,10 +445,10 @@ def test_an_outage_fails_no_page_that_needs_no_session(
 ) -> None:
     from testproject.servers import free_port
 
+    gone = f"redis://127.0.0.1:{free_port()}/0"
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
     for more in ({}, {"VIEWED_GUESTS": True}):
         settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, **more}
-        gone = f"redis://127.0.0.1:{free_port()}/0"
-        settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
         for _ in range(2):
             response = guest.get("/items/plain/lamp")
             assert (response.status_code, response.content, list(response.cookies)) == (200, b"lamp", [])
