@@ -45,11 +45,11 @@ FILTERS = {"active in 5 minutes": "active=5m", "active in an hour": "active=1h",
 
 
 class Run(NamedTuple):
-    """One request for a page. ``server_ms`` is the time of its scripts, as the server counts it."""
+    """One request for a page. ``server_ms`` is the time of its ``scripts``, as the server counts it."""
 
     ms: float
     server_ms: float
-    commands: int
+    scripts: int
     rows: int
 
 

@@ -41,9 +41,9 @@ from testproject.servers import Server, available
 TARGET = 3
 
 NOTES = f"""\
-Rows, times in the server, commands and queries: small store / large store, or one number if they are the same. Commands
-are the scripts that a server ran for a page, with the one that opens the administrator's session. Queries are those on
-the table of users, without the one for the administrator.
+Rows, times in scripts, scripts and queries: small store / large store, or one number if they are the same. Scripts are
+those that a server ran for a page. Lists of several partitions are read by plain commands, which are not among them.
+Queries are those on the table of users, without the one for the administrator.
 
 The sessions were last seen a millisecond apart. So the filters "active" show all sessions of the small store, and those
 of the last minutes of the large one. A search by name and the filter "staff" go through the same table of users in both
@@ -86,7 +86,7 @@ def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[i
 
     lines = [
         f"| | rows | {small.sessions:,} sessions, ms | {large.sessions:,} sessions, ms | times as long "
-        "| in the server, ms | commands | queries |",
+        "| in scripts, ms | scripts | queries |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for page, asked in queries.items():
@@ -99,7 +99,7 @@ def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[i
             *(f"{median(run.ms for run in side):,.1f}" for side in (few, many)),
             spread(ratios, 2),
             either(*(f"{median(run.server_ms for run in side):,.2f}" for side in (few, many))),
-            either(*(max(run.commands for run in side) for side in (few, many))),
+            either(*(max(run.scripts for run in side) for side in (few, many))),
             either(*asked),
         )
         lines.append(f"| {' | '.join(cells)} |")

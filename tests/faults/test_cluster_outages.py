@@ -27,7 +27,7 @@ from tests.site import MIDDLEWARE
 from tests.support.on_clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
 from tests.support.outages import BUDGET, lines_of
 from tests.support.running import wait_until
-from tests.support.serving import Answer, serving
+from tests.support.serving import Answer, assert_own, serving
 from tests.support.visitors import Browser, assert_unavailable
 
 NewSession = Callable[..., SessionStore]
@@ -374,15 +374,7 @@ def test_a_stall_hands_nobody_the_reply_of_another(
         over.set()
         for thread in threads:
             thread.join()
-    waited = [answer for _, answer in answers if answer.status == 503]
-    assert waited
-    assert {answer.cookie for answer in waited} == {None}
-    for name, answer in answers:
-        assert answer.status in (200, 503)
-        assert answer.cookie in (None, visitors[name])
-        assert answer.status == 503 or answer.text in (name, "done")
-    for name, cookie in visitors.items():
-        assert SessionStore(cookie).load() == {"name": name, "seen": name}
+    assert_own(answers, visitors)
 
 
 def test_greenlets_whose_time_is_up(cluster: Cluster, settings: Any) -> None:

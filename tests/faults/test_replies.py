@@ -25,7 +25,7 @@ from tests.support.proxy import Proxy
 from tests.support.running import wait_until
 from tests.support.sending import afetch, fetch
 from tests.support.sentinels import behind_sentinel
-from tests.support.serving import Answer, serving
+from tests.support.serving import Answer, assert_own, serving
 
 Ways = Callable[..., None]
 
@@ -84,16 +84,7 @@ def test_a_stall_hands_nobody_the_reply_of_another(visitors: dict[str, str], ser
         over.set()
         for thread in threads:
             thread.join()
-        waited = [answer for _, answer in answers if answer.status == 503]
-        assert waited
-        assert {answer.cookie for answer in waited} == {None}
-        for name, answer in answers:
-            assert answer.status in (200, 503)
-            # Each answer that changes the session brings its cookie.
-            assert answer.cookie in (None, visitors[name])
-            assert answer.status == 503 or answer.text in (name, "done")
-        for name, cookie in visitors.items():
-            assert SessionStore(cookie).load() == {"name": name, "seen": name}
+        assert_own(answers, visitors)
 
 
 class Interruption(BaseException):

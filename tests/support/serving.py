@@ -7,7 +7,7 @@ A request that names a gate in its ``X-Gate`` header is held there, half-way thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 
+from django_redsess.backend import SessionStore
 from tests.site.people import passwords
 
 SECONDS = 20
@@ -135,3 +136,21 @@ def serving(threads: int = 60) -> Iterator[Site]:
                 gate.open()
             server.shutdown()
             thread.join()
+
+
+def assert_own(answers: Iterable[tuple[str, Answer]], visitors: Mapping[str, str]) -> None:
+    """
+    Fail if a visitor of ``/read/name/`` and ``/write/seen/<name>/`` got another's answer, or if nobody had to wait.
+
+    ``answers`` has the name of each visitor, ``visitors`` their session keys.
+    """
+    waited = [answer for _, answer in answers if answer.status == 503]
+    assert waited
+    assert {answer.cookie for answer in waited} == {None}
+    for name, answer in answers:
+        assert answer.status in (200, 503)
+        # Each answer that changes the session brings its cookie.
+        assert answer.cookie in (None, visitors[name])
+        assert answer.status == 503 or answer.text in (name, "done")
+    for name, cookie in visitors.items():
+        assert SessionStore(cookie).load() == {"name": name, "seen": name}
