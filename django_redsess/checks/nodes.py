@@ -13,9 +13,7 @@ from typing import Any
 
 from django.core import checks
 from django.utils.encoding import force_str
-from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
-from redis.retry import Retry
 
 from django_redsess.checks.server import may_ask, name_of_cache
 from django_redsess.checks.settings import warning
@@ -147,8 +145,7 @@ def mode_of(pool: Any) -> str:
     answer.
     """
     # A connection of its own: a cluster refuses all databases but the first, which the pool may not use.
-    options = {**pool.connection_kwargs, "db": 0, "retry": Retry(NoBackoff(), 0), "retry_on_error": []}
-    connection = pool.connection_class(**options)
+    connection = pool.alone(db=0)
     try:
         connection.connect()
         connection.send_command("HELLO")

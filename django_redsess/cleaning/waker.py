@@ -8,9 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from django_redsess.cleaning.cleaner import seconds_to_next
 from django_redsess.transport.cluster import Cluster
@@ -158,17 +156,12 @@ class _Bell:
 
 
 def _connection(partition: Partition) -> Any:
-    # Like the pool's connections, but without retries. The time-outs here are only for connecting: Waker.wait() waits
-    # for the answers.
+    # The time-outs here are only for connecting: Waker.wait() waits for the answers.
     connections = of(partition)
-    kwargs = connections.connection_kwargs
-    options: dict[str, Any] = {
-        "socket_timeout": kwargs.get("socket_timeout") or PATIENCE_SECONDS,
-        "socket_connect_timeout": kwargs.get("socket_connect_timeout") or PATIENCE_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        "retry_on_timeout": False,
+    timeouts = {
+        name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS
+        for name in ("socket_timeout", "socket_connect_timeout")
     }
-    connection = connections.connection_class(**{**kwargs, **options})
+    connection = connections.alone(**timeouts)
     connection.connect()
     return connection

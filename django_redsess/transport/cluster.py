@@ -16,10 +16,8 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.retry import Retry
 from redis.utils import str_if_bytes
 
 from django_redsess.transport.clock import Clock
@@ -208,11 +206,13 @@ class Cluster:
     def _told_by(self, address: Address) -> Owners:
         """Return the map as the node at ``address`` tells it, empty if it tells none."""
         pool = self._pool(address)
-        options, patience = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 0)}, self.patience_seconds
-        for name in ("socket_timeout", "socket_connect_timeout"):
-            options[name] = min(options.get(name) or patience, patience)
+        patience = self.patience_seconds
+        timeouts = {
+            name: min(pool.connection_kwargs.get(name) or patience, patience)
+            for name in ("socket_timeout", "socket_connect_timeout")
+        }
         # Not one of the pool's: requests that wait for the node may have taken all of them.
-        connection = pool.connection_class(**{**options, "retry_on_error": []})
+        connection = pool.alone(**timeouts)
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")

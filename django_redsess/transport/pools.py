@@ -16,7 +16,9 @@ from weakref import WeakSet
 
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.greeting import greet
@@ -54,6 +56,11 @@ class Shared(_Pool):
     def any_node(self) -> Shared:
         """Return the pool of one of the servers, without connecting. All have the same options."""
         return self
+
+    def alone(self, **options: Any) -> Any:
+        """Return a connection that is not of the pool, and is not open yet. It repeats nothing by itself."""
+        no_repeats = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [], "retry_on_timeout": False}
+        return self.connection_class(**{**self.connection_kwargs, **no_repeats, **options})
 
     def take(self) -> Any:
         """Return a connection that is ready."""
