@@ -2,14 +2,15 @@
 What the tests of faults share.
 
 ``site``: the site of tests/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it, over
-WSGI and over ASGI. ``alice``: a user. ``each_loss``: go through the replies that can be lost. ``sign_ins_site``: the
-same site for users who are in no table, without a proxy.
+WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can be lost.
+``sign_ins_site``: the same site for users who are in no table, without a proxy.
 ``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,6 +60,13 @@ def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterato
 def browser(request: pytest.FixtureRequest, site: None) -> Browser:
     """A visitor of the site, over WSGI and over ASGI."""
     return Browser(request.param())
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What the loggers wrote, ours from its informational lines on."""
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    return caplog
 
 
 @pytest.fixture

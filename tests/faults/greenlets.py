@@ -21,7 +21,8 @@ import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django_redis import get_redis_connection  # noqa: E402
 
-from tests.support.on_clusters import PARTITIONS, caches_at  # noqa: E402
+from tests.support.clusters import caches_at  # noqa: E402
+from tests.support.on_clusters import PARTITIONS  # noqa: E402
 from tests.support.outages import caches  # noqa: E402
 
 url = sys.argv[1]

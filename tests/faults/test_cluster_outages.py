@@ -25,7 +25,7 @@ from testproject.nodes import Node
 from testproject.servers import Server, free_port
 from tests.site import MIDDLEWARE
 from tests.support.on_clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
-from tests.support.outages import BUDGET, lines_of
+from tests.support.outages import BUDGET, lines_of, our_errors
 from tests.support.running import wait_until
 from tests.support.serving import Answer, assert_own, serving
 from tests.support.visitors import Browser, assert_unavailable
@@ -33,10 +33,7 @@ from tests.support.visitors import Browser, assert_unavailable
 NewSession = Callable[..., SessionStore]
 
 
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, logger="django_redsess")
-    return caplog
+pytestmark = pytest.mark.usefixtures("log")
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +46,6 @@ def cluster_site(settings: Any, store_settings: Any) -> None:
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
 def visitor(request: pytest.FixtureRequest) -> Browser:
     return Browser(request.param())
-
-
-def errors(log: pytest.LogCaptureFixture) -> list[str]:
-    assert lines_of(log, "django.request", logging.ERROR) == []
-    return lines_of(log, "django_redsess", logging.ERROR)
 
 
 def news(log: pytest.LogCaptureFixture) -> list[str]:
@@ -93,7 +85,7 @@ def test_no_start_node_answers(visitor: Browser, settings: Any, log: Any, start:
         for _ in range(3):
             assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
             assert visitor.seconds < BUDGET
-        [line] = errors(log)
+        [line] = our_errors(log)
         assert line.startswith("Sessions can't be reached: ConnectionError: No node of the cluster")
 
 
@@ -102,7 +94,7 @@ def test_a_server_that_is_no_cluster_is_named(visitor: Browser, server: Server, 
     visitor.cookie = "k" * 32
     for _ in range(2):
         assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-    [line] = errors(log)
+    [line] = our_errors(log)
     assert f"(127.0.0.1:{server.port}: " in line
     assert "cluster support disabled" in line
 
@@ -112,7 +104,7 @@ def test_another_database_is_named(visitor: Browser, cluster: Cluster, settings:
     use_cluster(settings, cluster.urls[0].replace("/0", "/1"))
     visitor.cookie = "k" * 32
     assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-    [line] = errors(log)
+    [line] = our_errors(log)
     assert "SELECT is not allowed in cluster mode" in line or "DB index is out of range" in line
 
 
@@ -127,12 +119,12 @@ def test_a_cluster_that_says_it_is_down(visitor: Browser, server: Server, settin
         visitor.cookie = "k" * 32
         for _ in range(3):
             assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-        [line] = errors(log)
+        [line] = our_errors(log)
         assert line.startswith(f"Sessions {named(node)}can't be reached: ClusterDownError")
         node.cluster("ADDSLOTS", 0)
         cluster.wait_ok()
         assert visitor.get(f"{visitor.views}/read/colour/").status_code == 200
-        assert len(errors(log)) == len(news(log)) == 1
+        assert len(our_errors(log)) == len(news(log)) == 1
     finally:
         cluster.close()
 
@@ -158,11 +150,11 @@ def test_slots_that_nobody_serves(server: Server, settings: Any, log: Any, new_s
             time.sleep(2 * FRESH_SECONDS)
             assert_unavailable(browser.get("/read/colour/"))
             assert SessionStore(kept.session_key)["colour"] == "blue"
-        assert len(errors(log)) == 1
+        assert len(our_errors(log)) == 1
         assert news(log) == []
         node.cluster("ADDSLOTS", slot)
         wait_until(lambda: browser.get("/read/colour/").status_code == 200)
-        assert len(errors(log)) == len(news(log)) == 1
+        assert len(our_errors(log)) == len(news(log)) == 1
     finally:
         cluster.close()
 
@@ -220,7 +212,7 @@ def test_every_node_stalls(
             answers = ask_all(keys[: 50 if tasks else 20], tasks=tasks)
             assert {status for status, _ in answers} == {503}
             assert max(seconds for _, seconds in answers) < BUDGET
-    assert 1 <= len(errors(log)) <= 3
+    assert 1 <= len(our_errors(log)) <= 3
     own_cluster.wait_ok()
     wait_until(lambda: {status for status, _ in ask_all(keys[:3], tasks=tasks)} == {200})
 
@@ -246,13 +238,13 @@ def test_one_node_stalls_and_the_others_go_on(
         # Both at once.
         answers = ask_all([lost] * 10 + [key for _, key in others] * 5, tasks=tasks)
         assert sorted(status for status, _ in answers) == [200] * 10 + [503] * 10
-        [line] = errors(log)
+        [line] = our_errors(log)
         assert line.startswith(f"Sessions {named(node)}can't be reached: ")
         assert news(log) == []
         cluster.thaw(node)
         cluster.wait_ok()
         wait_until(lambda: ask_all([lost], tasks=tasks)[0][0] == 200)
-        assert len(errors(log)) == 1
+        assert len(our_errors(log)) == 1
         [line] = news(log)
         assert line.startswith(f"Sessions {named(node)}are reached again, after ")
     finally:
@@ -276,7 +268,7 @@ def test_a_replica_takes_over_and_one_line_says_so(
     assert statuses[0] == 503
     assert set(statuses) == {503, 200}
     assert visitor.get(f"{visitor.views}/read/colour/").content == b"blue"
-    [line] = errors(log)
+    [line] = our_errors(log)
     assert line.startswith(f"Sessions {named(node)}can't be reached: ")
     [line] = news(log)
     assert line.startswith(f"Sessions {named(node)}are served by another node, after ")
@@ -285,7 +277,7 @@ def test_a_replica_takes_over_and_one_line_says_so(
     own_cluster.restart(node)
     own_cluster.promote(node)
     assert ask_again(visitor) == 200
-    assert not any(named(node) in line for line in (*errors(log)[1:], *news(log)[1:]))
+    assert not any(named(node) in line for line in (*our_errors(log)[1:], *news(log)[1:]))
 
 
 def session_on_each_of(cluster: Cluster, settings: Any, new_session: NewSession, start: str) -> dict[Node, str]:
@@ -317,12 +309,12 @@ def test_a_slot_that_moves_is_one_line(own_cluster: Cluster, settings: Any, new_
         for other in others:
             if keyspace().of_sid(other.sid) != partition:
                 other.save()
-    assert errors(log) == news(log) == []
+    assert our_errors(log) == news(log) == []
     [line] = lines_of(log, "django_redsess", logging.WARNING)
     assert "wait while the cluster moves it" in line
     list(moves)
     new_session("7").delete()
-    assert errors(log) == news(log) == []
+    assert our_errors(log) == news(log) == []
 
 
 # Each reply belongs to its request.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,19 +22,13 @@ from testproject.nodes import Node
 from testproject.servers import Server
 from tests.faults.test_least_permissions import OF_CLIENTS, listed
 from tests.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
-from tests.support.clusters import FACTORY, PARTITIONS
-from tests.support.outages import caches, lines_of
+from tests.support.clusters import PARTITIONS, caches_at
+from tests.support.outages import our_errors
 from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 ALL = ("~*", "+@all")
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, logger="django_redsess")
-    return caplog
 
 
 @pytest.fixture
@@ -54,11 +47,8 @@ def use(site: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setattr(ClusterConnectionFactory, "_pools", {})
 
     def use(*urls: str) -> None:
-        entry = caches("")["sessions"]
-        entry["LOCATION"] = list(urls)
-        entry["OPTIONS"]["CONNECTION_FACTORY"] = FACTORY
         settings.REDSESS = {**settings.REDSESS, "PARTITIONS": PARTITIONS}
-        settings.CACHES = {"sessions": entry}
+        settings.CACHES = caches_at(urls)
 
     return use
 
@@ -79,12 +69,6 @@ def may(cluster: Cluster, use: Callable[..., None]) -> Iterator[Callable[..., No
         node.ask("ACL", "DELUSER", "shop")
 
 
-def lines(log: pytest.LogCaptureFixture) -> list[str]:
-    """What our logger said, and nobody else said anything of an error."""
-    assert lines_of(log, "django.request", logging.ERROR) == []
-    return lines_of(log, "django_redsess", logging.ERROR)
-
-
 def home(cluster: Cluster, user: User) -> Node:
     return cluster.node_of(keyspace().of_bucket(bucket_of_user(str(user.pk))).tag)
 
@@ -102,7 +86,7 @@ def test_what_the_user_may_not_do_on_one_node_is_a_503_there_and_nowhere_else(
     for _ in range(3):
         assert_unavailable(browser.get(f"{browser.views}/who/"))
         assert other.get("/who/").content == bob.username.encode()
-    [line] = lines(log)
+    [line] = our_errors(log)
     assert f"127.0.0.1:{node.port}" in line
     assert "'hget' command" in line
     assert str(browser.cookie) not in log.text
@@ -117,7 +101,7 @@ def test_a_user_who_may_not_ask_where_sessions_are_is_a_503_that_says_so(
     browser.cookie = "k" * 32
     for _ in range(2):
         assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = lines(log)
+    [line] = our_errors(log)
     assert "'cluster|slots' command" in line
 
 
@@ -128,7 +112,7 @@ def test_the_factory_without_a_cluster_is_a_503_that_says_so(
     browser.cookie = "k" * 32
     for _ in range(2):
         assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = lines(log)
+    [line] = our_errors(log)
     assert "cluster support disabled" in line
 
 
@@ -154,6 +138,6 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(
         call_command("cleansessions", option, verbosity=0)
     call_command("cleanviewed", limit=1, verbosity=0)
     assert online.end_user(alice) == 3
-    assert lines(log) == []
+    assert our_errors(log) == []
     refused = {entry["object"] for node in cluster.nodes for entry in node.client.acl_log()}
     assert {re.sub(r"\s.*", "", name) for name in refused} <= OF_CLIENTS

@@ -13,19 +13,13 @@ from django.contrib.auth.models import User
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import Server, free_port
-from tests.support.outages import caches, end_outage, lines_of
+from tests.support.outages import caches, end_outage, lines_of, our_errors
 from tests.support.running import wait_until
 from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 ALL = ("~*", "+@all")
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, logger="django_redsess")
-    return caplog
 
 
 @pytest.fixture
@@ -39,12 +33,6 @@ def may(site: None, own_server: Server, settings: Any) -> Iterator[Callable[...,
     settings.CACHES = caches(f"redis://shop:secret@127.0.0.1:{own_server.port}/0")
     end_outage()
     return may
-
-
-def lines(log: pytest.LogCaptureFixture) -> list[str]:
-    """What our logger said, and nobody else said anything of an error."""
-    assert lines_of(log, "django.request", logging.ERROR) == []
-    return lines_of(log, "django_redsess", logging.ERROR)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +52,13 @@ def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(
     may(*rules)
     for _ in range(3):
         assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = lines(log)
+    [line] = our_errors(log)
     assert line.startswith("Sessions can't be reached: ")
     assert words in line
     assert str(cookie) not in log.text
     may(*ALL)
     assert browser.get("/who/").content == b"alice"
-    assert (browser.cookie, len(lines(log))) == (cookie, 1)
+    assert (browser.cookie, len(our_errors(log))) == (cookie, 1)
 
 
 def test_what_only_saves_need_keeps_nobody_from_reading(
@@ -81,11 +69,11 @@ def test_what_only_saves_need_keeps_nobody_from_reading(
     for _ in range(2):
         assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
         assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
-    assert len(lines(log)) == 1
+    assert len(our_errors(log)) == 1
     # Something else, which that line does not tell.
     may(*ALL, "-hset", "-hdel")
     assert_unavailable(browser.post(f"{browser.views}/sign-out/"))
-    first, second = lines(log)
+    first, second = our_errors(log)
     assert ("(HSET in the script save)" in first, "(HDEL in the script end)" in second) == (True, True)
     may(*ALL)
     assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
@@ -103,7 +91,7 @@ def test_a_command_that_the_server_does_not_know_is_a_503_that_names_it(
     try:
         browser.cookie = "k" * 32
         assert_unavailable(browser.get(f"{browser.views}/who/"))
-        [line] = lines(log)
+        [line] = our_errors(log)
         assert words in line
         # It may be of a script, and what it was sent.
         assert "args beginning" not in line
@@ -118,7 +106,7 @@ def test_a_database_that_the_server_has_not_is_a_503(browser: Browser, server: S
     settings.CACHES = caches(f"{server.url.removesuffix('/0')}/{99 + len(browser.views)}")
     browser.cookie = "k" * 32
     assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = lines(log)
+    [line] = our_errors(log)
     assert "DB index is out of range" in line
 
 
@@ -138,7 +126,7 @@ def test_a_node_of_a_cluster_is_a_503_and_says_so(browser: Browser, server: Serv
             browser.cookie = "k" * 32
             found.append(browser.get(f"{browser.views}/who/").status_code)
             elsewhere = other if node is one else one
-            assert [f"127.0.0.1:{elsewhere.port}" in line for line in lines(log)] in ([], [True])
+            assert [f"127.0.0.1:{elsewhere.port}" in line for line in our_errors(log)] in ([], [True])
             settings.CACHES = caches(f"{node.url.removesuffix('/0')}/1")
             browser.cookie = "k" * 32
             assert_unavailable(browser.get(f"{browser.views}/who/"))

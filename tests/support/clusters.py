@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from testproject.clusters import Cluster
@@ -11,8 +12,17 @@ FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 PARTITIONS = 64
 
 
-def cluster_caches(cluster: Cluster, *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
-    """Return ``CACHES`` with the sessions in ``cluster``. ``options`` are more of django-redis."""
+def caches_at(location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
+    """
+    Settings that keep the sessions on the cluster of which ``location`` names some nodes.
+
+    ``options`` are more of django-redis.
+    """
     entry = caches("", timeout=timeout)["sessions"]
     more = {"CONNECTION_FACTORY": FACTORY, **options}
-    return {"sessions": {**entry, "LOCATION": cluster.urls, "OPTIONS": {**entry["OPTIONS"], **more}}}
+    return {"sessions": {**entry, "LOCATION": location, "OPTIONS": {**entry["OPTIONS"], **more}}}
+
+
+def cluster_caches(cluster: Cluster, *, timeout: float = TIMEOUT) -> dict[str, Any]:
+    """Settings that keep the sessions on ``cluster``."""
+    return caches_at(cluster.urls, timeout=timeout)

@@ -15,24 +15,12 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from testproject.nodes import Node
-from tests.support.clusters import FACTORY
-from tests.support.outages import TIMEOUT, caches
+from tests.support.clusters import caches_at
+from tests.support.outages import TIMEOUT
 from tests.support.proxy import Proxy
 
 PARTITIONS = 8
 """Enough for each of three nodes to have some."""
-
-
-def caches_at(location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
-    """Settings that keep the sessions on the cluster of which ``location`` names some nodes."""
-    entry = caches("", timeout=timeout)["sessions"]
-    return {
-        "sessions": {
-            **entry,
-            "LOCATION": location,
-            "OPTIONS": {**entry["OPTIONS"], "CONNECTION_FACTORY": FACTORY, **options},
-        }
-    }
 
 
 def use_cluster(settings: Any, location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -42,6 +43,12 @@ def caches(url: str, *, timeout: float = TIMEOUT) -> dict[str, Any]:
 def lines_of(caplog: pytest.LogCaptureFixture, logger: str, level: int) -> list[str]:
     """The messages that ``logger`` wrote at ``level``."""
     return [record.getMessage() for record in caplog.records if (record.name, record.levelno) == (logger, level)]
+
+
+def our_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The errors that our logger wrote. Nobody else wrote one."""
+    assert lines_of(caplog, "django.request", logging.ERROR) == []
+    return lines_of(caplog, "django_redsess", logging.ERROR)
 
 
 @contextmanager
