@@ -129,6 +129,15 @@ class Conf:
         return self._read("CLIENT_ADDRESS", "full")
 
     @cached_property
+    def INDEX_ADDRESSES(self) -> bool:
+        """
+        Whether an index finds the sessions of an address or a network.
+
+        Without it, only the newest 10 000 sign-ins are looked through.
+        """
+        return self._read("INDEX_ADDRESSES", False)
+
+    @cached_property
     def HIDDEN_VALUES(self) -> Sequence[str]:
         """Top-level keys of session data whose values the admin never shows. Django's own secrets are always hidden."""
         nothing: Sequence[str] = ()

@@ -141,6 +141,16 @@ class Partition:
         return self._name(f"ended:{sid}")
 
     @property
+    def addresses(self) -> str:
+        """Sorted set: sid → place of the address, sessions with a user. Only with ``INDEX_ADDRESSES``."""
+        return self._name("addresses")
+
+    @property
+    def guests_addresses(self) -> str:
+        """Sorted set: sid → place of the address, sessions without a user. Only with ``INDEX_ADDRESSES``."""
+        return self._name("addresses:guests")
+
+    @property
     def wake(self) -> str:
         """List, at most one entry: wakes a cleaner when a deadline appears that is earlier than all others."""
         return self._name("wake")
