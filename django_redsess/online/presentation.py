@@ -9,7 +9,7 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, npgettext
 
 from django_redsess.conf import conf
 from django_redsess.online.ending import too_few
@@ -49,7 +49,10 @@ def when(at: datetime) -> SafeString:
 
 def _days(time: timedelta) -> str:
     # timesince() would show thirteen days as one week.
-    return ngettext("%(num)d day", "%(num)d days", time.days) % {"num": time.days} if 2 <= time.days < 60 else ""
+    if not 2 <= time.days < 60:
+        return ""
+    # The context: Django has this text too. Without one, ours would replace it on all pages of a site.
+    return npgettext("ago, or in", "%(num)d day", "%(num)d days", time.days) % {"num": time.days}
 
 
 def exactly(at: datetime) -> str:
