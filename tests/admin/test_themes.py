@@ -1,4 +1,4 @@
-"""Every page of the admin works under its own looks and under those of django-unfold."""
+"""Every page of the admin works with Django's own looks, and with those of django-unfold and django-jazzmin."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from tests.support.driving import drive
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("theme", ["tests.site.settings", "tests.site.settings.unfold"], ids=["django", "unfold"])
+SETTINGS = {
+    "django": "tests.site.settings",
+    "unfold": "tests.site.settings.unfold",
+    "jazzmin": "tests.site.settings.jazzmin",
+}
+
+
+@pytest.mark.parametrize("theme", SETTINGS)
 def test_all_pages_work_under_a_theme(server: servers.Server, theme: str, tmp_path: Path) -> None:
-    drive("theme", settings=theme, server=server, folder=tmp_path)
+    drive("theme", settings=SETTINGS[theme], server=server, folder=tmp_path)
