@@ -64,6 +64,21 @@ def unfold_visitor(browser: Browser, unfold: str) -> Iterator[Callable[..., Page
         yield open_page
 
 
+@pytest.fixture(scope="module")
+def jazzmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the demo with the looks of django-jazzmin."""
+    directory: Path = tmp_path_factory.mktemp("jazzmin")
+    with running(directory, DJANGO_SETTINGS_MODULE="tests.site.settings.jazzmin") as demo:
+        yield demo.url
+
+
+@pytest.fixture
+def jazzmin_visitor(browser: Browser, jazzmin: str) -> Iterator[Callable[..., Page]]:
+    """Do as ``visitor`` does, for the demo with the looks of django-jazzmin."""
+    with visiting(browser, jazzmin) as open_page:
+        yield open_page
+
+
 @pytest.fixture
 def keep_picture() -> Callable[[Page, str], None]:
     """Return a function that saves a picture of a page, where SCREENSHOTS names a folder for them."""

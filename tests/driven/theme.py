@@ -33,7 +33,10 @@ def main() -> None:
     assert set(names(admin.get(LIST, {"active": "5m"}))) == {"admin", *people}
     assert names(admin.get(LIST, {"staff": "1"})) == ["admin"]
     assert names(admin.get(LIST, {"user": people["bob"].pk})) == ["bob"]
-    for link in filters(admin.get(LIST)):
+    links = filters(admin.get(LIST))
+    for name in ("who", "active", "staff"):
+        assert any(f"{name}=" in link for link in links), links
+    for link in links:
         assert names(admin.get(LIST + link)), link
 
     page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
@@ -88,6 +91,8 @@ def names(response: HttpResponse) -> list[str]:
 
 
 def filters(response: HttpResponse) -> set[str]:
-    """Return where the filters of a list lead."""
-    links = re.findall(r'href="(\?[^"]*)"', response.content.decode())
+    """Return where the filters of a list lead: by links or, with django-jazzmin, by the options of a form."""
+    page = response.content.decode()
+    links = set(re.findall(r'href="(\?[^"]*)"', page))
+    links |= {f"?{name}={value}" for name, value in re.findall(r'<option data-name="(\w+)" value="(\w+)"', page)}
     return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}
