@@ -11,6 +11,9 @@ from babel.messages.extract import DEFAULT_KEYWORDS, extract
 from babel.messages.pofile import read_po
 from django.utils.translation.template import templatize
 
+LANGUAGES = ["ar", "de", "es", "fr", "ja", "pt_BR", "zh_Hans"]
+"""The languages that the package is translated into."""
+
 KEYWORDS = {
     **DEFAULT_KEYWORDS,
     "gettext_lazy": None,

@@ -13,10 +13,9 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from django.utils import translation
 
-from tests.support.texts import Text, catalogue_of, forms_of, texts_of_sources
+from tests.support.texts import LANGUAGES, Text, catalogue_of, forms_of, texts_of_sources
 
 PACKAGE = Path(__file__).parents[2] / "django_redsess"
-LANGUAGES = ["ar", "de", "es", "fr", "ja", "pt_BR", "zh_Hans"]
 # Placeholders, percent signs and tags: what a translation must have, too.
 MARKS = re.compile(r"%\(\w+\)[a-z]|%[a-z%]|</?\w+>")
 

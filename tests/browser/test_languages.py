@@ -1,0 +1,42 @@
+"""The pages in each language: they fit their window, and begin at its right side where that is how one reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import translation
+
+from django_redsess.cleaning import cleaner
+from testproject import people
+from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
+from tests.support.texts import LANGUAGES
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pages_fit_in_each_language(visitor: Visitor, settings: Any, keep_picture: KeepPicture, language: str) -> None:
+    people.bring_in_shoppers()
+    cleaner.sample()
+    page = visitor()
+    sign_in(page, "admin", "admin")
+    settings.LANGUAGE_CODE = translation.to_language(language)
+    page.goto(LIST)
+    session = page.locator("#result_list a[href*='/onlinesession/']").last.get_attribute("href") or ""
+    for path, name in (
+        (LIST, "list"),
+        (LIST + "?who=everyone", "everyone"),
+        (LIST + "confirm/", "confirm"),
+        (session, "session"),
+        ("/admin/django_redsess/popularitem/", "most-viewed"),
+        ("/account/sessions/", "own"),
+    ):
+        page.goto(path)
+        keep_picture(page, f"{language}-{name}")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
+        tables = page.locator(".results").evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+        assert tables, path
+        if name != "own":  # It has the shop's frame, which is English.
+            direction = page.evaluate("getComputedStyle(document.querySelector('#content')).direction")
+            assert direction == ("rtl" if language == "ar" else "ltr")
