@@ -17,7 +17,7 @@ from tests.support.texts import LANGUAGES, Text, catalogue_of, forms_of, texts_o
 
 PACKAGE = Path(__file__).parents[2] / "django_redsess"
 # Placeholders, percent signs and tags: what a translation must have, too.
-MARKS = re.compile(r"%\(\w+\)[a-z]|%[a-z%]|</?\w+>")
+MARKS = re.compile(r"%\(\w+\)[a-z]|%[a-z%]|\{\w*\}|</?\w+>")
 
 
 def source_of(language: str) -> Path:
