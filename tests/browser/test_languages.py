@@ -40,3 +40,24 @@ def test_pages_fit_in_each_language(visitor: Visitor, settings: Any, keep_pictur
         if name != "own":  # It has the shop's frame, which is English.
             direction = page.evaluate("getComputedStyle(document.querySelector('#content')).direction")
             assert direction == ("rtl" if language == "ar" else "ltr")
+
+
+def test_keys_of_data_are_read_from_left_to_right(visitor: Visitor, settings: Any) -> None:
+    people.bring_in_shoppers()
+    page = visitor()
+    sign_in(page, "admin", "admin")
+    settings.LANGUAGE_CODE = "ar"
+    page.goto(LIST)
+    page.goto(page.locator("#result_list a[href*='/onlinesession/']").last.get_attribute("href") or "")
+    page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true })")
+    underscore, letter = page.get_by_text("_auth_user_id", exact=True).evaluate(
+        """cell => {
+            const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode(), range = new Range()
+            return [0, 1].map(at => {
+                range.setStart(text, at)
+                range.setEnd(text, at + 1)
+                return range.getBoundingClientRect().x
+            })
+        }"""
+    )
+    assert underscore < letter
