@@ -15,8 +15,10 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import capacity, deadlines, limits, operations, reading
+from django_redsess.session import addresses, capacity, deadlines, limits, operations, reading
+from django_redsess.session.addresses import STAYS
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.merge import merge, same
@@ -120,9 +122,20 @@ class SaveAttempts:
         # A move to another partition takes three scripts, and each may fail. So it records no view.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
+        place = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._place_in_index(client_packed, user_id)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, place)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
+
+    def _place_in_index(self, client_packed: bytes, user_id: str) -> str:
+        known, base, pending = self.session.known, self._base, self.session.pending
+        if self.must_create or pending.rotates_from is not None:
+            return addresses.place_of_new(client_packed)
+        # Without a revision, another record than the known one may be replaced.
+        if base is None or not known.revision or user_id != base.user_id:
+            return addresses.written_place(client_packed)
+        entry = addresses.changed_entry(base, client_packed)
+        return STAYS if entry is None else entry.place
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
         loaded, old_key = self.session.known.revision, self.session.pending.rotates_from
