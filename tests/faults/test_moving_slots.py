@@ -33,6 +33,7 @@ from tests.support.slot_operations import OPERATIONS, Work, World, reads_of
 pytestmark = pytest.mark.both_servers
 
 GO_ON = ("add_guest", "read_guest", "read_ended", "change_guest", "change_user", "prolong", "count_a_view")
+GO_ON += ("change_address_of_guest", "change_address_of_user")
 """What works meanwhile, where all its keys are on one of the nodes."""
 
 
@@ -85,8 +86,12 @@ def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("indexed", [False, True], ids=["", "addresses indexed"])
 @pytest.mark.parametrize("work", OPERATIONS, ids=lambda work: work.__name__)
-def test_an_operation_works_wholly_or_changes_nothing(nodes: Cluster, work: Callable[[World], Work]) -> None:
+def test_an_operation_works_wholly_or_changes_nothing(
+    nodes: Cluster, settings: Any, work: Callable[[World], Work], indexed: bool
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": indexed}
     worked = 0
     for slot, world in each_half_moved_world(nodes):
         before, doing = slot.content(), work(world)

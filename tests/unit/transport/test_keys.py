@@ -27,6 +27,8 @@ def test_names_of_all_keys() -> None:
     assert partition.online_user_of("7:ä") == "{redsess}:online:user:7:ä"
     assert partition.viewed_by("sid") == "{redsess}:viewed:sid"
     assert partition.ended_of("sid") == "{redsess}:ended:sid"
+    assert partition.addresses == "{redsess}:addresses"
+    assert partition.guests_addresses == "{redsess}:addresses:guests"
     assert partition.viewed == "{redsess}:viewed"
     assert Keyspace("redsess", 4).meta == "{redsess}:meta"
 
