@@ -115,26 +115,27 @@ class SaveAttempts:
             times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
             login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
-        data, client_packed = serialized(session, self.data), client_of(session, user_id)
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_packed, data)
+        data, client = serialized(session, self.data), client_of(session, user_id)
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
-        place = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._place_in_index(client_packed, user_id)
+        place = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._place_in_index(base, client, user_id)
         saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, place)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
 
-    def _place_in_index(self, client_packed: bytes, user_id: str) -> str:
-        known, base, pending = self.session.known, self._base, self.session.pending
-        if self.must_create or pending.rotates_from is not None:
-            return addresses.place_of_new(client_packed)
-        # Without a revision, another record than the known one may be replaced.
-        if base is None or not known.revision or user_id != base.user_id:
-            return addresses.written_place(client_packed)
-        entry = addresses.changed_entry(base, client_packed)
+    def _place_in_index(self, base: Record | None, client: bytes, user_id: str) -> str:
+        if self.must_create or self.session.pending.rotates_from is not None:
+            return addresses.place_of_new(client)
+        # Without a revision, another record than ``base`` may be replaced.
+        if base is None or not self.session.known.revision or user_id != base.user_id:
+            return addresses.written_place(client)
+        if client == base.client_packed:
+            return STAYS
+        entry = addresses.changed_entry(base, client)
         return STAYS if entry is None else entry.place
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
