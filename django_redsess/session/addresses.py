@@ -6,7 +6,7 @@ With ``INDEX_ADDRESSES``, each session whose record has an address has an entry:
 the address writes no entry.
 
 Processes of one store may have different values of the setting. A process without it takes a session out of the index
-when it changes the address. So an entry may be missing, but never has the place of an earlier address. ``cleansessions
+when it changes the address. So an entry may be missing, but has no place of an earlier address. ``cleansessions
 --repair`` adds what is missing.
 """
 

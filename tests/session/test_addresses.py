@@ -161,13 +161,16 @@ def test_a_process_without_the_setting_leaves_no_place_of_an_earlier_address(
     assert entries(redis) == {session.sid: entry(kind, V6)}
 
 
-def test_what_is_replaced_unread_has_no_earlier_place(redis, partitions, index: Switch) -> None:
+def test_what_is_replaced_unread_has_no_earlier_place(redis, partitions, index: Switch, sent: list[str]) -> None:
     session = begun(HOME, **user())
     index(False)
-    again = visited(AWAY, session.session_key)
+    again = SessionStore(session.session_key)
+    again.visit = Visit(lambda: Client(AWAY, "Mozilla"))
     again.clear()
-    again.update(user())
+    again[SESSION_KEY] = "7"
+    sent.clear()
     again.save()
+    assert "save" in sent
     assert entries(redis) == {}
 
 
