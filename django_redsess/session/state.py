@@ -17,8 +17,9 @@ class Visit:
     The request that opened the session.
 
     Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
-    stores the address and user agent that it returns. ``on_notice`` is called with the notice when a load finds out why
-    the session is gone. It is called with None when a sign-in makes that notice obsolete.
+    stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
+    is called with the notice when a load finds out why the session is gone. It is called with None when a sign-in makes
+    that notice obsolete.
     """
 
     client: Callable[[], Client]
