@@ -19,7 +19,7 @@ from django_redsess.online.addresses import AddressLists, scored
 from django_redsess.online.clients import Wanted
 from django_redsess.online.queries import Row, SessionFilter
 from django_redsess.session import reading
-from django_redsess.session.networks import Network
+from django_redsess.session.networks import Network, named_network
 from django_redsess.session.partitions import batches
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
 from django_redsess.transport import scripts
@@ -103,7 +103,7 @@ def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[M
     by_seen = by_seen or base.only_by_seen
     if wanted.network is not None and has_index(base):
         lists = yield from AddressLists.read(base, wanted.network)
-        if is_range(session_filter, wanted.network) and lists.total > LOOKED_MAX:
+        if range_of(session_filter) and lists.total > LOOKED_MAX:
             return InAddressOrder(wanted, lists)
         if lists.total <= LOOKED_MAX:
             return (yield from _in_network(session_filter, wanted, lists, by_seen=by_seen))
@@ -117,15 +117,13 @@ def has_index(base: SessionFilter) -> bool:
     return conf.INDEX_ADDRESSES and base.user_ids is None
 
 
-def is_range(session_filter: SessionFilter, network: Network) -> bool:
-    """Tell whether the sessions that match are a range of the index of addresses."""
-    return (
-        network.is_exact
-        and has_index(session_filter)
-        and session_filter.active_seconds is None
-        and session_filter.browser is None
-        and session_filter.system is None
-    )
+def range_of(session_filter: SessionFilter) -> Network | None:
+    """Return the network whose range of the index is what matches. None if there is no such range."""
+    if session_filter.network is None or not has_index(session_filter):
+        return None
+    asks_more = session_filter.of_any_client._replace(network=session_filter.network) != session_filter
+    network = named_network(session_filter.network)
+    return network if network.is_exact and session_filter.active_seconds is None and not asks_more else None
 
 
 def _in_network(
@@ -136,7 +134,7 @@ def _in_network(
     if base.active_seconds is not None:
         since = (yield from reading.time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
-    if is_range(session_filter, lists.network):
+    if range_of(session_filter):
         return Matching(wanted, sids, None)
     matches, looked = yield from _look_through(sids, wanted, base)
     return Matching(wanted, matches, None if looked == len(sids) else LookedThrough(looked, is_all=False))
