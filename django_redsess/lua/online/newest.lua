@@ -5,7 +5,7 @@
 -- milliseconds ago; "" for all. Where that is given, the scores must be last seen. `keeps_due` takes out nothing.
 -- Reply: a text for each list: a client takes long to read ten thousand. It has the sids one after the other; or, with
 -- scores, each sid and its score, with blanks between. See with_ended.
--- needs: clock, deadlines, remove, active
+-- needs: deadlines, remove, active
 local since = active_since(active)
 if since == "" then since = "-inf" end
 

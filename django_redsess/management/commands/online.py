@@ -52,7 +52,7 @@ class Command(BaseCommand):
             "Examples: manage.py online; manage.py online --user alice --user bob; manage.py online --search example "
             "--active 5m; manage.py online --everyone --limit 200; manage.py online --order -seen_at; manage.py online "
             "--everyone --address 198.51.100.0/24; manage.py online --browser 'Chrome 120'; manage.py online --csv "
-            "--limit 1000000 > sessions.csv; manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c"
+            "--limit 1000000; manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c"
         )
         add = parser.add_argument
         add("--user", action="append", metavar="USERNAME", help="only this user's sessions; can be repeated")
