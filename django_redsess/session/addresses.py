@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from django_redsess.conf import conf
-from django_redsess.session.networks import place_of
-from django_redsess.session.payload import unpacked_client
+from django_redsess.session.networks import place_of_packed
+from django_redsess.session.payload import packed_address
 from django_redsess.session.record import Record
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition
@@ -25,6 +25,9 @@ from django_redsess.transport.packing import Part
 
 STAYS, NONE = "", "none"
 """Instead of a place: the index stays as it is; or the session is taken out of it."""
+
+address_of = lru_cache(maxsize=1024)(packed_address)
+"""The address in the client part of a record. It is cached, because the same visitors come again and again."""
 
 
 class Entry(NamedTuple):
@@ -36,7 +39,7 @@ class Entry(NamedTuple):
 
 def written_place(client: bytes) -> str:
     """Return the place of a session with this client part of its record, or ``NONE``."""
-    place = place_of(address_of(client)) if conf.INDEX_ADDRESSES else None
+    place = place_of_packed(address_of(client)) if conf.INDEX_ADDRESSES else None
     return NONE if place is None else str(place)
 
 
@@ -51,12 +54,6 @@ def changed_entry(before: Record, client: bytes) -> Entry | None:
     if address_of(client) == address_of(before.client_packed):
         return None
     return Entry(written_place(client), bool(before.user_id))
-
-
-@lru_cache(maxsize=1024)
-def address_of(client: bytes) -> str:
-    """Return the address in the client part of a record, or ``""``."""
-    return unpacked_client(client)[0]
 
 
 def changing_entry(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:

@@ -45,6 +45,14 @@ def place_of(address: str) -> int | None:
     return None if parsed is None else _place(parsed)
 
 
+def place_of_packed(address: bytes) -> int | None:
+    """Do as :func:`place_of` does, for an address of 4 or 16 bytes. None for ``b""``."""
+    if not address:
+        return None
+    number = int.from_bytes(address, "big")
+    return number if len(address) == 4 else V6_PLACES + (number >> 128 - EXACT_BITS)
+
+
 def network_of(text: str) -> Network | None:
     """
     Return the network that ``text`` names: an address, or a network such as ``198.51.100.0/24``. None for other text.

@@ -187,6 +187,11 @@ def unpacked_client(packed: bytes) -> tuple[str, str]:
     return address, user_agent.decode()
 
 
+def packed_address(packed: bytes) -> bytes:
+    """Return the address that :func:`packed_client` has packed, in 4 or 16 bytes. Empty if there is none."""
+    return _inflated(packed, AGENTS)[1] if packed else b""
+
+
 def _deflated(data: bytes) -> bytes:
     if len(data) <= SHORT_BYTES_MAX:
         deflate = _SHORT_DATA.copy()
