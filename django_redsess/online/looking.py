@@ -11,7 +11,6 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 from django_redsess.conf import conf
 from django_redsess.online import queries
@@ -24,7 +23,7 @@ from django_redsess.session.partitions import batches
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
-from django_redsess.transport.keys import is_sid
+from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.merging import Parts, merged
 from django_redsess.transport.steps import Call, Steps
 from django_redsess.transport.together import Scored, together
@@ -33,6 +32,9 @@ LOOKED_MAX = 10_000
 """The most sessions that a search looks through: the newest, by sign-in or by last seen."""
 
 LOOKED_AT_ONCE = 5_000
+
+LISTED_AT_ONCE = 2_500
+"""How many entries of a list one call reads, in a millisecond or two."""
 
 READ_AT_ONCE = 1_000
 """How many records one call reads. Less than a millisecond, or two if they are not in the processor's cache."""
@@ -145,9 +147,8 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
     if base.user_ids is not None:
         return (yield from _newest_of_users(base, by_seen=by_seen))
     lists = queries.lists_of(base, by_seen=by_seen)
-    [first, *others] = lists
-    if not others and len(first[1]) == 1:
-        [[text]] = yield from together(_newest_calls(base, lists, LOOKED_MAX + 1, with_scores=False))
+    if len(lists) == 1 and len(lists[0][1]) == 1:
+        [[text]] = yield from _newest_texts(base, lists, LOOKED_MAX + 1, with_scores=False)
         joined = text.decode(errors="replace")
         sids = [joined[at : at + 20] for at in range(0, len(joined), 20)]
         return [sid for sid in sids[:LOOKED_MAX] if is_sid(sid)], len(sids) <= LOOKED_MAX
@@ -157,23 +158,47 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
         nonlocal unread
         keeps_due, unread = not unread, False
         asked = [lists[number] for number in numbers]
-        calls = _newest_calls(base, asked, count, with_scores=True, keeps_due=keeps_due)
-        found = yield from together(calls)
+        found = yield from _newest_texts(base, asked, count, with_scores=True, keeps_due=keeps_due)
         return [[scored(text) for text in texts] for texts in found]
 
     found = yield from merged(read, len(lists), LOOKED_MAX + 1, reverse=True)
     return [member.decode() for _, member in found[:LOOKED_MAX]], len(found) <= LOOKED_MAX
 
 
-def _newest_calls(
-    base: SessionFilter, lists: Sequence[Any], count: int, *, with_scores: bool, keeps_due: bool = False
-) -> list[Call[list[bytes]]]:
-    args = scripts.NEWEST.arguments(
-        active=queries.milliseconds(base.active_seconds), count=count, with_scores=with_scores, keeps_due=keeps_due
-    )
-    return [
-        Call(partition, scripts.NEWEST, scripts.NEWEST.keys(partition, lists=names), args, _texts)
+def _newest_texts(
+    base: SessionFilter,
+    lists: Sequence[tuple[Partition, list[str]]],
+    count: int,
+    *,
+    with_scores: bool,
+    keeps_due: bool = False,
+) -> Steps[list[list[bytes]]]:
+    """Read up to ``count`` of the newest entries of each list, as one text. See ``newest.lua``."""
+    calls = [
+        Call(
+            partition,
+            scripts.NEWEST,
+            scripts.NEWEST.keys(partition, lists=names),
+            scripts.NEWEST.arguments(
+                active=queries.milliseconds(base.active_seconds),
+                offset=offset,
+                count=min(LISTED_AT_ONCE, count - offset),
+                with_scores=with_scores,
+                # If a later call ended due sessions, it would find other ranks.
+                keeps_due=keeps_due or offset > 0,
+            ),
+            _texts,
+        )
+        for offset in range(0, count, LISTED_AT_ONCE)
         for partition, names in lists
+    ]
+    found = yield from together(calls)
+    return [
+        [
+            b" ".join(parts) if with_scores else b"".join(parts)
+            for parts in zip(*found[number :: len(lists)], strict=True)
+        ]
+        for number in range(len(lists))
     ]
 
 

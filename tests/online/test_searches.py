@@ -137,11 +137,14 @@ def test_a_search_ends_what_it_finds(arrive: NewSession) -> None:
 
 
 @pytest.mark.django_db
-def test_a_queryset_searches_and_tells_how_far(arrive: NewSession) -> None:
+def test_a_queryset_searches_and_tells_how_far(arrive: NewSession, sent: list[str]) -> None:
     one, other = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.9", FIREFOX, "2")
     rows = OnlineSession.online.all().counting_once().of_network("198.51.100.0/24")
     assert rows.looked_through is None
-    assert (rows.count(), [row.sid for row in rows[:1]], [row.sid for row in rows[1:]]) == (2, [other], [one])
+    assert rows.count() == 2
+    looks = sent.count("newest")
+    assert ([row.sid for row in rows[:1]], [row.sid for row in rows[1:]]) == ([other], [one])
+    assert sent.count("newest") == looks > 0
     assert rows.looked_through == LookedThrough(2, is_all=True)
     assert [row.sid for row in rows.reverse()] == [one, other]
     assert [row.sid for row in rows.of_browser("firefox")] == [row.sid for row in rows.of_system("linux")] == [other]
@@ -179,6 +182,7 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
 
 def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive: NewSession) -> None:
     monkeypatch.setattr(looking, "LOOKED_MAX", 3)
+    monkeypatch.setattr(looking, "LISTED_AT_ONCE", 2)
     sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
     rows = OnlineSession.online.all().of_browser("chrome")
     assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))
