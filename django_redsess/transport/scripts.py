@@ -216,7 +216,10 @@ SAVE = Script("session/save")
 
 COUNT = Script("online/count")
 FIND = Script("online/find")
+IN_NETWORK = Script("online/in_network")
+NEWEST = Script("online/newest")
 PAGE = Script("online/page")
+READ_RECORDS = Script("online/read_records")
 READ_SAMPLES = Script("online/read_samples")
 TAKE_SAMPLE = Script("online/take_sample")
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
+from django.core.management import call_command
 from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.queries import SessionFilter
 from testproject import servers
 from tests.support.behind import stored
 from tests.support.outages import caches
@@ -63,3 +67,32 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
     assert len(slow) <= stats["cmdstat_evalsha"]["calls"] / 100, slow
     assert cpu_seconds(server) - cpu_before < stats["cmdstat_evalsha"]["calls"] * 0.005
     assert not {"cmdstat_keys", "cmdstat_hgetall", "cmdstat_smembers"} & set(stats)
+
+
+def test_a_search_of_many_sessions_is_bounded_work(own_server: servers.Server, settings: Any) -> None:
+    settings.CACHES = caches(own_server.url)
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    server, everywhere = own_server.client, "198.18.0.0/15"
+    fill(server, 300_000, viewed=0)
+    call_command("cleansessions", "--repair", verbosity=0)
+    server.config_set("slowlog-log-slower-than", 10_000)
+    server.slowlog_reset()
+    server.config_resetstat()
+
+    def bytes_sent_by(ask: Callable[[], int], found: int) -> int:
+        before = int(server.info("stats")["total_net_output_bytes"])
+        assert ask() == found
+        return int(server.info("stats")["total_net_output_bytes"]) - before
+
+    assert bytes_sent_by(lambda: online.count(network=everywhere), 300_000) < 20_000
+    for offset in (0, 150_000, 299_900):
+        page = partial(online.sessions, network=everywhere, offset=offset, limit=100)
+        assert bytes_sent_by(lambda page=page: len(page()), 100) < 100_000
+    for asked in ({"browser": "Chrome"}, {"system": "Windows", "network": everywhere}):
+        assert bytes_sent_by(lambda asked=asked: online.count(**asked), 10_000) < 10_000 * 704
+    # See above about machines with others on them.
+    slow = [(entry["duration"], entry["command"][:60]) for entry in server.slowlog_get()]
+    assert len(slow) <= server.info("commandstats")["cmdstat_evalsha"]["calls"] / 10, slow
+    ended = BulkEnding(SessionFilter(network="198.18.0.0/16"))
+    batch = ended.end_batch()
+    assert (len(batch), ended.done) == (250, False)

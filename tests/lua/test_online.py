@@ -144,3 +144,75 @@ def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store)
     assert found == [4, 1, b"a\nb"]
     assert abs(int(at) - visitors.now) < MINUTE
     assert visitors.content() == before
+
+
+# newest
+
+
+NEWEST = {"active": "", "with_scores": False, "keeps_due": False}
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
+    lists = [visitors.partition.online_user, visitors.partition.recent, visitors.partition.guests]
+    # Another program wrote this.
+    visitors.client.zadd(lists[0], {"strange": 9e12})
+    texts, ended = visitors.run_ending(scripts.NEWEST, lists=lists, **NEWEST, offset=0, count=3)
+    assert ended == {"expired": 1}
+    names = [["c", "b"], ["c", "a", "b"], ["guest"]]
+    assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
+
+
+def test_newest_with_scores_of_those_seen_lately(visitors: Store) -> None:
+    lists = [visitors.partition.recent]
+    how = {"with_scores": True, "active": MINUTE, "keeps_due": True, "offset": 1, "count": 9}
+    [text], ended = visitors.run_ending(scripts.NEWEST, lists=lists, **how)
+    assert (ended, text.split()[::2]) == ({}, [visitors.sid(name).encode() for name in ("c", "a")])
+    assert text.split()[1] == b"%d" % (visitors.now - 20)
+
+
+# read_records
+
+
+def test_read_records_reads_their_first_bytes(store: Store) -> None:
+    whole = {"a": store.add("a", "7", size=1000), "b": store.add("b", size=10)}
+    sids = "".join(map(store.sid, ["a", "gone", "b"]))
+    lengths, text = store.run(scripts.READ_RECORDS, cut_to=None, sids=sids)
+    assert lengths == b"%d 0 %d" % (len(whole["a"]), len(whole["b"]))
+    assert text == whole["a"] + whole["b"]
+    lengths, text = store.run(scripts.READ_RECORDS, cut_to=200, sids=sids)
+    assert lengths == b"200 0 %d" % len(whole["b"])
+    assert text == whole["a"][:200] + whole["b"]
+    assert store.run(scripts.READ_RECORDS, cut_to=None, sids="") == [b"", b""]
+
+
+def test_read_records_stops_after_a_megabyte(store: Store) -> None:
+    for number in range(20):
+        store.add(str(number), size=150_000)
+    lengths, text = store.run(
+        scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
+    )
+    assert (len(lengths.split()), len(text)) == (16, 1600)
+
+
+# in_network
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_in_network_reads_a_range_with_the_scores_of_the_other_list(visitors: Store) -> None:
+    keys = visitors.partition
+    visitors.client.zadd(keys.addresses, {visitors.sid(name): place for place, name in enumerate(["b", "c", "a"])})
+    visitors.client.zadd(keys.addresses, {"strange": 1, visitors.sid("gone"): 1})
+    visitors.client.zadd(keys.guests_addresses, {visitors.sid("guest"): 1})
+
+    def read(**how: int) -> list[list[str]]:
+        lists = [keys.addresses, keys.online_user, keys.guests_addresses, keys.guests]
+        texts = visitors.run(scripts.IN_NETWORK, lists=lists, **{"first": 0, "last": 2, "offset": 0, "count": 9, **how})
+        return [text.decode().split() for text in texts]
+
+    b, c, a = ([visitors.sid(name), str(visitors.now - ago)] for name, ago in (("b", 300), ("c", 200), ("a", 400)))
+    guest = [visitors.sid("guest"), str(visitors.now - 30)]
+    assert read() == [b + c + a, guest]
+    assert read(first=2) == [a, []]
+    assert read(count=1) == [b, guest]
+    assert read(last=0, offset=1) == [[], []]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command, execute_from_command_line
+from django.core.management import CommandError, call_command, execute_from_command_line
 
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
+from django_redsess.management.session_records import FIELDS
+from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from testproject import servers
@@ -355,3 +358,52 @@ def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path: Pat
     done = subprocess.run(command, cwd=ROOT, env=environ, stdout=mouth, stderr=subprocess.PIPE, timeout=30)
     os.close(mouth)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
+    for name, address, browser in (("alice", "198.51.100.7", FIREFOX), ("bob", "2001:db8::7", "curl/8.5.0")):
+        visit(new_session(str(users[name].pk)), address=address, user_agent=browser)
+    errors = StringIO()
+    assert [row["username"] for row in rows("--address", "198.51.100.0/24", stderr=errors)] == ["alice"]
+    assert errors.getvalue() == "Looked through all sessions: 2.\n"
+    assert names("--address", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
+    assert names("--browser", "firefox 145", "--user", "alice") == ["alice"]
+    assert run("--browser", "opera") == ["No such session is online."]
+    assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(FIELDS)]
+
+
+def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LOOKED_MAX", 1)
+    for name in ("alice", "bob"):
+        visit(new_session(str(users[name].pk)))
+    errors = StringIO()
+    assert [row["username"] for row in rows("--address", "192.0.2.7", stderr=errors)] == ["bob"]
+    assert errors.getvalue() == (
+        "Looked through the 1 newest sign-ins only. Older ones may match, too. The setting INDEX_ADDRESSES finds all "
+        "of a network.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--address", "198.51.100"], "--address must be an address or a network"),
+        (["--browser", " "], "--browser needs a name"),
+        (["--json", "--csv"], "--json and --csv can't be given together"),
+        (["--sid", "00" + "a" * 18, "--browser", "Edge"], "--sid and --browser can't be given together"),
+    ],
+)
+def test_what_can_not_be_searched_is_refused(arguments: list[str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        run(*arguments)
+
+
+def test_csv_has_every_detail_and_no_formula(users, new_session) -> None:
+    visit(new_session(str(users["alice"].pk)), user_agent='=HYPERLINK("https://example.com"),1')
+    new_session(colour="blue")
+    [guest, alice] = csv.DictReader(run("--csv", "--everyone"))
+    [as_json] = [row for row in rows("--everyone") if row["username"] == "alice"]
+    assert alice.pop("user_agent") == "'" + as_json.pop("user_agent")
+    assert alice.pop("browser") == "'" + as_json.pop("browser")
+    assert alice == {name: str(value) for name, value in as_json.items()}
+    assert (guest["username"], guest["login_at"], guest["address"]) == ("", "", "")

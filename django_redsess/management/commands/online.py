@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
@@ -14,15 +14,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q
 
 from django_redsess import online
-from django_redsess.management import session_table
+from django_redsess.conf import conf
+from django_redsess.management import session_records, session_table
 from django_redsess.management.people import command_errors, user_named
-from django_redsess.management.terminal import say
-from django_redsess.online import presentation
+from django_redsess.management.terminal import progress_bar, say
+from django_redsess.online.looking import LookedThrough
 from django_redsess.online.presentation import printable
-from django_redsess.online.queries import USERS_MAX
+from django_redsess.online.queries import USERS_MAX, SessionFilter, filter_of
 from django_redsess.online.samples import evicted
 from django_redsess.querysets.rows import READ_AT_ONCE
 from django_redsess.querysets.sessions import users_by_id
+from django_redsess.session.networks import network_of
 from django_redsess.transport.keys import is_sid
 
 if TYPE_CHECKING:
@@ -39,15 +41,18 @@ class Command(BaseCommand):
     help = (
         "List the signed-in sessions, the newest sign-in first: user, sign-in, last seen, deadline, address, browser, "
         "size, newest viewed item and sid, which the command endsessions takes. Times are in TIME_ZONE. A narrow "
-        "terminal gets fewer columns; a pipe or a file gets all. With --json, each session is one line of JSON, with "
-        "times in UTC. No session key is shown: nothing here works as a cookie."
+        "terminal gets fewer columns; a pipe or a file gets all. With --json, each session is one line of JSON, and "
+        "with --csv one row of a CSV file; both have times in UTC. --browser, and --address without INDEX_ADDRESSES, "
+        "look through the newest 10,000 sessions, and say so if there are more. No session key is shown: nothing here "
+        "works as a cookie."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.epilog = (
             "Examples: manage.py online; manage.py online --user alice --user bob; manage.py online --search example "
             "--active 5m; manage.py online --everyone --limit 200; manage.py online --order -seen_at; manage.py online "
-            "--json --limit 1000000 | jq -r .address | sort | uniq -c"
+            "--everyone --address 198.51.100.0/24; manage.py online --browser 'Chrome 120'; manage.py online --csv "
+            "--limit 1000000; manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c"
         )
         add = parser.add_argument
         add("--user", action="append", metavar="USERNAME", help="only this user's sessions; can be repeated")
@@ -59,11 +64,18 @@ class Command(BaseCommand):
         add("--staff", action="store_true", help="only members of staff")
         add("--everyone", action="store_true", help="guests too; the order is by last seen")
         add("--active", metavar="TIME", help="only sessions that were seen in the last TIME, such as 90s, 5m, 1h or 1d")
+        add("--address", metavar="ADDRESS", help="only from this address or network, such as 198.51.100.0/24")
+        add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
         add("--sid", help="only this session, signed in or a guest's")
         add("--order", metavar="FIELD", help=f"{', '.join(ORDERS)}; a minus puts the latest first")
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
         add("--offset", type=int, default=0, metavar="N", help="skip the first N sessions")
         add("--json", action="store_true", help="print one line of JSON for each session, and nothing else on stdout")
+        add(
+            "--csv",
+            action="store_true",
+            help="print a CSV file; a cell that a spreadsheet would take for a formula begins with an apostrophe",
+        )
 
     def run_from_argv(self, argv: list[str]) -> None:
         # argparse takes a value that begins with a minus for an option, unless it is joined by an equals sign.
@@ -94,7 +106,10 @@ class Command(BaseCommand):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
         by_seen = [f"--{name}" for name in ("everyone", "active") if options[name]]
-        if options["sid"] is not None and (others := of_users + by_seen):
+        of_clients = [f"--{name}" for name in ("address", "browser") if options[name] is not None]
+        if options["json"] and options["csv"]:
+            raise CommandError("--json and --csv can't be given together.")
+        if options["sid"] is not None and (others := of_users + by_seen + of_clients):
             raise CommandError(f"--sid and {others[0]} can't be given together.")
         if options["everyone"] and of_users:
             raise CommandError(f"--everyone and {of_users[0]} can't be given together: guests are not users.")
@@ -102,6 +117,12 @@ class Command(BaseCommand):
             raise CommandError(f"--order must be seen_at or -seen_at with {by_seen[0]}, not {order}.")
         if options["sid"] is not None and not is_sid(options["sid"]):
             raise CommandError(f"--sid: {printable(options['sid'])} is not a sid. A sid has 20 characters.")
+        if options["address"] is not None and network_of(options["address"]) is None:
+            example = "198.51.100.7 or 198.51.100.0/24"
+            found = printable(options["address"])
+            raise CommandError(f"--address must be an address or a network, such as {example}, not {found}.")
+        if options["browser"] is not None and not options["browser"].strip():
+            raise CommandError("--browser needs a name.")
         self._active_seconds = self._seconds()
 
     def _seconds(self) -> float | None:
@@ -118,27 +139,74 @@ class Command(BaseCommand):
             found = online.find([self.options["sid"]])
             count, pages = len(found), iter([found])
         else:
-            filters: dict[str, Any] = {
-                "user_ids": self._user_ids(),
-                "guests": self.options["everyone"],
-                "active_seconds": self._active_seconds,
-            }
-            count = online.count(**filters)
-            pages = self._pages(filters, count)
+            count, pages = self._matching()
         if self.options["json"]:
-            for page in pages:
-                users = users_by_id({session.user_id for session in page})
-                for session in page:
-                    self.stdout.write(_as_json(session, users))
+            self._stream(pages, count, session_records.json_lines)
+        elif self.options["csv"]:
+            say(session_records.csv_header(), self.stdout)
+            self._stream(pages, count, session_records.csv_rows)
         else:
             self._print([session for page in pages for session in page], count)
 
-    def _pages(self, filters: dict[str, Any], count: int) -> Iterator[list[online.Session]]:
+    def _matching(self) -> tuple[int, Iterator[list[online.Session]]]:
+        options = self.options
+        filters: dict[str, Any] = {
+            "user_ids": self._user_ids(),
+            "guests": options["everyone"],
+            "active_seconds": self._active_seconds,
+            "network": options["address"],
+            "browser": options["browser"],
+        }
+        session_filter, order = filter_of(**filters), options["order"]
+        if not session_filter.names_client:
+            count = online.count(**filters)
+            return count, self._pages(count, lambda **page: online.sessions(order=order, **page, **filters))
+        by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
+        matching = online.matching_of(session_filter, by_seen=by_seen)
+        self._say_how_far(matching.looked_through, session_filter, by_seen=by_seen)
+        latest_first = order is None or order.startswith("-")
+        page_of = partial(online.page_of, matching, latest_first=latest_first)
+        return matching.count, self._pages(matching.count, page_of)
+
+    def _pages(self, count: int, read: Callable[..., list[online.Session]]) -> Iterator[list[online.Session]]:
         first = self.options["offset"]
         end = min(count, first + self.options["limit"])
         for start in range(first, end, READ_AT_ONCE):
-            limit = min(READ_AT_ONCE, end - start)
-            yield online.sessions(offset=start, limit=limit, order=self.options["order"], **filters)
+            yield read(offset=start, limit=min(READ_AT_ONCE, end - start))
+
+    def _say_how_far(self, looked: LookedThrough | None, session_filter: SessionFilter, *, by_seen: bool) -> None:
+        if looked is None:
+            return
+        newest = "sessions seen last" if by_seen else "newest sign-ins"
+        text = f"Looked through all sessions: {looked.count:,}."
+        if not looked.is_all:
+            text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
+            if session_filter.network is not None and not conf.INDEX_ADDRESSES:
+                text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
+        say(text, self.stderr)
+
+    def _stream(
+        self,
+        pages: Iterator[list[online.Session]],
+        count: int,
+        lines: Callable[[Iterable[online.Session]], Iterator[str]],
+    ) -> None:
+        total, written, bar = max(0, min(count - self.options["offset"], self.options["limit"])), 0, None
+        on_terminal = sys.stderr.isatty() and self.options["verbosity"] > 0
+        if on_terminal and total > READ_AT_ONCE and not self.stdout.isatty():
+            bar = progress_bar(total)
+        try:
+            for page in pages:
+                for line in lines(page):
+                    say(line, self.stdout)
+                written += len(page)
+                if bar is not None:
+                    bar.update(len(page))
+        finally:
+            if bar is not None:
+                bar.close()
+        if on_terminal:
+            say(self._sentence(written, count), self.stderr)
 
     def _user_ids(self) -> list[str] | None:
         names, term, staff = self.options["user"], self.options["search"], self.options["staff"]
@@ -182,7 +250,7 @@ class Command(BaseCommand):
     def _sentence(self, listed: int, count: int) -> str:
         first, options = self.options["offset"], self.options
         if not count:
-            if any(options[name] for name in ("user", "search", "staff", "active", "sid")):
+            if any(options[name] for name in ("user", "search", "staff", "active", "sid", "address", "browser")):
                 return "No such session is online."
             return "Nobody is online." if options["everyone"] else "Nobody is signed in."
         total = f"{count:,} {'session is' if count == 1 else 'sessions are'} online."
@@ -202,22 +270,3 @@ def _has(model: type[AbstractBaseUser], field: str) -> bool:
     except FieldDoesNotExist:
         return False
     return True
-
-
-def _as_json(session: online.Session, users: Mapping[str, AbstractBaseUser]) -> str:
-    user = users.get(session.user_id)
-    return json.dumps(
-        {
-            "sid": session.sid,
-            "user_id": session.user_id,
-            "username": None if user is None else str(user.get_username()),
-            "login_at": session.login_at and session.login_at.isoformat(),
-            "seen_at": session.seen_at.isoformat(),
-            "expires_at": session.expires_at.isoformat(),
-            "address": session.address,
-            "user_agent": session.user_agent,
-            "browser": presentation.browser_name(session.user_agent),
-            "size": session.size,
-            "newest_item": session.newest_item,
-        }
-    )
