@@ -9,15 +9,13 @@ from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
-from django.utils.functional import SimpleLazyObject
 from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
-from django_redsess.admin import chart, links, session_page
+from django_redsess.admin import chart, links
 from django_redsess.admin.end_rules import own_sid_of
-from django_redsess.admin.endings import EndSessionsMixin
 from django_redsess.admin.filters import (
     USER,
     ActiveFilter,
@@ -28,6 +26,7 @@ from django_redsess.admin.filters import (
     only_by_seen,
     users_admin,
 )
+from django_redsess.admin.session_fields import SessionFieldsMixin
 from django_redsess.backend import is_in_use
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
@@ -46,7 +45,7 @@ SEARCH_MAX = 200
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(EndSessionsMixin):
+class OnlineSessionAdmin(SessionFieldsMixin):
     """The list of who is online, and the page of a session. A subclass may set the rules: who sees and ends which."""
 
     list_display = ("user", "signed_in", "seen", "expires", "client", "size", "newest_item")
@@ -55,28 +54,10 @@ class OnlineSessionAdmin(EndSessionsMixin):
     list_filter = (WhoFilter, ActiveFilter, StaffFilter, UserFilter)
     search_fields = ("user",)
     actions = ("end_selected",)
-    fieldsets = (
-        (None, {"fields": ("user", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
-        (gettext_lazy("When it ends"), {"fields": ("deadlines",)}),
-        (gettext_lazy("Viewed items"), {"fields": ("viewed_items",)}),
-        (gettext_lazy("Data"), {"fields": ("data",)}),
-        (gettext_lazy("Other sessions of this user"), {"fields": ("other_sessions",)}),
-    )
-    readonly_fields = ("user", "seen", "browser", "size", "deadlines", "viewed_items", "data", "other_sessions")
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
         return self._sessions_for(request).counting_once()
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        found = self.look_up(request, object_id)
-        if not found:
-            return None
-        [session] = found
-        session.details = online.details(session.sid)
-        session.shows_values = request.user.has_perm("django_redsess.view_session_data")
-        session.others = SimpleLazyObject(lambda: self._others(request, session))
-        return session
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # Django refuses a URL that names a filter which is not in this list.
@@ -112,10 +93,6 @@ class OnlineSessionAdmin(EndSessionsMixin):
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        context["has_end_permission"] = self.has_end_permission(request, context["original"])
-        return super().render_change_form(request, context, *args, **kwargs)
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
     ) -> tuple[QuerySet[OnlineSession], bool]:
@@ -150,11 +127,6 @@ class OnlineSessionAdmin(EndSessionsMixin):
             case [user_id] if users_admin(request, self.admin_site) is not None:
                 return limits.describe(users_by_id({user_id}).get(user_id))
         return ""
-
-    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
-        of_user = self.sessions(request).of_users([session.user_id])[: session_page.OTHERS_MAX + 1]
-        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
-        return others[: session_page.OTHERS_MAX]
 
     def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
         links_users = users_admin(request, self.admin_site) is not None
@@ -200,20 +172,3 @@ class OnlineSessionAdmin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("viewed"))
     def newest_item(self, session: OnlineSession) -> str:
         return items.visible(session.session.newest_item)
-
-    @admin.display(description=gettext_lazy("deadlines"))
-    def deadlines(self, session: OnlineSession) -> str:
-        return session_page.deadlines(session.session, session.details)
-
-    @admin.display(description=gettext_lazy("newest first"))
-    def viewed_items(self, session: OnlineSession) -> str:
-        return session_page.viewed_items(session.session)
-
-    @admin.display(description=gettext_lazy("keys"))
-    def data(self, session: OnlineSession) -> str:
-        return session_page.data(session.details, with_values=session.shows_values)
-
-    @admin.display(description=gettext_lazy("newest sign-in first"))
-    def other_sessions(self, session: OnlineSession) -> str:
-        others = session_page.other_sessions(session, self.admin_site)
-        return format_html("{}{}", others, session_page.paragraph(limits.describe(session.user)))
