@@ -13,8 +13,6 @@ from django_redsess.querysets.items import RankingQuerySet, key_of, visible
 from django_redsess.querysets.sessions import SessionQuerySet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess import online as online_sessions
@@ -49,10 +47,8 @@ class OnlineSession(models.Model):
     user: AbstractBaseUser | None
     session: online_sessions.Session
     is_own = links_user = False
-    shows_values = False
-    details: online_sessions.Details | None = None
-    others: Iterable[OnlineSession] = ()
-    """Other sessions of the same user."""
+    page: Any = None
+    """What the page of this session shows."""
 
     class Meta:
         managed = False
@@ -62,6 +58,7 @@ class OnlineSession(models.Model):
         default_permissions = ("view",)
         permissions = (
             ("end_onlinesession", _("Can end online sessions")),
+            ("export_onlinesession", _("Can export online sessions")),
             ("view_session_data", _("Can view the data of online sessions")),
         )
 
