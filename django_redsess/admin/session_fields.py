@@ -12,14 +12,14 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online, viewed
 from django_redsess.admin import links, session_page
-from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.admin.export import ExportMixin
 from django_redsess.admin.returning import place_of
 from django_redsess.admin.session_page import SessionPage, page_url
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 
 
-class SessionFieldsMixin(EndSessionsMixin):
+class SessionFieldsMixin(ExportMixin):
     """The part of ``OnlineSessionAdmin`` that shows one session."""
 
     class Media:

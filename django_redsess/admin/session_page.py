@@ -93,7 +93,7 @@ class SessionPage:
         deadlines = deadlines_of(self.session.session, self.details)
         lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in deadlines]
         if len(lines) > 1:
-            lines[0] = format_html("<strong>{}</strong> – {}", lines[0], gettext("comes first"))
+            lines[0] = format_html("<strong>{}</strong> ({})", lines[0], gettext("comes first"))
         if ends_with_browser(self.details):
             lines.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
         return _lines(lines)
