@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from django_redsess.online.looking import LookedThrough
     from django_redsess.querysets.sessions import SessionQuerySet
 
-AT_ONCE = 1000
-"""So many sessions are in memory at a time."""
+AT_ONCE = 900
+"""So many sessions are written at a time. With the overlap, they are one read."""
 
 OVERLAP = 100
 """So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
