@@ -12,7 +12,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.session.deadlines import slack_of
+from django_redsess.session.deadlines import SLACK_MAX, slack_of
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
 
@@ -26,7 +26,13 @@ class Deadline(NamedTuple):
 
 def deadlines_of(session: online.Session, details: online.Details | None) -> list[Deadline]:
     """Return the deadlines of ``session``, the first to come first."""
-    return sorted(_deadlines_of(session, details), key=lambda deadline: deadline.at)
+    deadlines = sorted(_deadlines_of(session, details), key=lambda deadline: deadline.at)
+    # The store ends a session a little later, so that not every request has to move the deadline. Nor does every
+    # request move the time when the session was last seen.
+    slack = timedelta(milliseconds=SLACK_MAX, seconds=conf.TOUCH_INTERVAL)
+    if deadlines and timedelta() < session.expires_at - deadlines[0].at <= slack:
+        deadlines[0] = deadlines[0]._replace(at=session.expires_at)
+    return deadlines
 
 
 def ends_with_browser(details: online.Details | None) -> bool:

@@ -304,7 +304,9 @@ def test_an_asynchronous_server_sends_it_in_parts(admin_user, new_session) -> No
     assert json.loads(b"".join(parts))["count"] == 11
 
 
+# The oracle would look at each of them.
 @pytest.mark.slow
+@pytest.mark.usefixtures("left_alone")
 def test_a_hundred_thousand_sessions_are_sent_in_little_memory(admin_client, redis) -> None:
     fill(redis, 100_000, viewed=0)
     content = iter(admin_client.post(EXPORT, {"format": "csv"}))

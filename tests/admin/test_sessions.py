@@ -663,7 +663,7 @@ def test_a_deadline_that_slides_is_told_as_it_is_now(admin_client, redis, users,
     make_older(redis, sid, 3 * 86400)
     shopper.get("/")
     deadlines = deadlines_of(admin_client, sid)
-    assert is_in(deadlines[f"2 weeks after the last {'request' if sliding else 'change'}"], days=days)
+    assert is_in(deadlines[f"2 weeks after the last {'request' if sliding else 'change'}"], days=days, hours=sliding)
     assert is_in(deadlines["Ends"], days=days, hours=sliding)
 
 
