@@ -53,6 +53,12 @@ class OnlineSession(models.Model):
     details: online_sessions.Details | None = None
     others: Iterable[OnlineSession] = ()
     """Other sessions of the same user."""
+    described = ""
+    """What tells it apart from other sessions of the same user in a list: browser and address."""
+    end_url = ""
+    """The page that asks whether to end it, for an administrator who may."""
+    newest: Any = None
+    """The name and the page of the item that was viewed last, if a list shows it."""
 
     class Meta:
         managed = False

@@ -48,11 +48,16 @@ def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> d
 
 def link_html(row: PopularItem) -> SafeString:
     """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
-    name, url = row.object or ItemLink(str(row), "")
+    found = row.object or ItemLink(str(row), "")
+    id_beside = format_html(" <small><bdi>{}</bdi></small>", row) if found.name != str(row) else ""
+    return format_html('<span class="redsess-item">{}{}</span>', name_html(found), id_beside)
+
+
+def name_html(item: ItemLink) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    text = format_html('<a href="{}"><bdi>{}</bdi></a>', url, name) if url else format_html("<bdi>{}</bdi>", name)
-    id_beside = format_html(" <small><bdi>{}</bdi></small>", row) if name != str(row) else ""
-    return format_html('<span class="redsess-item">{}{}</span>', text, id_beside)
+    name = format_html("<bdi>{}</bdi>", item.name)
+    return format_html('<a href="{}">{}</a>', item.url, name) if item.url else name
 
 
 def admin_url(thing: Model, site: AdminSite) -> str:

@@ -21,13 +21,13 @@ class SessionFieldsMixin(EndSessionsMixin):
     """The part of ``OnlineSessionAdmin`` that shows one session."""
 
     fieldsets = (
-        (None, {"fields": ("user", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
+        (None, {"fields": ("account", "login_at", "seen", "address", "browser", "user_agent", "size", "sid")}),
         (gettext_lazy("When it ends"), {"fields": ("deadlines",)}),
         (gettext_lazy("Viewed items"), {"fields": ("viewed_items",)}),
         (gettext_lazy("Data"), {"fields": ("data",)}),
         (gettext_lazy("Other sessions of this user"), {"fields": ("other_sessions",)}),
     )
-    readonly_fields = ("user", "seen", "browser", "size", "deadlines", "viewed_items", "data", "other_sessions")
+    readonly_fields = ("account", "seen", "browser", "size", "deadlines", "viewed_items", "data", "other_sessions")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
         found = self.look_up(request, object_id)

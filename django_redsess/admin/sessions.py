@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
     from django_redsess.querysets.sessions import SessionQuerySet
 
-SEARCH_MAX = 200
-"""The longest text that is searched for: each word nests the database's query deeper."""
-
 
 @admin.register(OnlineSession)
 class OnlineSessionAdmin(SessionFieldsMixin):
@@ -64,15 +61,6 @@ class OnlineSessionAdmin(SessionFieldsMixin):
         may_see_users = users_admin(request, self.admin_site) is not None
         return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
 
-    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        found = super().get_changelist_instance(request)
-        of_users = users_admin(request, self.admin_site)
-        text = gettext("Search by user name or session id")
-        if of_users is not None and of_users.get_search_fields(request):
-            text = gettext("Search as in the list of users, or by session id")
-        found.search_help_text = str(self.search_help_text or text)
-        return found
-
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return ("-seen_at",) if only_by_seen(request) else self.ordering
 
@@ -93,30 +81,6 @@ class OnlineSessionAdmin(SessionFieldsMixin):
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
-    ) -> tuple[QuerySet[OnlineSession], bool]:
-        """Search the users as their own admin page does, then list their sessions. A whole sid finds its session."""
-        sessions: SessionQuerySet = queryset  # type: ignore[assignment]
-        term = search_term.strip()
-        if not term:
-            return sessions, False
-        by_sid = sessions.with_guests().filter(sid=term)
-        if any(self.has_view_permission(request, session) for session in by_sid):
-            return by_sid, False
-        if len(term) > SEARCH_MAX:
-            return sessions.none(), False
-        of_users = users_admin(request, self.admin_site)
-        users: QuerySet[Any] = get_user_model()._base_manager.all()
-        if of_users is not None:
-            users = of_users.get_queryset(request)
-        if of_users is not None and of_users.get_search_fields(request):
-            users, _ = of_users.get_search_results(request, users, term)
-        else:
-            # By searching other fields, an administrator who may not see users could guess them letter by letter.
-            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return sessions.of_users(ids_of(request, users.order_by("pk"))), False
-
     def _chart(self) -> str:
         # The template calls this after the list was counted, which removes due sessions: so both numbers agree.
         return chart.draw(*online.until_now())
@@ -131,44 +95,3 @@ class OnlineSessionAdmin(SessionFieldsMixin):
     def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
         links_users = users_admin(request, self.admin_site) is not None
         return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
-
-    @admin.display(description=gettext_lazy("user"))
-    def user(self, session: OnlineSession) -> str:
-        """Link to the user's page, if there is one, and mark the administrator's own session."""
-        url = links.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
-        name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
-        if session.is_own:
-            return format_html('{} <strong class="redsess-own">{}</strong>', name, gettext("you"))
-        return name
-
-    @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
-    def signed_in(self, session: OnlineSession) -> str | None:
-        return when(session.login_at) if session.login_at else None
-
-    @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
-    def seen(self, session: OnlineSession) -> str:
-        return when(session.seen_at)
-
-    @admin.display(description=gettext_lazy("expires"))
-    def expires(self, session: OnlineSession) -> str:
-        return when(session.expires_at)
-
-    @admin.display(description=gettext_lazy("client"))
-    def client(self, session: OnlineSession) -> str:
-        return format_html("<bdi>{}</bdi><br>{}", session.address, self.browser(session))
-
-    @admin.display(description=gettext_lazy("browser"))
-    def browser(self, session: OnlineSession) -> str:
-        """Name the browser and its system, with the whole user agent on hover."""
-        return format_html(
-            '<span title="{}">{}</span>', session.user_agent, presentation.browser_name(session.user_agent)
-        )
-
-    @admin.display(description=gettext_lazy("size"))
-    def size(self, session: OnlineSession) -> str:
-        # A plain space lets the line break: the list has many columns.
-        return filesizeformat(session.session.size).replace("\xa0", " ")
-
-    @admin.display(description=gettext_lazy("viewed"))
-    def newest_item(self, session: OnlineSession) -> str:
-        return items.visible(session.session.newest_item)
