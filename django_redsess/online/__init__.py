@@ -8,21 +8,18 @@ import ``session``, ``transport``, ``conf``, ``signals`` and ``exceptions``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.utils.module_loading import import_string
 
-from django_redsess.online import lists, pages, queries, samples
+from django_redsess.online import contents, lists, looking, pages, queries, samples
+from django_redsess.online.contents import Details
 from django_redsess.online.ending import BulkEnding, end_all_of
-from django_redsess.online.queries import SessionFilter
+from django_redsess.online.looking import LookedThrough, Matching
+from django_redsess.online.queries import ClientFilters, Guests, SessionFilter, filter_of
 from django_redsess.online.rows import Session, session_of_row
 from django_redsess.online.samples import Sample
 from django_redsess.session import notice, operations, reading
-from django_redsess.session.record import django_times, log_unusable, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.confirming import EndedCount, EndedList
 from django_redsess.transport.keys import is_sid
@@ -35,6 +32,7 @@ __all__ = [
     "Details",
     "EndedCount",
     "EndedList",
+    "LookedThrough",
     "Order",
     "Sample",
     "Session",
@@ -70,21 +68,29 @@ def _sessions(
     limit: int = 100,
     order: Order | None = None,
     user_ids: Sequence[str] | None = None,
-    guests: bool = False,
+    guests: Guests = False,
     active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
 ) -> Steps[list[Session]]:
     """
     Return signed-in sessions: at most ``limit``, after skipping ``offset``.
 
     ``order`` is by sign-in (``"login_at"``) or by last seen (``"seen_at"``). ``"-"`` before it puts the latest first.
     The default is ``"-login_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys as text.
-    ``guests`` adds guests' sessions; it has no effect with ``user_ids``. ``active_seconds`` keeps sessions seen in the
-    last so many seconds. With either of these, the only order is by last seen, by default the latest first. With
-    several users, or with ``user_ids`` by last seen, each partition lists at most its latest 5 000 sign-ins.
+    ``guests`` adds guests' sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``.
+    ``active_seconds`` keeps sessions seen in the last so many seconds. With either of these, the only order is by last
+    seen, by default the latest first. With several users, or with ``user_ids`` by last seen, each partition lists at
+    most its latest 5 000 sign-ins.
 
-    Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, or too many users.
+    ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. ``browser`` is a browser,
+    or the beginning of its name with its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system,
+    such as ``"Windows"``. Case does not matter. With any of these, only the newest 10 000 sessions are looked through,
+    by sign-in or by last seen. See :ref:`how far a search looks <looking>`.
+
+    Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
+    ``network`` that is none.
     """
-    session_filter = _filter_of(user_ids, guests, active_seconds)
+    session_filter = filter_of(user_ids, guests, active_seconds, **client)
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if order not in (None, *get_args(Order)):
@@ -95,6 +101,9 @@ def _sessions(
         return []
     by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
+    if session_filter.names_client:
+        matching = yield from looking.matching(session_filter, by_seen=by_seen)
+        return (yield from _page_of(matching, offset, limit, latest_first=latest_first))
     rows = yield from pages.page(session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     found = [session_of_row(row, owners) for row in rows]
@@ -102,6 +111,16 @@ def _sessions(
 
 
 sessions, asessions = both(_sessions)
+
+
+def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
+    rows = yield from matching.page(offset, limit, latest_first=latest_first)
+    found = [session_of_row(row) for row in rows]
+    return [session for session in found if session and matching.wanted.has(session.address, session.user_agent)]
+
+
+page_of, apage_of = both(_page_of)
+matching_of, amatching_of = both(looking.matching)
 
 
 def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
@@ -149,57 +168,38 @@ get, aget = both(_get)
 
 
 def _count(
-    *, user_ids: Sequence[str] | None = None, guests: bool = False, active_seconds: float | None = None
+    *,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
 ) -> Steps[int]:
     """
     Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
     ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
     """
-    return (yield from lists.total(_filter_of(user_ids, guests, active_seconds)))
+    session_filter = filter_of(user_ids, guests, active_seconds, **client)
+    if session_filter.names_client:
+        return (yield from looking.matching(session_filter)).count
+    return (yield from lists.total(session_filter))
 
 
 count, acount = both(_count)
 
 
-census, acensus = both(queries.census)
+def _census(session_filter: SessionFilter) -> Steps[tuple[int, int]]:
+    """Count the sessions. Return the number, and the server's time in milliseconds, or that of the newest session."""
+    counted, at = yield from queries.census(session_filter.of_any_client)
+    if session_filter.names_client:
+        counted = (yield from looking.matching(session_filter)).count
+    return counted, at
+
+
+census, acensus = both(_census)
 total, atotal = both(lists.total)
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """
-    The data of a session.
-
-    ``data`` is None if it can't be read. ``sizes`` has the bytes of each top-level value, serialized.
-    ``django_deadline`` is Django's expiry date as stored. ``age_seconds`` is Django's expiry age, or 0 if the expiry
-    was set as a date.
-    """
-
-    data: dict[str, Any] | None
-    sizes: dict[str, int]
-    django_deadline: datetime
-    age_seconds: float
-
-
-def _details(sid: str) -> Steps[Details | None]:
-    """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
-    if not is_sid(sid):
-        return None
-    loaded = yield from reading.read(sid)
-    if loaded.record is None:
-        return None
-    try:
-        serializer = import_string(settings.SESSION_SERIALIZER)()
-        data = serializer.loads(unpack(sid, loaded.record).data)
-        sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
-    except Exception as error:  # A serializer may raise anything.
-        log_unusable(sid, error)
-        data, sizes = None, {}
-    deadline, age = django_times(loaded.record)
-    return Details(data, sizes, operations.time_of(b"%d000" % deadline), age)
-
-
-details, adetails = both(_details)
+details, adetails = both(contents.details)
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
@@ -243,15 +243,21 @@ end_all, aend_all = both(_end_all)
 
 
 def end_in_batches(
-    *, user_ids: Sequence[str] | None = None, keep: Collection[str] = (), message: str = ""
+    *,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    keep: Collection[str] = (),
+    message: str = "",
+    **client: Unpack[ClientFilters],
 ) -> Iterator[EndedList]:
     """
-    End all signed-in sessions, or those of ``user_ids``, and yield the ended ones in lists of up to 250.
+    End all signed-in sessions, or those that match, and yield the ended ones in lists of up to 250.
 
-    ``user_ids`` are at most 1 000 primary keys as text, ``keep`` the sids of sessions that stay. ``message`` is as in
-    :func:`end`. The first iteration raises ValueError for too many users or a longer message.
+    ``user_ids``, ``guests``, ``network``, ``browser`` and ``system`` are as in :func:`sessions`. What a search finds
+    there is what ends. ``keep`` are the sids of sessions that stay. ``message`` is as in :func:`end`. The first
+    iteration raises ValueError for too many users, a longer message, or a ``network`` that is none.
     """
-    work = BulkEnding(_filter_of(user_ids), message=notice.check(message), keep=keep)
+    work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check(message), keep=keep)
     while not work.done:
         yield drive(work.step())
 
@@ -279,13 +285,3 @@ def user_id_of(user: AbstractBaseUser) -> str:
     if getattr(user, key.attname) is None:
         raise ValueError("This user has no primary key: not saved so far, or deleted.")
     return key.value_to_string(user)
-
-
-def _filter_of(
-    user_ids: Sequence[str] | None, guests: bool = False, active_seconds: float | None = None
-) -> SessionFilter:
-    if isinstance(user_ids, str):
-        raise ValueError("user_ids must be a list of ids, not a text.")
-    if active_seconds is not None and not active_seconds >= 0:
-        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
-    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds)

@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from django_redsess.conf import conf
+from django_redsess.online.looking import matching
 from django_redsess.online.queries import SessionFilter, lists_of
 from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
+from django_redsess.session.partitions import batches
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.confirming import EndedCount, EndedList, confirmation, worth
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps, drive
 
 
@@ -44,7 +46,7 @@ class BulkEnding:
         if session_filter.active_seconds is not None and latest is not None:
             since = f"{latest - session_filter.active_seconds * 1000:.0f}"
         stays = {"began_by": latest, "since": since, "kept_sids": keep, "kept_users": keep_users}
-        self._arguments = partial(scripts.END.arguments, reason=reason, message=message, **stays, sids=())
+        self._arguments = partial(scripts.END.arguments, reason=reason, message=message, **stays)
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and session_filter.user_ids is None:
@@ -52,19 +54,29 @@ class BulkEnding:
         elif latest is not None:
             # Later sign-ins stay, so they are not read.
             self._high = str(latest)
-        self._left = [
-            (partition, name) for partition, names in lists_of(session_filter, by_seen=by_seen) for name in names
-        ]
+        self._filter = session_filter
+        self._left: list[tuple[Partition, str]] = []
+        # None until the sessions are found. Only a search by their clients needs that.
+        self._found: list[tuple[Partition, list[str]]] | None = None
+        if not session_filter.names_client:
+            self._found = []
+            self._left = [
+                (partition, name) for partition, names in lists_of(session_filter, by_seen=by_seen) for name in names
+            ]
         self._place: tuple[str, int] = self._low, 0
 
     def step(self) -> Steps[EndedList]:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
+        if self._found is None:
+            self._found = list(batches((yield from matching(self._filter)).sids))
+        if self._found:
+            return (yield from self._end_found(self._found))
         if not self._left:
             self.done = True
             return EndedList([], *worth(self.confirmation))
         partition, name = self._left[0]
         low, left_out = self._place
-        args = self._arguments(low=low, high=self._high, skipped=left_out)
+        args = self._arguments(sids=(), low=low, high=self._high, skipped=left_out)
         keys = scripts.END.keys(partition, source=name)
         reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
         (_, more, score, left_out, _), ended = reply
@@ -73,6 +85,17 @@ class BulkEnding:
             self._left.pop(0)
             self._place = self._low, 0
             self.done = not self._left
+        return EndedList(ended, *worth(self.confirmation))
+
+    def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
+        partition, sids = found.pop(0)
+        args = self._arguments(sids=sids, low="", high="", skipped=None)
+        keys = scripts.END.keys(partition)
+        reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
+        (dealt_with, *_), ended = reply
+        if dealt_with < len(sids):
+            found.insert(0, (partition, sids[dealt_with:]))
+        self.done = not found
         return EndedList(ended, *worth(self.confirmation))
 
     def end_batch(self) -> EndedList:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
+from django_redsess.session.networks import named_network
 from django_redsess.session.operations import time_of
 from django_redsess.session.partitions import batches
 from django_redsess.transport import scripts
@@ -25,18 +26,43 @@ CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
 
 
+Guests = bool | Literal["only"]
+
+
+class ClientFilters(TypedDict, total=False):
+    """What a search says about the sender of the request that last saved a session."""
+
+    network: str | None
+    browser: str | None
+    system: str | None
+
+
 class SessionFilter(NamedTuple):
     """
     Which sessions to list, count or end. Without arguments: all signed-in sessions.
 
     ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
-    sessions; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions that were seen in the last so
-    many seconds.
+    sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions
+    that were seen in the last so many seconds. ``network``, ``browser`` and ``system`` are about the request that last
+    saved the session: see :func:`django_redsess.online.sessions`.
     """
 
     user_ids: tuple[str, ...] | None = None
-    guests: bool = False
+    guests: Guests = False
     active_seconds: float | None = None
+    network: str | None = None
+    browser: str | None = None
+    system: str | None = None
+
+    @property
+    def names_client(self) -> bool:
+        """Whether it is about networks, browsers or systems. No sorted set is ordered by that, except of networks."""
+        return not (self.network is None and self.browser is None and self.system is None)
+
+    @property
+    def of_any_client(self) -> SessionFilter:
+        """The same filter without network, browser and system."""
+        return self._replace(network=None, browser=None, system=None)
 
     @property
     def only_by_seen(self) -> bool:
@@ -46,6 +72,24 @@ class SessionFilter(NamedTuple):
     def has_list(self, *, by_seen: bool) -> bool:
         """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
         return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
+
+
+def filter_of(
+    user_ids: Sequence[str] | None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> SessionFilter:
+    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, but for too many users."""
+    if isinstance(user_ids, str):
+        raise ValueError("user_ids must be a list of ids, not a text.")
+    if active_seconds is not None and not active_seconds >= 0:
+        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
+    if guests == "only" and user_ids is not None:
+        raise ValueError("user_ids can't be given with guests='only': guests are not users.")
+    if (network := client.get("network")) is not None:
+        client["network"] = named_network(network).text
+    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **client)
 
 
 class Counted(NamedTuple):
@@ -151,6 +195,8 @@ def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> l
     # Returns the sorted sets that list these sessions, by partition.
     space = keyspace()
     if session_filter.user_ids is None:
+        if session_filter.guests == "only":
+            return [(partition, [partition.guests]) for partition in space.partitions]
         if session_filter.guests:
             return [(partition, [partition.recent, partition.guests]) for partition in space.partitions]
         if session_filter.only_by_seen or by_seen:

@@ -12,8 +12,10 @@ from django.db import NotSupportedError
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.online.queries import SessionFilter
+from django_redsess.online.looking import LookedThrough, Matching, Wanted
+from django_redsess.online.queries import Guests, SessionFilter
 from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
+from django_redsess.session.networks import named_network
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -40,6 +42,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     _sids: tuple[str, ...] | None = None
     _order: online.Order = "-login_at"
 
+    _looked_through: LookedThrough | None = None
     _own_sid: str | None = None
     _links_users = False
 
@@ -53,12 +56,39 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
-        before = self.session_filter.user_ids
+        before = () if self.session_filter.guests == "only" else self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
         """Add guests' sessions. The order is then by last seen."""
         return self._with(guests=True)
+
+    def only_guests(self) -> Self:
+        """Keep guests' sessions only. The order is then by last seen."""
+        nobody = () if self.session_filter.user_ids is not None else None
+        return self._with(guests="only", user_ids=nobody)
+
+    def of_network(self, network: str) -> Self:
+        """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
+        return self._of_client(network=named_network(network).text)
+
+    def of_browser(self, browser: str) -> Self:
+        """Keep the sessions of a browser: its name, or the beginning of name and version, such as ``Chrome 120``."""
+        return self._of_client(browser=browser)
+
+    def of_system(self, system: str) -> Self:
+        """Keep the sessions of an operating system, such as ``Windows``."""
+        return self._of_client(system=system)
+
+    @property
+    def looked_through(self) -> LookedThrough | None:
+        """
+        How many sessions were looked through for the rows, or for their number.
+
+        None if an index or a list had them all, and before the rows are read or counted.
+        """
+        found: Matching | None = (self._answers or {}).get((self.session_filter, self._by_seen))
+        return self._looked_through if found is None else found.looked_through
 
     def active(self, seconds: float) -> Self:
         """Keep the sessions that were seen in the last ``seconds``. The order is then by last seen."""
@@ -111,6 +141,12 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         clone.session_filter = self.session_filter._replace(**changes)
         return clone
 
+    def _of_client(self, **changes: str) -> Self:
+        for name, value in changes.items():
+            if getattr(self.session_filter, name) not in (None, value):
+                raise NotSupportedError(f"Online sessions can be filtered by one {name} only.")
+        return self._with(**changes)
+
     def _of_sids(self, sids: Sequence[Any]) -> Self:
         clone = self._unsliced()
         wanted = dict.fromkeys(map(str, sids))
@@ -130,7 +166,15 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
     def _count(self) -> int:
         if self._sids is not None:
             return len(self._found())
+        if self.session_filter.names_client:
+            return self._matching().count
         return self._once(self.session_filter, lambda: online.total(self.session_filter, listed=self._is_limited))
+
+    def _matching(self) -> Matching:
+        question = self.session_filter, self._by_seen
+        found = self._once(question, lambda: online.matching_of(self.session_filter, by_seen=self._by_seen))
+        self._looked_through = found.looked_through
+        return found
 
     def _rows(self) -> list[OnlineSession]:
         sessions = self._read()
@@ -147,15 +191,23 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         order: online.Order = self._order
         if self._by_seen:
             order = "-seen_at" if order.startswith("-") else "seen_at"
-        last = self._count() if last is None else last
         sessions: list[online.Session] = []
+        if self.session_filter.names_client:
+            matching = self._matching()
+            last = matching.count if last is None else last
+            for offset in range(first, last, READ_AT_ONCE):
+                limit, latest_first = min(READ_AT_ONCE, last - offset), order.startswith("-")
+                sessions += online.page_of(matching, offset, limit, latest_first=latest_first)
+            return sessions
+        last = self._count() if last is None else last
         for offset in range(first, last, READ_AT_ONCE):
             limit = min(READ_AT_ONCE, last - offset)
             sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
         return sessions
 
     def _found(self) -> list[online.Session]:
-        user_ids, guests, active_seconds = self.session_filter
+        user_ids, guests, active_seconds, *_ = self.session_filter
+        wanted = Wanted(self.session_filter)
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
             since = timezone.now() - timedelta(seconds=active_seconds)
@@ -163,7 +215,8 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
             session
             for session in online.find(self._sids or ())
             if session.seen_at >= since
-            and (session.user_id in user_ids if user_ids is not None else session.login_at or guests)
+            and wanted.has(session.address, session.user_agent)
+            and (session.user_id in user_ids if user_ids is not None else _is_listed(session, guests))
         ]
         by_seen = self._by_seen
 
@@ -171,6 +224,10 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
             return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid
 
         return sorted(found, key=place, reverse=self._order.startswith("-"))
+
+
+def _is_listed(session: online.Session, guests: Guests) -> bool:
+    return guests != "only" if session.login_at else bool(guests)
 
 
 def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:

@@ -65,6 +65,14 @@ def network_of(text: str) -> Network | None:
     return Network(shown, _place(network[0]), _place(network[-1]), is_exact)
 
 
+def named_network(text: str) -> Network:
+    """Return the network that ``text`` names, as :func:`network_of` does. Raises ValueError if it names none."""
+    network = network_of(text)
+    if network is None:
+        raise ValueError(f"{text!r} is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24.")
+    return network
+
+
 def _place(address: IPv4Address | IPv6Address) -> int:
     return int(address) if address.version == 4 else V6_PLACES + (int(address) >> 128 - EXACT_BITS)
 

@@ -1,0 +1,130 @@
+"""Searching by network, browser and operating system, and ending what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online
+from django_redsess.models import OnlineSession
+from django_redsess.online.looking import LookedThrough
+from django_redsess.session import reading
+from django_redsess.session.record import Client, Record, client_packed, pack
+from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
+
+pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
+
+CHROME = (
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
+)
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+WEEK = 7 * 24 * 3600
+
+NewSession = Callable[..., str]
+
+
+@pytest.fixture
+def arrive(redis: redis_py.Redis) -> NewSession:
+    """Return a function that stores a session, a second later than the one before, and returns its sid."""
+    reading.time().run()  # Agrees on the number of partitions.
+    start, arrived = int(redis.time()[0]) - 10_000, 0
+
+    def arrive(address: str = "", user_agent: str = "", user: str = "", sid: str = "") -> str:
+        nonlocal arrived
+        arrived += 1
+        sid = sid or sid_of(new_key(bucket_of_user(user) if user else None))
+        partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
+        client = client_packed(Client(address, user_agent))
+        record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
+        redis.hset(partition.login, sid, pack(sid, record))
+        redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})
+        redis.zadd(partition.recent if user else partition.guests, {sid: at})
+        for name in (partition.online_user, partition.online_user_of(user)) if user else ():
+            redis.zadd(name, {sid: at})
+        return sid
+
+    return arrive
+
+
+def found(**asked: Any) -> list[str]:
+    sids = [session.sid for session in online.sessions(**asked)]
+    asked.pop("order", None)
+    assert online.count(**asked) == len(sids)
+    return sids
+
+
+def test_a_search_by_network_finds_those_in_it(arrive: NewSession) -> None:
+    one = arrive("198.51.100.7", CHROME, "1")
+    other = arrive("198.51.101.7", CHROME, "2")
+    v6 = arrive("2001:db8::7", CHROME, "3")
+    arrive("", CHROME, "4")
+    arrive("", "", "5")
+    assert found(network="198.51.100.0/24") == found(network="198.51.100.7") == [one]
+    assert found(network="198.51.100.0/23", order="login_at") == [one, other]
+    assert found(network="2001:db8::/32") == found(network="2001:DB8::7") == [v6]
+    assert found(network="2001:db8::/64") == [v6]
+    assert found(network="::/0") == [v6]
+    assert found(network="0.0.0.0/0") == [other, one]
+    assert found(network="198.51.100.8") == []
+
+
+def test_a_search_by_browser_or_system_finds_those_with_it(arrive: NewSession) -> None:
+    one = arrive("198.51.100.7", CHROME, "1")
+    other = arrive("198.51.100.7", FIREFOX, "2")
+    arrive("198.51.100.7", "", "3")
+    assert found(browser="chrome") == found(browser="Chrome 120") == found(system="Windows") == [one]
+    assert found(browser="FIREFOX") == found(system="linux") == [other]
+    assert found(browser="Chrome", system="Linux") == found(browser="Chrome 12") == []
+    assert found(browser="Firefox", system="Linux", network="198.51.100.0/24") == [other]
+    assert found(browser="Firefox", user_ids=["1", "2"]) == [other]
+
+
+def test_guests_are_searched_when_they_are_asked_for(arrive: NewSession) -> None:
+    user, guest = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.7", CHROME)
+    assert found(network="198.51.100.7") == [user]
+    assert found(network="198.51.100.7", guests=True) == found(guests=True) == [guest, user]
+    assert found(network="198.51.100.7", guests="only") == found(guests="only") == [guest]
+    with pytest.raises(ValueError, match="guests are not users"):
+        online.count(user_ids=["1"], guests="only")
+
+
+@pytest.mark.parametrize("ask", [online.sessions, online.count])
+def test_what_is_no_network_is_refused(ask: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="neither an address nor a network"):
+        ask(network="198.51.100")
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_a_forged_record_is_not_found(redis: redis_py.Redis, arrive: NewSession) -> None:
+    genuine, forged = arrive("198.51.100.7", CHROME, "1"), arrive("192.0.2.1", CHROME, "1")
+    login = keyspace().of_sid(forged).login
+    redis.hset(login, forged, redis.hget(login, genuine))
+    assert found(network="198.51.100.7") == found(browser="Chrome") == [genuine]
+
+
+def test_a_search_ends_what_it_finds(arrive: NewSession) -> None:
+    arrive("198.51.100.7", CHROME, "1")
+    kept, guest = arrive("198.51.100.7", CHROME, "2"), arrive("198.51.100.7", CHROME)
+    other = arrive("198.51.101.7", FIREFOX, "3")
+    batches = list(online.end_in_batches(network="198.51.100.0/24", keep=[kept]))
+    assert [session.user_id for batch in batches for session in batch] == ["1"]
+    assert found(guests=True) == [other, guest, kept]
+    assert sum(map(len, online.end_in_batches(browser="chrome", guests="only"))) == 1
+    assert found(guests=True) == [other, kept]
+
+
+@pytest.mark.django_db
+def test_a_queryset_searches_and_tells_how_far(arrive: NewSession) -> None:
+    one, other = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.9", FIREFOX, "2")
+    rows = OnlineSession.online.all().counting_once().of_network("198.51.100.0/24")
+    assert rows.looked_through is None
+    assert (rows.count(), [row.sid for row in rows[:1]], [row.sid for row in rows[1:]]) == (2, [other], [one])
+    assert rows.looked_through == LookedThrough(2, is_all=True)
+    assert [row.sid for row in rows.reverse()] == [one, other]
+    assert [row.sid for row in rows.of_browser("firefox")] == [row.sid for row in rows.of_system("linux")] == [other]
+    assert [row.sid for row in rows.of_browser("firefox").filter(sid__in=[one, other])] == [other]
+    assert rows.of_users(["1"]).get().sid == one
+    assert list(rows.only_guests()) == list(rows.of_users(["1"]).only_guests()) == []
