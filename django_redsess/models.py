@@ -59,6 +59,7 @@ class OnlineSession(models.Model):
     """The page that asks whether to end it, for an administrator who may."""
     newest: Any = None
     """The name and the page of the item that was viewed last, if a list shows it."""
+    shows_newest_below = False
 
     class Meta:
         managed = False

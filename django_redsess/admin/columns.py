@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.forms import CheckboxInput
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
+from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess.admin import links
@@ -40,6 +39,17 @@ class ColumnsMixin(EndSessionsMixin):
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        box = super().action_checkbox
+
+        # Django's box, or that of a theme. Its label names the user, who may have several rows.
+        @wraps(box)
+        def action_checkbox(session: OnlineSession) -> SafeString:
+            return box(_Labelled(session.pk, _named(session)))
+
+        self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
+
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
@@ -52,10 +62,13 @@ class ColumnsMixin(EndSessionsMixin):
             for row in rows:
                 if self.has_end_permission(request, row):
                     row.end_url = end_url(request, self.admin_site, sid=row.sid)
-        if newest := {row.session.newest_item for row in rows} - {""} if "newest_item" in columns else None:
-            found = links.links_of(request, self.admin_site, newest)
+        viewed = {row.session.newest_item for row in rows} - {""}
+        if viewed and columns & {"seen", "newest_item"}:
+            found = links.links_of(request, self.admin_site, viewed)
             for row in rows:
-                row.newest = found.get(row.session.newest_item)
+                item = row.session.newest_item
+                row.newest = found.get(item, links.ItemLink(items.visible(item), "")) if item else None
+                row.shows_newest_below = "newest_item" not in columns
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
@@ -92,15 +105,20 @@ class ColumnsMixin(EndSessionsMixin):
 
     @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
     def signed_in(self, session: OnlineSession) -> str | None:
-        return _labelled(gettext("Signed in"), when(session.login_at)) if session.login_at else None
+        return _labelled(gettext("signed in"), when(session.login_at)) if session.login_at else None
 
     @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
     def seen(self, session: OnlineSession) -> str:
-        return _labelled(gettext("Last seen"), when(session.seen_at))
+        """Show when it was last seen, and the item that was viewed last unless a column does."""
+        time = _labelled(gettext("last seen"), when(session.seen_at))
+        if not (session.newest and session.shows_newest_below):
+            return time
+        item = _labelled(gettext("viewed"), links.name_html(session.newest))
+        return format_html('{}<span class="redsess-newest" title="{}">{}</span>', time, session.newest.name, item)
 
     @admin.display(description=gettext_lazy("expires"))
     def expires(self, session: OnlineSession) -> str:
-        return _labelled(gettext("Expires"), when(session.expires_at))
+        return _labelled(gettext("expires"), when(session.expires_at))
 
     @admin.display(description=gettext_lazy("size"))
     def size(self, session: OnlineSession) -> str:
@@ -110,8 +128,7 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("viewed"))
     def newest_item(self, session: OnlineSession) -> str:
         """Name the item that was viewed last, with a link to its page."""
-        item = items.visible(session.session.newest_item)
-        return links.name_html(session.newest or links.ItemLink(item, "")) if item else ""
+        return links.name_html(session.newest) if session.newest else ""
 
     @admin.display(description=gettext_lazy("end"))
     def end(self, session: OnlineSession) -> str:
@@ -123,11 +140,15 @@ class ColumnsMixin(EndSessionsMixin):
             '<a class="redsess-end" href="{}" aria-label="{}">{}</a>', session.end_url, label, gettext("End")
         )
 
-    @admin.display(description=admin.ModelAdmin.action_checkbox.short_description)  # type: ignore[attr-defined]
-    def action_checkbox(self, session: OnlineSession) -> SafeString:
-        label = gettext("Select the session of %(session)s") % {"session": _named(session)}
-        box = CheckboxInput({"class": "action-select", "aria-label": label}, lambda value: False)
-        return box.render(ACTION_CHECKBOX_NAME, session.pk)
+
+class _Labelled(NamedTuple):
+    """A row, for a check box that takes its label from ``str()``."""
+
+    pk: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def _describe(rows: Iterable[OnlineSession]) -> None:
@@ -151,4 +172,4 @@ def _mark(session: OnlineSession) -> str:
 
 def _labelled(label: str, value: str) -> SafeString:
     # On a phone a row is a card, without the table's head.
-    return format_html('<span class="redsess-label">{} </span>{}', label, value)
+    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)

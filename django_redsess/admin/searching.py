@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.contrib.admin.utils import get_fields_from_path
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
@@ -20,8 +19,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.session.networks import network_of
 
 if TYPE_CHECKING:
-    from django.contrib.admin import ModelAdmin
-    from django.db.models import QuerySet
+    from django.db.models import Model, QuerySet
 
     from django_redsess.querysets.sessions import SessionQuerySet
 
@@ -47,7 +45,7 @@ class SearchMixin(EndSessionsMixin):
         term = search_term.strip()
         if not term:
             return sessions, False
-        by_sid = sessions.with_guests().filter(sid=term)
+        by_sid = (sessions if sessions.session_filter.guests else sessions.with_guests()).filter(sid=term)
         if any(self.has_view_permission(request, session) for session in by_sid):
             return by_sid, False
         if len(term) > SEARCH_MAX:
@@ -86,20 +84,21 @@ class SearchMixin(EndSessionsMixin):
 
     def _search_help(self, request: HttpRequest) -> str:
         of_users = users_admin(request, self.admin_site)
-        names = list(_names_of_fields(of_users, request)) if of_users is not None else []
         user_model = get_user_model()
-        fields = names or [str(user_model._meta.get_field(user_model.USERNAME_FIELD).verbose_name)]
+        fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
+        names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
         text = gettext("Search by %(fields)s, address or network (198.51.100.0/24), browser, or session id")
-        return text % {"fields": ", ".join(dict.fromkeys(fields))}
+        return text % {"fields": ", ".join(name for name in names if name)}
 
 
-def _names_of_fields(of_users: ModelAdmin[Any], request: HttpRequest) -> Iterator[str]:
-    for search_field in of_users.get_search_fields(request):
-        # The first character and the last part may say how Django compares.
-        path = str(search_field).lstrip("^=@")
-        while path:
-            try:
-                yield str(get_fields_from_path(of_users.model, path)[-1].verbose_name)
-                break
-            except (FieldDoesNotExist, AttributeError):
-                path = path.rpartition(LOOKUP_SEP)[0]
+def _name_of(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may say how Django compares.
+    path = search_field.lstrip("^=@")
+    while path:
+        try:
+            field = get_fields_from_path(model, path)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            path = path.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""

@@ -1,37 +1,39 @@
-"""The admin's list of sessions, its search, and the page of a session."""
+"""The admin's list of sessions, and the page of a session."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ORDER_VAR, ChangeList
-from django.contrib.auth import get_user_model
+from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
 from django.http import HttpRequest, HttpResponse
-from django.template.defaultfilters import filesizeformat
-from django.utils.html import format_html
-from django.utils.text import capfirst
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.formats import number_format
+from django.utils.translation import gettext, ngettext
 
 from django_redsess import online
-from django_redsess.admin import chart, links
+from django_redsess.admin import chart
+from django_redsess.admin.columns import ColumnsMixin
 from django_redsess.admin.end_rules import own_sid_of
 from django_redsess.admin.filters import (
+    EVERYONE,
     USER,
+    WHO,
     ActiveFilter,
+    BrowserFilter,
     StaffFilter,
+    SystemFilter,
     UserFilter,
     WhoFilter,
-    ids_of,
+    chosen,
     only_by_seen,
     users_admin,
 )
+from django_redsess.admin.returning import end_url
+from django_redsess.admin.searching import SearchMixin
 from django_redsess.admin.session_fields import SessionFieldsMixin
 from django_redsess.backend import is_in_use
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import presentation
-from django_redsess.online.presentation import when
-from django_redsess.querysets import items
 from django_redsess.querysets.sessions import users_by_id
 from django_redsess.session import limits
 
@@ -42,14 +44,11 @@ if TYPE_CHECKING:
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(SessionFieldsMixin):
+class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
     """The list of who is online, and the page of a session. A subclass may set the rules: who sees and ends which."""
 
-    list_display = ("user", "signed_in", "seen", "expires", "client", "size", "newest_item")
-    list_display_links = ("seen",)
     ordering = ("-login_at",)
-    list_filter = (WhoFilter, ActiveFilter, StaffFilter, UserFilter)
-    search_fields = ("user",)
+    list_filter = (WhoFilter, ActiveFilter, StaffFilter, BrowserFilter, SystemFilter, UserFilter)
     actions = ("end_selected",)
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
 
@@ -73,13 +72,41 @@ class OnlineSessionAdmin(SessionFieldsMixin):
                 request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             )
         context = {
-            "title": capfirst(self.opts.verbose_name_plural),
             # A search or filter shows its results only.
             "chart": self._chart if set(request.GET) <= {ORDER_VAR} else "",
             "limit": self._limit_of_user(request),
             "has_end_permission": self.has_end_permission(request),
         }
-        return super().changelist_view(request, {**context, **(extra_context or {})})
+        response = super().changelist_view(request, {**context, **(extra_context or {})})
+        changelist = (getattr(response, "context_data", None) or {}).get("cl")
+        if changelist is None:  # A redirect, or the question of an action.
+            return response
+        if query := self.query_by_browser(request, changelist):
+            return self.to_list(query)
+        self.complete(request, changelist.result_list, changelist.list_display)
+        response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
+        return response
+
+    def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
+        # What the page says about the list, apart from its rows.
+        looked = changelist.queryset.looked_through
+        count = changelist.result_count
+        title = ngettext("%(count)s online session", "%(count)s online sessions", count)
+        if looked and not looked.is_all:
+            title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
+        return {
+            "title": title % {"count": number_format(count, force_grouping=True)},
+            "chosen": chosen(changelist),
+            "looked_through": looked,
+            "index_helps": request.user.is_superuser
+            and changelist.queryset.session_filter.network is not None
+            and not conf.INDEX_ADDRESSES,
+            "with_guests_query": ""
+            if WHO in request.GET or not changelist.query
+            else changelist.get_query_string({WHO: EVERYONE}),
+            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
+            "end_all_url": end_url(request, self.admin_site),
+        }
 
     def _chart(self) -> str:
         # The template calls this after the list was counted, which removes due sessions: so both numbers agree.
