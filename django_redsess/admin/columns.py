@@ -24,7 +24,7 @@ from django_redsess.admin.returning import end_url
 from django_redsess.admin.session_page import url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
-from django_redsess.online.presentation import exactly, when
+from django_redsess.online.presentation import when
 from django_redsess.querysets import items
 
 BROWSER_MAX = 60
@@ -152,14 +152,15 @@ class _Labelled(NamedTuple):
 
 
 def _describe(rows: Iterable[OnlineSession]) -> None:
-    # A user may have two sessions in the same browser: those are told apart by when they were last seen.
+    seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         browser = Truncator(presentation.browser_name(row.user_agent)).chars(BROWSER_MAX)
         row.described = ", ".join(filter(None, (browser, row.address)))
-    same = Counter((str(row), row.described) for row in rows)
-    for row in rows:
-        if same[str(row), row.described] > 1:
-            row.described = ", ".join(filter(None, (row.described, exactly(row.login_at or row.seen_at))))
+        # A user may have two sessions in the same browser: they are numbered.
+        same = (str(row), row.described)
+        seen[same] += 1
+        if seen[same] > 1:
+            row.described = f"{row.described} ({seen[same]})".strip()
 
 
 def _named(session: OnlineSession) -> str:
