@@ -89,7 +89,8 @@ class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
 
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
-        looked = changelist.queryset.looked_through
+        sessions: SessionQuerySet = changelist.queryset
+        looked, asked = sessions.looked_through, sessions.session_filter
         count = changelist.result_count
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if looked and not looked.is_all:
@@ -98,12 +99,12 @@ class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
             "title": title % {"count": number_format(count, force_grouping=True)},
             "chosen": chosen(changelist),
             "looked_through": looked,
-            "index_helps": request.user.is_superuser
-            and changelist.queryset.session_filter.network is not None
-            and not conf.INDEX_ADDRESSES,
-            "with_guests_query": ""
-            if WHO in request.GET or not changelist.query
-            else changelist.get_query_string({WHO: EVERYONE}),
+            "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
+            # Guests have no browser, and an address with that index only.
+            "names_no_guests": asked.guests and (asked.browser is not None or asked.system is not None),
+            "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
+            if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
+            else "",
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
             "end_all_url": end_url(request, self.admin_site),
         }
