@@ -73,7 +73,11 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Name the user, and mark the administrator's own session. What tells rows apart is there to be heard."""
-        apart = format_html(' <span class="redsess-heard">{}</span>', session.described) if session.described else ""
+        apart = (
+            format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
+            if session.described
+            else ""
+        )
         return format_html("<bdi>{}</bdi>{}{}", session, _mark(session), apart)
 
     @admin.display(description=gettext_lazy("user"))
@@ -86,7 +90,7 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
         """Show the browser, and the address as a link to its sessions."""
-        return format_html("{}<br>{}", self.browser(session), self.address_link(session))
+        return format_html("<div>{}<br>{}</div>", self.browser(session), self.address_link(session))
 
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
@@ -114,7 +118,9 @@ class ColumnsMixin(EndSessionsMixin):
         if not (session.newest and session.shows_newest_below):
             return time
         item = _labelled(gettext("viewed"), links.name_html(session.newest))
-        return format_html('{}<span class="redsess-newest" title="{}">{}</span>', time, session.newest.name, item)
+        return format_html(
+            '<div>{}<br><span class="redsess-newest" title="{}">{}</span></div>', time, session.newest.name, item
+        )
 
     @admin.display(description=gettext_lazy("expires"))
     def expires(self, session: OnlineSession) -> str:

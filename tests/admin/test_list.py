@@ -5,19 +5,26 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import include, path
 
 from django_redsess import viewed
 from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.models import OnlineSession
 from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
+from tests.docs.pages import DOCS, blocks
 from tests.support.admin_pages import CONFIRM, LIST, Page, asked, page_of, staff
+from tests.support.behind import text_of
 from tests.support.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
@@ -134,6 +141,9 @@ def test_ending_everyone_else_is_below_the_list_and_apart_from_other_buttons(adm
 # Columns that a subclass adds.
 
 
+# A test fills them with the pages of the site that it makes.
+urlpatterns: list[Any] = []
+
 asked_for: list[list[str]] = []
 
 
@@ -164,6 +174,23 @@ def test_an_item_has_its_name_and_a_link_from_one_lookup_a_page(
     assert f"/admin/auth/user/{users['carol'].pk}/change/" in rows["alice"]["hrefs"]
     assert rows["bob"][column].endswith("kite")
     assert asked_for == [["kite", "lamp"]]
+
+
+def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, settings) -> None:
+    [example] = [each.text for each in blocks(DOCS / "howto" / "admin.rst") if "list_display = (" in each.text]
+    site = admin.AdminSite()
+    names = {"admin": SimpleNamespace(register=partial(admin.register, site=site))}
+    exec(example, {**names, "OnlineSession": OnlineSession, "OnlineSessionAdmin": OnlineSessionAdmin})
+    urlpatterns[:] = [path("admin/", site.urls), path("", include("testproject.shop.urls"))]
+    settings.ROOT_URLCONF = __name__
+    session = new_session(str(users["alice"].pk), basket=text_of(5000))
+    viewed.record(session, "kite")
+    [row] = Page(admin_client.get(LIST, {"q": "alice"})).rows
+    assert row["sid"] == session.sid
+    assert "day" in row["expires"] or "week" in row["expires"]
+    assert "KB" in row["size"]
+    assert (row["newest_item"], row["end"]) == ("kite", "End")
+    assert "signed_in" not in row
 
 
 # Search.

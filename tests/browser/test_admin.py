@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def admin(visitor: Visitor) -> Page:
 
 def users(page: Page) -> list[str]:
     """Return the users of the list, from the top."""
-    return page.locator(".field-user a bdi").all_inner_texts()
+    return page.locator(".field-user a > bdi").all_inner_texts()
 
 
 def row_of(page: Page, name: str) -> Locator:
@@ -212,3 +213,61 @@ def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:
         # The page of a user has other fields that are too wide.
         if picture != "user":
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
+
+
+PROBLEMS = """
+[...document.querySelectorAll("#result_list :is(a, input), .redsess-about a, .redsess-end-all a")]
+    .filter(each => each.checkVisibility())
+    .filter(each => each.offsetHeight < 24 || each.getBoundingClientRect().right > innerWidth)
+    .map(each => each.outerHTML)
+"""
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ar"])
+@pytest.mark.parametrize("width", [320, 390, 767])
+def test_on_a_phone_each_row_is_a_card(
+    visitor: Visitor, settings: Any, keep_picture: KeepPicture, width: int, language: str
+) -> None:
+    people.bring_in_shoppers()
+    page = visitor(width)
+    sign_in(page, "admin", "admin")
+    settings.LANGUAGE_CODE = language
+    page.goto(LIST)
+    keep_picture(page, f"admin-cards-{width}-{language}")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator(".results").evaluate("results => results.scrollWidth <= results.clientWidth")
+    assert page.evaluate(PROBLEMS) == []
+    card = page.locator("#result_list tbody tr").last
+    expect(card.locator(".field-signed_in .redsess-label")).to_be_visible()
+    expect(card.locator(".field-seen .redsess-label").first).to_be_visible()
+    # Each part is below the other, and the card is narrower than the window.
+    tops = [card.locator(f".field-{name}").bounding_box() for name in ("user", "client", "signed_in", "seen")]
+    assert all(upper and lower and upper["y"] < lower["y"] for upper, lower in pairwise(tops))
+
+
+def test_rows_tell_apart_what_they_are_about(admin: Page) -> None:
+    expect(admin.get_by_role("rowheader", name="jun Mobile Safari 26 on iOS, 203.0.113.201")).to_have_count(1)
+    expect(admin.get_by_role("checkbox", name="jun: Mobile Safari 26 on iOS, 203.0.113.201")).to_have_count(1)
+    admin.get_by_role("link", name="End the session of jun: Mobile Safari 26 on iOS, 203.0.113.201").click()
+    expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
+
+
+def test_focus_on_the_links_of_a_row_is_visible(admin: Page) -> None:
+    row = row_of(admin, "jun")
+    for link in (row.locator(".field-user a"), row.locator(".field-client a"), row.locator(".redsess-end")):
+        before = link.evaluate("link => getComputedStyle(link).outlineStyle")
+        link.focus()
+        admin.keyboard.press("Shift+Tab")
+        admin.keyboard.press("Tab")
+        expect(link).to_be_focused()
+        assert (before, link.evaluate("link => getComputedStyle(link).outlineStyle")) == ("none", "auto")
+
+
+def test_an_address_leads_to_who_else_is_there(admin: Page) -> None:
+    row_of(admin, "jun").get_by_role("link", name="203.0.113.201", exact=True).click()
+    expect(admin.get_by_role("heading", name="1 online session", exact=True)).to_be_visible()
+    assert users(admin) == ["jun"]
+    admin.locator("#searchbar").fill("203.0.113.0/24")
+    admin.keyboard.press("Enter")
+    admin.wait_for_url("**203.0.113.0*")
+    assert {"jun", "grace", "daniel"} == set(users(admin))
