@@ -49,6 +49,13 @@ class OnlineSession(models.Model):
     is_own = links_user = False
     page: Any = None
     """What the page of this session shows."""
+    described = ""
+    """What tells it apart from other sessions of the same user in a list: browser and address."""
+    end_url = ""
+    """The page that asks whether to end it, for an administrator who may."""
+    newest: Any = None
+    """The name and the page of the item that was viewed last, if a list shows it."""
+    shows_newest_below = False
 
     class Meta:
         managed = False

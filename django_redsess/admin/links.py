@@ -54,11 +54,16 @@ def link_html(row: PopularItem) -> SafeString:
 def item_html(item: str, link: ItemLink | None) -> SafeString:
     """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
     shown = visible(item)
-    name, url = link or ItemLink(shown, "")
+    found = link or ItemLink(shown, "")
+    id_beside = format_html(" <small><bdi>{}</bdi></small>", shown) if found.name != shown else ""
+    return format_html('<span class="redsess-item">{}{}</span>', name_html(found), id_beside)
+
+
+def name_html(item: ItemLink) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    text = format_html('<a href="{}"><bdi>{}</bdi></a>', url, name) if url else format_html("<bdi>{}</bdi>", name)
-    id_beside = format_html(" <small><bdi>{}</bdi></small>", shown) if name != shown else ""
-    return format_html('<span class="redsess-item">{}{}</span>', text, id_beside)
+    name = format_html("<bdi>{}</bdi>", item.name)
+    return format_html('<a href="{}">{}</a>', item.url, name) if item.url else name
 
 
 def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:

@@ -7,7 +7,6 @@ from typing import Any, cast
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online, viewed
@@ -22,16 +21,13 @@ from django_redsess.models import OnlineSession
 class SessionFieldsMixin(ExportMixin):
     """The part of ``OnlineSessionAdmin`` that shows one session."""
 
-    class Media:
-        css = {"all": ("django_redsess/admin-session.css",)}
-
     fieldsets = (
-        (None, {"fields": ("account", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
+        (None, {"fields": ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
         # Django folds it without a script.
         (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
     )
     readonly_fields = (
-        *("account", "origin", "times", "deadlines", "viewed_items", "other_sessions"),
+        *("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions"),
         *("data", "size"),
     )
 
@@ -82,8 +78,8 @@ class SessionFieldsMixin(ExportMixin):
         return HttpResponseRedirect(place_of(request).url(self.admin_site))
 
     @admin.display(description=gettext_lazy("user"))
-    def account(self, session: OnlineSession) -> str:
-        return session.page.account()  # type: ignore[no-any-return]
+    def owner(self, session: OnlineSession) -> str:
+        return session.page.owner()  # type: ignore[no-any-return]
 
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
@@ -108,11 +104,6 @@ class SessionFieldsMixin(ExportMixin):
     @admin.display(description=gettext_lazy("data"))
     def data(self, session: OnlineSession) -> str:
         return session.page.data()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("size"))
-    def size(self, session: OnlineSession) -> str:
-        # A plain space lets the line break.
-        return filesizeformat(session.session.size).replace("\xa0", " ")
 
     def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
         if not session.user_id:

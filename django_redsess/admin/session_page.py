@@ -62,7 +62,7 @@ class SessionPage:
     others: list[tuple[OnlineSession, bool]]
     """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
 
-    def account(self) -> str:
+    def owner(self) -> str:
         """Show whose session it is: with links for those who may see the user."""
         name, url = format_html("<bdi>{}</bdi>", self.session), self._url_of_user("change")
         if not url:
