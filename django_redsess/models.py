@@ -13,8 +13,6 @@ from django_redsess.querysets.items import RankingQuerySet, key_of, visible
 from django_redsess.querysets.sessions import SessionQuerySet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess import online as online_sessions
@@ -49,10 +47,15 @@ class OnlineSession(models.Model):
     user: AbstractBaseUser | None
     session: online_sessions.Session
     is_own = links_user = False
-    shows_values = False
-    details: online_sessions.Details | None = None
-    others: Iterable[OnlineSession] = ()
-    """Other sessions of the same user."""
+    page: Any = None
+    """What the page of this session shows."""
+    described = ""
+    """What tells it apart from other sessions of the same user in a list: browser and address."""
+    end_url = ""
+    """The page that asks whether to end it, for an administrator who may."""
+    newest: Any = None
+    """The name and the page of the item that was viewed last, if a list shows it."""
+    shows_newest_below = False
 
     class Meta:
         managed = False
@@ -62,6 +65,7 @@ class OnlineSession(models.Model):
         default_permissions = ("view",)
         permissions = (
             ("end_onlinesession", _("Can end online sessions")),
+            ("export_onlinesession", _("Can export online sessions")),
             ("view_session_data", _("Can view the data of online sessions")),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
+from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.queries import USERS_MAX
 from django_redsess.querysets.sessions import users_by_id
 
@@ -24,14 +25,19 @@ if TYPE_CHECKING:
 
     from django_redsess.querysets.sessions import SessionQuerySet
 
-USER, WHO, ACTIVE, STAFF = "user", "who", "active", "staff"
+USER, WHO, ACTIVE, STAFF, BROWSER, SYSTEM = "user", "who", "active", "staff", "browser", "system"
 
 SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
+
+GUESTS, EVERYONE = "guests", "everyone"
+
+NAME_MAX = 200
+"""A longer name of a browser or system is cut."""
 
 
 def only_by_seen(request: HttpRequest) -> bool:
     """Tell whether the filters of ``request`` allow no order but by last seen."""
-    return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) == "everyone"
+    return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) in (GUESTS, EVERYONE)
 
 
 def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None:
@@ -41,23 +47,35 @@ def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None
 
 
 class WhoFilter(SimpleListFilter):
-    """Signed-in sessions only, or guests' too."""
+    """Signed-in sessions only, guests' only, or both."""
 
     title = gettext_lazy("visitor")
     parameter_name = WHO
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("everyone", gettext_lazy("Everyone, by last seen"))]
+        return [
+            (GUESTS, gettext_lazy("Guests, by last seen")),
+            (EVERYONE, gettext_lazy("Everyone, by last seen")),
+        ]
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        everyone = self.value() == "everyone"
         signed_in = changelist.get_query_string(remove=[WHO, ORDER_VAR])
-        by_seen = changelist.get_query_string({WHO: "everyone", **_by_seen(changelist)})
-        yield {"selected": not everyone, "query_string": signed_in, "display": gettext("Signed in")}
-        yield {"selected": everyone, "query_string": by_seen, "display": self.lookup_choices[0][1]}
+        yield {
+            "selected": self.value() not in (GUESTS, EVERYONE),
+            "query_string": signed_in,
+            "display": gettext("Signed in"),
+        }
+        for value, display in self.lookup_choices:
+            query = changelist.get_query_string({WHO: value, **_by_seen(changelist)})
+            yield {"selected": self.value() == value, "query_string": query, "display": display}
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
-        return queryset.with_guests() if self.value() == "everyone" else queryset
+        match self.value():
+            case "guests":
+                return queryset.only_guests()
+            case "everyone":
+                return queryset.with_guests()
+        return queryset
 
 
 class ActiveFilter(SimpleListFilter):
@@ -106,6 +124,42 @@ class StaffFilter(SimpleListFilter):
         if self.value() != "1":
             return queryset
         return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk")))
+
+
+class ClientFilter(SimpleListFilter):
+    """Sessions of a browser or of a system. A link or a search may name one that is not in the list of choices."""
+
+    names: Sequence[str] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        value = self.name
+        return [(name, name) for name in (*self.names, *([value] if value and value not in self.names else ()))]
+
+    @property
+    def name(self) -> str:
+        return (self.value() or "").strip()[:NAME_MAX]
+
+
+class BrowserFilter(ClientFilter):
+    """Sessions of a browser, or of a version of it."""
+
+    title = gettext_lazy("browser")
+    parameter_name = BROWSER
+    names = BROWSERS
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        return queryset.of_browser(self.name) if self.name else queryset
+
+
+class SystemFilter(ClientFilter):
+    """Sessions of an operating system."""
+
+    title = gettext_lazy("operating system")
+    parameter_name = SYSTEM
+    names = SYSTEMS
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        return queryset.of_system(self.name) if self.name else queryset
 
 
 class UserFilter(ListFilter):
@@ -159,6 +213,17 @@ def _by_seen(changelist: ChangeList) -> dict[str, str]:
     # Such a list has no other order. With the order in the link, the table's header shows it, too.
     columns = list(changelist.list_display)
     return {ORDER_VAR: f"-{columns.index('seen')}"} if "seen" in columns else {}
+
+
+def chosen(changelist: ChangeList) -> list[str]:
+    """Return the choices that are selected in the filters, but for those that filter nothing."""
+    return [
+        str(choice["display"])
+        for spec in changelist.filter_specs
+        for number, choice in enumerate(spec.choices(changelist))
+        # The first choice of each filter is "All", or "Signed in".
+        if choice["selected"] and number
+    ]
 
 
 def ids_of(request: HttpRequest, users: QuerySet[Any]) -> list[str]:

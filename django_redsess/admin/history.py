@@ -59,6 +59,15 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str)
     LogEntry.objects.bulk_create(lines)
 
 
+def save_export(request: HttpRequest, count: int, file_format: str, query: str) -> None:
+    """Save in the history of the list that ``request`` has exported ``count`` sessions, and by which query."""
+    text = ngettext("Exported %(count)d session as %(format)s.", "Exported %(count)d sessions as %(format)s.", count)
+    text %= {"count": count, "format": file_format.upper()}
+    if query:
+        text += " " + gettext("Query: %s") % printable(query)
+    _line_of_list(request, text).save()
+
+
 def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
     users = users_by_id(set(counts))
     lines = []

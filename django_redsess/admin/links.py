@@ -47,17 +47,28 @@ def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> d
 
 
 def link_html(row: PopularItem) -> SafeString:
+    """Return the item's name as HTML: see :func:`item_html`."""
+    return item_html(row.item, row.object)
+
+
+def item_html(item: str, link: ItemLink | None) -> SafeString:
     """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
-    name, url = row.object or ItemLink(str(row), "")
+    shown = visible(item)
+    found = link or ItemLink(shown, "")
+    id_beside = format_html(" <small><bdi>{}</bdi></small>", shown) if found.name != shown else ""
+    return format_html('<span class="redsess-item">{}{}</span>', name_html(found), id_beside)
+
+
+def name_html(item: ItemLink) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    text = format_html('<a href="{}"><bdi>{}</bdi></a>', url, name) if url else format_html("<bdi>{}</bdi>", name)
-    id_beside = format_html(" <small><bdi>{}</bdi></small>", row) if name != str(row) else ""
-    return format_html('<span class="redsess-item">{}{}</span>', text, id_beside)
+    name = format_html("<bdi>{}</bdi>", item.name)
+    return format_html('<a href="{}">{}</a>', item.url, name) if item.url else name
 
 
-def admin_url(thing: Model, site: AdminSite) -> str:
-    """Return the URL of the admin page of ``thing``; ``""`` if it has none."""
-    name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_change"
+def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:
+    """Return the URL of a page of ``thing`` in the admin; ``""`` if it has none."""
+    name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_{page}"
     try:
         return reverse(name, args=(quote(thing.pk),), current_app=site.name)
     except NoReverseMatch:

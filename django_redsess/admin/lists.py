@@ -27,7 +27,7 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
     show_facets = admin.ShowFacets.NEVER
 
     class Media:
-        css = {"all": ("django_redsess/admin.css",)}
+        css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

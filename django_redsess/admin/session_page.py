@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
-from django.http import QueryDict
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.http import HttpRequest, QueryDict
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext, ngettext
 
 from django_redsess import online, viewed
-from django_redsess.admin.filters import USER
+from django_redsess.admin import links
+from django_redsess.admin.filters import USER, WHO, users_admin
+from django_redsess.admin.links import ItemLink
+from django_redsess.admin.returning import end_url, place_of
+from django_redsess.admin.session_deadlines import deadlines_of, ends_with_browser
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.presentation import exactly, when
 from django_redsess.querysets import items
-from django_redsess.session.deadlines import slack_of
+from django_redsess.session import limits
 
 OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
@@ -41,19 +48,111 @@ NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
-def deadlines(session: online.Session, details: online.Details | None) -> SafeString:
-    """Show each deadline of ``session``, and the first of them, when it ends."""
-    rows = [(name, when(at), exactly(at)) for name, at in _deadlines_of(session, details)]
-    ends = format_html("<strong>{}</strong>", gettext("It ends"))
-    rows.append((ends, when(session.expires_at), exactly(session.expires_at)))
-    return table((gettext("Deadline"), gettext("Time left"), gettext("Date")), rows)
+@dataclass(frozen=True)
+class SessionPage:
+    """What the page of ``session`` shows, read for ``request``. The methods return its parts as HTML."""
 
+    request: HttpRequest
+    site: AdminSite
+    session: OnlineSession
+    details: online.Details | None
+    views: list[viewed.ViewedItem]
+    items: dict[str, ItemLink]
+    """The names of viewed items."""
+    others: list[tuple[OnlineSession, bool]]
+    """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
 
-def viewed_items(session: online.Session) -> str:
-    """Show the items that ``session`` viewed, the newest first."""
-    found = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
-    rows = [(items.visible(view.item), when(view.at)) for view in found]
-    return table((gettext("Item"), gettext("Viewed")), rows) if rows else gettext("It has viewed no items.")
+    def owner(self) -> str:
+        """Show whose session it is: with links for those who may see the user."""
+        name, url = format_html("<bdi>{}</bdi>", self.session), self._url_of_user("change")
+        if not url:
+            return format_html("{}{}", name, _own(self.session))
+        account = format_html('<a href="{}">{}</a>{}', url, name, _own(self.session))
+        history = format_html('<a href="{}">{}</a>', self.history_url(), gettext("History of this user"))
+        return _beside([account, history])
+
+    def history_url(self) -> str:
+        """Return the URL of the user's history, where ends are noted. ``""`` for those who may not see it."""
+        return self._url_of_user("history")
+
+    def origin(self) -> str:
+        """Show browser, system and address, with a link to all sessions from this address."""
+        return _beside([part for part in (self._browser(self.session), self._address(self.session)) if part])
+
+    def times(self) -> str:
+        """Show when the user signed in, was last seen, and when the session ends."""
+        session, times = self.session, []
+        if session.login_at:
+            times.append(format_html(gettext("Signed in: {time}"), time=moment(session.login_at)))
+        times.append(format_html(gettext("Last seen: {time}"), time=moment(session.seen_at)))
+        times.append(format_html(gettext("Ends: {time}"), time=moment(session.expires_at)))
+        return _lines(times)
+
+    def deadlines(self) -> str:
+        """Show each deadline. If there are several, the first one is marked."""
+        deadlines = deadlines_of(self.session.session, self.details)
+        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in deadlines]
+        if len(lines) > 1:
+            lines[0] = format_html("<strong>{}</strong> ({})", lines[0], gettext("comes first"))
+        if ends_with_browser(self.details):
+            lines.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
+        return _lines(lines)
+
+    def viewed_items(self) -> str:
+        """Show the viewed items, the newest first."""
+        if not self.views:
+            return gettext("It has viewed no items.")
+        rows = [(links.item_html(view.item, self.items.get(view.item)), moment(view.at)) for view in self.views]
+        return table((gettext("Item"), gettext("Viewed")), rows)
+
+    def other_sessions(self) -> str:
+        """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
+        limit = paragraph(limits.describe(self.session.user))
+        if not self.others:
+            return format_html("{}{}", gettext("There are no others."), limit)
+        headings = [gettext("Browser"), gettext("Address"), gettext("Signed in"), gettext("Last seen")]
+        if any(may_end for _, may_end in self.others):
+            headings.append(gettext("End"))
+        rows = [self._row(other, may_end)[: len(headings)] for other, may_end in self.others]
+        url = f"{url_of('changelist', self.site)}?{query_of([self.session.user_id])}"
+        link = format_html(
+            '<p class="redsess-below"><a href="{}">{}</a></p>', url, gettext("All sessions of this user")
+        )
+        return table(headings, rows) + link + limit
+
+    def data(self) -> str:
+        """Show the keys of the data, and the values to those who may see them."""
+        return data(self.details, with_values=self.request.user.has_perm("django_redsess.view_session_data"))
+
+    def _url_of_user(self, page: str) -> str:
+        user, of_users = self.session.user, users_admin(self.request, self.site)
+        if user is None or of_users is None or not of_users.has_view_or_change_permission(self.request, user):
+            return ""
+        return links.admin_url(user, self.site, page)
+
+    def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
+        browser = self._browser(other) or gettext("unknown")
+        url = page_url(self.request, self.site, other.sid)
+        link = format_html('<a href="{}">{}</a>{}', url, browser, _own(other))
+        signed_in = moment(other.login_at) if other.login_at else ""
+        return [link, self._address(other), signed_in, moment(other.seen_at), self._end(other) if may_end else ""]
+
+    def _end(self, other: OnlineSession) -> str:
+        # A screen reader may read the links without their rows.
+        name = gettext("End: %(browser)s, %(address)s") % {"browser": self._browser(other), "address": other.address}
+        url = end_url(self.request, self.site, sid=other.sid)
+        return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
+
+    def _browser(self, session: OnlineSession) -> str:
+        return presentation.browser_name(session.user_agent)
+
+    def _address(self, session: OnlineSession) -> str:
+        if not session.address:
+            return ""
+        query = {SEARCH_VAR: session.address} | ({} if session.user_id else {WHO: "everyone"})
+        url = f"{url_of('changelist', self.site)}?{urlencode(query)}"
+        # An address is written from left to right, wherever it stands.
+        return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
 
 
 def data(details: online.Details | None, *, with_values: bool) -> str:
@@ -73,29 +172,15 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
     return table(headings, rows) + paragraph(more)
 
 
-def other_sessions(session: OnlineSession, site: AdminSite) -> str:
-    """Show the other sessions of the user of ``session``, newest sign-in first, with links to their pages."""
-    if not session.user_id:
-        return gettext("It is a guest's session.")
-    rows = [
-        (
-            format_html('<a href="{}">{}</a>', url_of("change", site, quote(other.sid)), when(other.seen_at)),
-            when(other.login_at) if other.login_at else "",
-            format_html("<bdi>{}</bdi>", other.address),
-            presentation.browser_name(other.user_agent),
-        )
-        for other in session.others
-    ]
-    if not rows:
-        return gettext("There are no others.")
-    headings = (gettext("Last seen"), gettext("Signed in"), gettext("Address"), gettext("Browser"))
-    link = format_html(
-        '<p><a href="{}?{}">{}</a></p>',
-        url_of("changelist", site),
-        query_of([session.user_id]),
-        gettext("All sessions of this user"),
-    )
-    return table(headings, rows) + link
+def moment(at: datetime) -> SafeString:
+    """Return ``at`` as HTML: date, time of day and zone, and how long ago or ahead that is."""
+    return format_html('<span class="redsess-moment">{} ({})</span>', exactly(at), when(at))
+
+
+def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
+    """Return the URL of the page of a session. It returns to the same list as ``request``."""
+    url, parameters = url_of("change", site, quote(sid)), place_of(request).parameters
+    return f"{url}?{urlencode(parameters)}" if parameters else url
 
 
 def paragraph(text: str) -> SafeString:
@@ -105,7 +190,9 @@ def paragraph(text: str) -> SafeString:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
     """Return a table in the style of the page."""
-    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": rows})
+    # On a phone, each cell has its heading beside it.
+    cells = [list(zip(headings, row, strict=True)) for row in rows]
+    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": cells})
 
 
 def url_of(name: str, site: AdminSite, *args: str) -> str:
@@ -120,17 +207,17 @@ def query_of(user_ids: Sequence[str]) -> str:
     return query.urlencode()
 
 
-def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[tuple[str, datetime]]:
-    if details is not None:
-        django_deadline = details.django_deadline
-        if conf.SLIDING and details.age_seconds:
-            django_deadline = session.seen_at + timedelta(seconds=details.age_seconds)
-        yield gettext("Django's: age or date"), django_deadline
-    if conf.IDLE_TIMEOUT:
-        slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
-        yield gettext("Idle: since it was last seen"), session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
-    if conf.ABSOLUTE_TIMEOUT and session.login_at:
-        yield gettext("Absolute: since sign-in"), session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT)
+def _beside(parts: Iterable[str]) -> SafeString:
+    spans = format_html_join(" ", "<span>{}</span>", ((part,) for part in parts))
+    return format_html('<span class="redsess-beside">{}</span>', spans)
+
+
+def _lines(lines: Iterable[str]) -> SafeString:
+    return format_html_join("", '<div class="redsess-line">{}</div>', ((line,) for line in lines))
+
+
+def _own(session: OnlineSession) -> SafeString:
+    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
 
 
 def _value_text(key: str, value: Any) -> str:

@@ -136,7 +136,7 @@ def test_all_sessions_of_a_user_whose_key_is_text_are_ended(admin_client, new_se
 def test_everyones_sessions_but_the_own_are_ended(partitions, admin_client, redis, sids, new_session) -> None:
     guest = new_session(colour="blue")
     fill(redis, 300, viewed=0)
-    response = admin_client.get(Page(admin_client.get(LIST)).links["End everyone's sessions except mine"])
+    response = admin_client.get(Page(admin_client.get(LIST)).links["End everyone else's sessions"])
     assert asked(response) == 303
     assert stored(redis) == 305
     assert told(answer(admin_client, response)) == "303 sessions were ended."
@@ -268,7 +268,7 @@ QUERIES = [
     *("who=everyone", "active=5m", "active=1h", "active=1d", "staff=1", "user=BOB", "user=BOB&user=CAROL"),
     *("q=bob", "q=nobody", "q=o", "q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID"),
     *("who=everyone&active=1h", "who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "staff=1&q=bob"),
-    *("user=BOB&active=5m", "user=BOB&q=bob", "user=BOB&q=alice", "user=nobody", "user=", "user=a:b", "o=3", "p=2"),
+    *("user=BOB&active=5m", "user=BOB&q=bob", "user=BOB&q=alice", "user=nobody", "user=", "user=a:b", "o=4", "p=2"),
     *("q=LONG", "staff=1&q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
 ]
 
@@ -338,7 +338,7 @@ def test_who_signs_in_after_the_question_stays(partitions, admin_client, users, 
     assert newcomer in left()
 
 
-@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=3", "USERS"])
+@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=4", "USERS"])
 def test_who_is_seen_or_gets_another_key_after_the_question_is_ended_all_the_same(
     partitions, admin_client, redis, users, query
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -24,15 +25,17 @@ from django.utils.formats import date_format
 from benchmarks.fill import fill
 from django_redsess import online, viewed
 from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin.session_deadlines import duration
+from django_redsess.admin.session_page import SessionPage
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
+from django_redsess.models import OnlineSession
 from django_redsess.online import pages as pages_module
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
-from tests.support.admin_pages import LIST, MARKUP, Page, milliseconds_ago, page_of, staff, walk
+from tests.support.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
 from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
-from tests.support.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
@@ -83,20 +86,18 @@ def test_list_shows_who_is_online_newest_sign_in_first(admin_client, sids) -> No
     assert Page(admin_client.get(LIST)).names == ["carol", "bob", "alice", "admin"]
 
 
-def test_a_row_says_who_when_from_where_with_what_and_of_what_size(admin_client, users, new_session) -> None:
+def test_a_row_says_who_from_where_when_and_what_was_viewed_last(admin_client, users, new_session) -> None:
     session = opened(new_session(str(users["alice"].pk)))
     viewed.record(session, "lamp")
     viewed.record(session, "kite")
     row = Page(admin_client.get(LIST)).rows[0]
     assert row["user"] == "alice"
-    assert f"/admin/auth/user/{users['alice'].pk}/change/" in row["hrefs"]
     assert row["sid"] == session.sid
-    assert row["signed_in"] == row["seen"] == "just now"
-    assert row["expires"] == "in 13 days" or "week" in row["expires"]
-    assert "192.0.2.7" in row["text"]
-    assert "Firefox 140 on Linux" in row["text"]
-    assert re.fullmatch(r"\d+ bytes", row["size"])
-    assert row["newest_item"] == "kite"
+    assert row["client"] == "Firefox 140 on Linux 192.0.2.7"
+    assert row["signed_in"] == "just now"
+    assert row["seen"] == "just now kite"
+    assert row["end"] == "End"
+    assert not {"expires", "size", "newest_item"} & set(row)
 
 
 def test_what_a_real_request_came_from_is_shown(admin_client) -> None:
@@ -126,9 +127,17 @@ def test_without_a_parser_of_user_agents_the_browser_is_shown_as_it_came(
     assert FIREFOX in Page(admin_client.get(LIST)).rows[0]["text"]
 
 
-def test_a_large_session_is_told_in_kilobytes(admin_client, users, new_session) -> None:
-    new_session(str(users["alice"].pk), basket=text_of(5000))
-    assert "KB" in Page(admin_client.get(LIST)).rows[0]["size"]
+def test_a_subclass_chooses_the_columns(admin_client, users, new_session, monkeypatch) -> None:
+    session = new_session(str(users["alice"].pk), basket=text_of(5000))
+    viewed.record(session, "kite")
+    monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "seen", "expires", "size", "newest_item"))
+    row = Page(admin_client.get(LIST)).rows[0]
+    assert row["sid"] == session.sid
+    assert row["expires"] == "in 13 days" or "week" in row["expires"]
+    assert "KB" in row["size"]
+    # The item has a column, so it is not below the time.
+    assert (row["newest_item"], row["seen"]) == ("kite", "just now")
+    assert not {"client", "end"} & set(row)
 
 
 def test_the_own_session_is_marked_and_no_other(admin_client, sids) -> None:
@@ -168,7 +177,7 @@ def test_an_item_full_of_markup_is_shown_as_text(admin_client, users, new_sessio
     session = new_session(str(users["alice"].pk))
     item = "</td><script>alert('x')</script>"
     viewed.record(session, item)
-    assert Page(admin_client.get(LIST)).rows[0]["newest_item"] == item
+    assert item in Page(admin_client.get(LIST)).rows[0]["seen"]
     for url in (LIST, page_of(session.sid)):
         assert "<script>alert" not in admin_client.get(url).text
 
@@ -236,11 +245,11 @@ def test_what_is_listed_by_last_seen_sorts_by_nothing_else(admin_client, redis, 
         orders.append([name for name in page.names if name != "admin"])
     assert sorted(orders) == [["alice", "bob", "carol"], ["carol", "bob", "alice"]]
     # An address that somebody kept from before.
-    assert admin_client.get(f"{LIST}{query}&o=2").status_code == 200
+    assert admin_client.get(f"{LIST}{query}&o=3").status_code == 200
 
 
 def test_an_order_by_sign_in_does_not_stand_in_the_way_of_the_other_list(admin_client, sids) -> None:
-    page = Page(admin_client.get(LIST + "?o=2"))
+    page = Page(admin_client.get(LIST + "?o=3"))
     everyone = Page(admin_client.get(LIST + page.links["Everyone, by last seen"]))
     assert len(everyone.rows) == 4
 
@@ -434,11 +443,11 @@ def test_a_page_that_is_not_there_is_the_nearest_and_keeps_the_filters(
     admin_client, users, sids, number, names
 ) -> None:
     User.objects.update(is_staff=True)
-    page = Page(admin_client.get(f"{LIST}?staff=1&o=-2&p={number}"))
+    page = Page(admin_client.get(f"{LIST}?staff=1&o=-3&p={number}"))
     assert page.names == names
     others = [parse_qs(href.partition("?")[2]) for text, href in page.all_links if text in ("1", "2") and href]
     assert others
-    assert all(query["staff"] == ["1"] and query["o"] == ["-2"] for query in others)
+    assert all(query["staff"] == ["1"] and query["o"] == ["-3"] for query in others)
 
 
 @pytest.mark.parametrize(
@@ -495,13 +504,13 @@ def test_sessions_that_signed_in_at_the_same_moment_are_each_on_one_page(
     for session in online.sessions(limit=1000):
         if session.sid != admin_client.session.sid:
             make_signed_in(redis, session.sid, at)
-    for query in ("?o=2", "?o=-2"):
+    for query in ("?o=3", "?o=-3"):
         found = [sid for page in walk(admin_client, LIST + query) for sid in page.sids]
         assert len(found) == len(set(found)) == 201
 
 
 @pytest.mark.usefixtures("few_on_a_page")
-@pytest.mark.parametrize("query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=3"])
+@pytest.mark.parametrize("query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=4"])
 def test_pages_of_a_filtered_list_show_each_session_once(
     partitions, admin_client, new_session, settings, query
 ) -> None:
@@ -532,14 +541,15 @@ def test_names_come_in_one_query_a_page(admin_client, redis, new_session, count)
     assert all('FROM "auth_user"' in query["sql"] for query in queries)
 
 
-def test_a_name_is_a_link_only_for_those_who_may_see_users(client, sids) -> None:
-    page = Page(staff(client, "view_onlinesession").get(LIST))
-    assert "bob" in page.names
+def test_an_account_is_linked_only_for_those_who_may_see_users(client, sids) -> None:
+    page = Page(staff(client, "view_onlinesession").get(page_of(sids["bob"])))
+    assert "bob" in page.text
     assert "bob" not in page.links
-    assert "bob" in Page(staff(client, "view_onlinesession", "view_user", name="other").get(LIST)).links
+    page = Page(staff(client, "view_onlinesession", "view_user", name="other").get(page_of(sids["bob"])))
+    assert "/auth/user/" in page.links["bob"]
 
 
-@pytest.mark.parametrize("query", ["", "?o=3", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
+@pytest.mark.parametrize("query", ["", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
 def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
     admin_client, sids, commands, monkeypatch, query, per_page
@@ -572,11 +582,12 @@ def test_with_samples_there_is_a_picture(partitions, admin_client) -> None:
 
 
 def deadlines_of(client: Client, sid: str) -> dict[str, datetime]:
-    """The deadlines that a session's page names, by the first word of each."""
+    """The times that a session's page names, by the text before each."""
     found = re.findall(
-        r'<td>(?:<strong>)?(.*?)(?:</strong>)?</td><td><time datetime="(.*?)"', client.get(page_of(sid)).text
+        r'redsess-line">(?:<strong>)?([^<]*?): <span class="redsess-moment">.*?<time datetime="(.*?)"',
+        client.get(page_of(sid)).text,
     )
-    return {re.split(r"\W", name)[0]: datetime.fromisoformat(at) for name, at in found if name != "Item"}
+    return {name: datetime.fromisoformat(at) for name, at in found}
 
 
 def is_in(at: datetime, **time: float) -> bool:
@@ -586,7 +597,8 @@ def is_in(at: datetime, **time: float) -> bool:
 
 def test_a_row_leads_to_the_page_of_the_session(admin_client, users, new_session) -> None:
     session = opened(new_session(str(users["alice"].pk)))
-    [href] = [href for href in Page(admin_client.get(LIST)).rows[0]["hrefs"] if "/onlinesession/" in href]
+    href = Page(admin_client.get(LIST)).links["alice"]
+    assert href == page_of(session.sid)
     page = Page(admin_client.get(href))
     for fact in ("alice", "192.0.2.7", "Firefox 140 on Linux", FIREFOX, session.sid, "bytes"):
         assert fact in page.text
@@ -598,7 +610,7 @@ def test_any_sid_can_be_part_of_an_address(admin_client, new_session, redis) -> 
     while not (("_" in (sid := new_session("1234").sid)) and "." in sid):
         pass
     [row] = Page(admin_client.get(f"{LIST}?q={sid}")).rows
-    [href] = [href for href in row["hrefs"] if "/onlinesession/" in href]
+    [href] = [href for href in row["hrefs"] if "/change/" in href]
     page = Page(admin_client.get(href))
     assert sid in page.text
     assert sid in Page(admin_client.get(page.links["End this session"])).fields["sids"]
@@ -609,23 +621,45 @@ def test_each_deadline_is_told_with_the_time_that_is_left(admin_client, users, n
     sid = new_session(str(users["alice"].pk)).sid
     deadlines = deadlines_of(admin_client, sid)
     # A deadline that moves along is set later than it needs to be: idle ends so much later, at most.
-    assert is_in(deadlines["Django"], days=14)
-    assert is_in(deadlines["Idle"], seconds=7560)
-    assert is_in(deadlines["Absolute"], days=3)
-    assert is_in(deadlines["It"], seconds=7560)
-    [row] = [row for table in Page(admin_client.get(page_of(sid))).tables for row in table if row[0].startswith("It")]
-    assert row[1] == "in 2 hours"
+    assert is_in(deadlines["2 weeks after the last change"], days=14)
+    assert is_in(deadlines["2 hours after the last request"], seconds=7560)
+    assert is_in(deadlines["3 days after the sign-in"], days=3)
+    assert is_in(deadlines["Ends"], seconds=7560)
+    text = Page(admin_client.get(page_of(sid))).text
+    assert re.search(r"2 hours after the last request: [^()]+ \(in 2 hours\) \(comes first\)", text)
+    assert text.count("comes first") == 1
 
 
 def test_deadlines_that_there_are_not_are_not_told(admin_client, users, new_session) -> None:
-    deadlines = deadlines_of(admin_client, new_session(str(users["alice"].pk)).sid)
-    assert set(deadlines) == {"Django", "It"}
-    assert is_in(deadlines["It"], days=14)
+    sid = new_session(str(users["alice"].pk)).sid
+    deadlines = deadlines_of(admin_client, sid)
+    assert set(deadlines) == {"Signed in", "Last seen", "Ends", "2 weeks after the last change"}
+    assert is_in(deadlines["Ends"], days=14)
+    assert "comes first" not in admin_client.get(page_of(sid)).text
 
 
 def test_a_guest_has_no_absolute_deadline(admin_client, new_session, settings) -> None:
     settings.REDSESS = {"ABSOLUTE_TIMEOUT": 3600}
-    assert "Absolute" not in deadlines_of(admin_client, new_session(colour="blue").sid)
+    assert "sign-in" not in admin_client.get(page_of(new_session(colour="blue").sid)).text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1_209_600, "2 weeks"), (2_592_000, "30 days"), (5400, "90 minutes"), (3600, "1 hour"), (100, "100 seconds")],
+)
+def test_a_duration_needs_no_fraction(seconds, text) -> None:
+    assert duration(seconds).replace("\xa0", " ") == text
+
+
+@pytest.mark.parametrize(("by_setting", "expiry", "told"), [(True, None, True), (False, 0, True), (True, 60, False)])
+def test_a_session_that_ends_with_the_browser_says_so(
+    admin_client, users, new_session, settings, by_setting, expiry, told
+) -> None:
+    settings.SESSION_EXPIRE_AT_BROWSER_CLOSE = by_setting
+    session = new_session(str(users["alice"].pk))
+    session.set_expiry(expiry)
+    session.save()
+    assert ("when the browser closes" in admin_client.get(page_of(session.sid)).text) is told
 
 
 @pytest.mark.parametrize(("sliding", "days"), [(True, 14), (False, 11)])
@@ -637,8 +671,8 @@ def test_a_deadline_that_slides_is_told_as_it_is_now(admin_client, redis, users,
     make_older(redis, sid, 3 * 86400)
     shopper.get("/")
     deadlines = deadlines_of(admin_client, sid)
-    assert is_in(deadlines["Django"], days=days)
-    assert is_in(deadlines["It"], days=days, hours=sliding)
+    assert is_in(deadlines[f"2 weeks after the last {'request' if sliding else 'change'}"], days=days, hours=sliding)
+    assert is_in(deadlines["Ends"], days=days, hours=sliding)
 
 
 def test_a_date_that_was_set_is_a_deadline(admin_client, redis, users, new_session, settings) -> None:
@@ -647,8 +681,8 @@ def test_a_date_that_was_set_is_a_deadline(admin_client, redis, users, new_sessi
     session.set_expiry(datetime.now(UTC) + timedelta(days=5))
     session.save()
     deadlines = deadlines_of(admin_client, session.sid)
-    assert is_in(deadlines["Django"], days=5)
-    assert is_in(deadlines["It"], days=5)
+    assert is_in(deadlines["At the date that the site has set"], days=5)
+    assert is_in(deadlines["Ends"], days=5)
 
 
 def test_viewed_items_are_listed_newest_first(admin_client, users, new_session) -> None:
@@ -726,15 +760,100 @@ def test_a_session_that_was_tampered_with_says_that_it_cannot_be_read(admin_clie
     assert sids["bob"] in Page(admin_client.get(LIST)).sids
 
 
-def test_the_users_other_sessions_are_linked(admin_client, users, sids, new_session) -> None:
-    others = sign_in(new_session, *[str(users["bob"].pk)] * 3)
+def test_the_users_other_sessions_are_rows_with_an_end_of_their_own(admin_client, users, sids, new_session) -> None:
+    others = [opened(new_session(str(users["bob"].pk))).sid for _ in range(3)]
     page = Page(admin_client.get(page_of(sids["bob"])))
-    [table] = [table for table in page.tables if table[0][0] == "Last seen"]
+    [table] = [table for table in page.tables if table[0][0] == "Browser"]
+    assert table[0] == ["Browser", "Address", "Signed in", "Last seen", "End"]
     assert len(table) == 1 + 3
-    text = admin_client.get(page_of(sids["bob"])).text
-    hrefs = re.findall(r'href="([^"]*/change/)"', text)
-    assert [href for href in hrefs if "/onlinesession/" in href] == [page_of(sid) for sid in reversed(others)]
+    assert table[1][:2] == ["Firefox 140 on Linux", "192.0.2.7"]
+    assert "UTC (just now)" in table[1][2]
+    hrefs = [href for text, href in page.all_links if text == "Firefox 140 on Linux"]
+    assert hrefs == [page_of(sid) for sid in reversed(others)]
+    ends = [href for text, href in page.all_links if text == "End"]
+    assert [asked(admin_client.get(href)) for href in ends] == [1, 1, 1]
+    assert [f"sid={sid}" in href for sid, href in zip(reversed(others), ends, strict=True)] == [True] * 3
     assert Page(admin_client.get(LIST + page.links["All sessions of this user"].partition(LIST)[2])).count == 4
+
+
+def test_whoever_may_not_end_sessions_sees_no_end(client, users, sids, new_session) -> None:
+    new_session(str(users["bob"].pk))
+    staff(client, "view_onlinesession")
+    page = Page(client.get(page_of(sids["bob"])))
+    assert "End" not in page.links
+    assert any(table[0] == ["Browser", "Address", "Signed in", "Last seen"] for table in page.tables)
+
+
+def test_links_of_a_page_return_to_the_list_that_it_was_reached_from(admin_client, users, sids, new_session) -> None:
+    opened(new_session(str(users["bob"].pk)))
+    query = "?_changelist_filters=q%3Dbob%26o%3D3"
+    page = Page(admin_client.get(page_of(sids["bob"]) + query))
+    assert page.links["Firefox 140 on Linux"].endswith(query)
+    assert "_changelist_filters=q%3Dbob%26o%3D3" in page.links["End"]
+
+
+def test_an_address_leads_to_all_sessions_from_it(admin_client, users, new_session) -> None:
+    session = opened(new_session(str(users["alice"].pk)), "2001:db8::1")
+    links = Page(admin_client.get(page_of(session.sid))).links
+    assert parse_qs(links["2001:db8::1"].partition("?")[2]) == {"q": ["2001:db8::1"]}
+
+
+def test_a_guests_address_leads_to_everyone_from_it(rf) -> None:
+    guest = OnlineSession(user_id="", address="192.0.2.7", user_agent="")
+    page = SessionPage(rf.get("/"), admin.site, guest, None, [], {}, [])
+    assert f"{LIST}?q=192.0.2.7&amp;who=everyone" in page.origin()
+
+
+def test_the_head_says_whose_session_it_is(admin_client, users, sids, new_session) -> None:
+    response = admin_client.get(page_of(sids["bob"]))
+    assert response.context["title"] == "Session of bob"
+    assert Page(response).links["History of this user"] == f"/admin/auth/user/{users['bob'].pk}/history/"
+    assert admin_client.get(page_of(new_session(colour="blue").sid)).context["title"] == "Session of a guest"
+
+
+def test_whoever_may_not_see_users_gets_no_links_to_them(client, sids) -> None:
+    staff(client, "view_onlinesession")
+    page = Page(client.get(page_of(sids["bob"])))
+    assert "bob" in page.text
+    assert not any("/auth/user/" in href for _, href in page.all_links)
+    response = client.get(f"{LIST}{quote(sids['bob'])}/history/")
+    assert response.headers["Location"] == page_of(sids["bob"])
+
+
+def test_viewed_items_have_names_and_links(admin_client, users, new_session, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_sessions.named"}
+    session = new_session(str(users["alice"].pk))
+    viewed.record(session, "lamp")
+    viewed.record(session, "kite")
+    page = Page(admin_client.get(page_of(session.sid)))
+    [table] = [table for table in page.tables if table[0][0] == "Item"]
+    assert [row[0] for row in table[1:]] == ["kite", "The lamp lamp"]
+    assert page.links["The lamp"] == "/lamps/"
+
+
+def test_a_lookup_of_items_that_fails_is_told_on_the_page_itself(admin_client, users, new_session, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_sessions.failing"}
+    session = new_session(str(users["alice"].pk))
+    viewed.record(session, "lamp")
+    page = Page(admin_client.get(page_of(session.sid)))
+    assert "lamp" in page.text
+    assert "VIEWED_RESOLVE" in " ".join(page.messages)
+
+
+class Lamp:
+    def __str__(self) -> str:
+        return "The lamp"
+
+    def get_absolute_url(self) -> str:
+        return "/lamps/"
+
+
+def named(items: list[str]) -> dict[str, Lamp]:
+    return {item: Lamp() for item in items if item == "lamp"}
+
+
+def failing(items: list[str]) -> dict[str, Lamp]:
+    raise LookupError("No lamps today.")
 
 
 def test_a_user_with_no_other_sessions_is_told_so(admin_client, sids) -> None:
@@ -765,14 +884,24 @@ def test_a_session_that_is_not_there_leads_away_with_a_message(admin_client, sid
     response = admin_client.get(f"{LIST}{sid}/change/", follow=True)
     assert response.status_code == 200
     assert response.redirect_chain
-    assert any("exist" in message for message in Page(response).messages)
+    assert any("it is over, or the id is wrong" in message for message in Page(response).messages)
 
 
-def test_a_session_that_is_over_leads_away(admin_client, redis, sids) -> None:
+def test_a_session_that_is_over_leads_to_the_list_that_the_page_was_reached_from(admin_client, redis, sids) -> None:
     online.end(sids["bob"])
     make_due(redis, sids["carol"])
     for name in ("bob", "carol"):
-        assert admin_client.get(page_of(sids[name])).status_code == 302
+        response = admin_client.get(page_of(sids[name]) + "?_changelist_filters=q%3Dbob%26o%3D3")
+        assert response.headers["Location"] == LIST + "?q=bob&o=3"
+
+
+def test_a_session_that_got_another_id_is_found_under_it(admin_client, users, new_session) -> None:
+    session = new_session(str(users["alice"].pk))
+    before = session.sid
+    session.cycle_key()
+    session.save()
+    assert session.sid != before
+    assert admin_client.get(page_of(before)).headers["Location"] == page_of(session.sid)
 
 
 def test_only_who_may_end_is_offered_to(client, users, sids) -> None:
@@ -810,7 +939,10 @@ def test_sessions_cannot_be_added_changed_or_deleted(admin_client, sids) -> None
 def test_the_front_page_and_the_pages_of_history_work(admin_client, sids) -> None:
     assert "Online sessions" in Page(admin_client.get("/admin/")).links
     assert admin_client.get("/admin/django_redsess/").status_code == 200
-    assert admin_client.get(f"{LIST}{quote(sids['bob'])}/history/").status_code == 200
+    # A session has no history. What was done to it is in its user's.
+    response = admin_client.get(f"{LIST}{quote(sids['bob'])}/history/", follow=True)
+    assert response.redirect_chain == [(f"/admin/auth/user/{User.objects.get(username='bob').pk}/history/", 302)]
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize("options", [{}, {"use_base_manager": True}, {"natural_foreign": True}])

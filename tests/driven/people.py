@@ -151,13 +151,18 @@ class Site:
         return text_of((browser or self.admin).post(LIST + "end/", answer, follow=True))
 
     def listed(self, query: str | dict[str, Any]) -> list[str]:
-        """Return whose sessions the admin's list has, sorted; see that each name leads to the page of its user."""
+        """
+        Return whose sessions the admin's list has, sorted.
+
+        See that each name leads to the page of a session, and that one to the page of its user.
+        """
         page = self.admin.get(LIST + query) if isinstance(query, str) else self.admin.get(LIST, query)
-        found = re.findall(rf'<a href="({USERS}[^"]+/change/)">\s*([^<]*?)\s*</a>', page.text)
+        found = re.findall(rf'<a href="({LIST}[^"]+/change/)[^"]*">\s*<bdi>([^<]*)</bdi>', page.text)
         assert f"{len(found)} online session" in text_of(page)
         names = [html.unescape(name) for _, name in found]
         for href, name in {(html.unescape(href), html.unescape(name)) for href, name in found} - self._followed:
-            assert f"Change user {name}" in text_of(self.admin.get(href))
+            [of_user] = {each for each in links(self.admin.get(href), USERS) if each.endswith("/change/")}
+            assert f"Change user {name}" in text_of(self.admin.get(of_user))
             self._followed.add((href, name))
         return sorted(names)
 

@@ -27,7 +27,7 @@ def main() -> None:
     [bob] = online.of_user(people["bob"])
 
     assert names(admin.get(LIST)) == ["admin", "carol", "bob", "alice"]
-    assert names(admin.get(LIST, {"o": "2"})) == ["alice", "bob", "carol", "admin"]
+    assert names(admin.get(LIST, {"o": "3"})) == ["alice", "bob", "carol", "admin"]
     assert names(admin.get(LIST, {"q": "ARO"})) == ["carol"]
     assert names(admin.get(LIST, {"q": bob.sid})) == ["bob"]
     assert set(names(admin.get(LIST, {"active": "5m"}))) == {"admin", *people}
@@ -87,7 +87,7 @@ def main() -> None:
 def names(response: HttpResponse) -> list[str]:
     """Return the users in a list of sessions, from the top."""
     page = response.content.decode()
-    return re.findall(r'<a href="/admin/auth/user/\d+/change/">\s*(\w+)\s*</a>', page)
+    return re.findall(r'<a href="[^"]+/onlinesession/[^"]+/change/[^"]*"[^>]*>\s*<bdi>(\w+)</bdi>', page)
 
 
 def filters(response: HttpResponse) -> set[str]:
@@ -95,4 +95,4 @@ def filters(response: HttpResponse) -> set[str]:
     page = response.content.decode()
     links = set(re.findall(r'href="(\?[^"]*)"', page))
     links |= {f"?{name}={value}" for name, value in re.findall(r'<option data-name="(\w+)" value="(\w+)"', page)}
-    return {html.unescape(link) for link in links if re.search("who=|active=|staff=", link)}
+    return {html.unescape(link) for link in links if re.search("who=|active=|staff=|browser=|system=", link)}

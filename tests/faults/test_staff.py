@@ -77,13 +77,13 @@ def test_nobody_spells_out_an_address_that_they_may_not_see(client: Client, sids
     assert Page(client.get(LIST, {"q": "Surname of alice"})).names == []
     assert Page(client.get(LIST, {"q": "LIC"})).names == ["alice"]
     assert Page(client.get(LIST, {"q": sids["bob"]})).names == ["bob"]
-    assert "Search by user name or session id" in Page(client.get(LIST)).text
+    assert "Search by username, address or network" in Page(client.get(LIST)).text
 
 
 def test_who_may_see_users_searches_as_on_their_page(client: Client, sids: dict[str, str]) -> None:
     staff(client, VIEW, "view_user")
     assert Page(client.get(LIST, {"q": "alice.q7@"})).names == ["alice"]
-    assert "Search as in the list of users, or by session id" in Page(client.get(LIST)).text
+    assert "username, first name, last name, email address, address or network" in Page(client.get(LIST)).text
 
 
 def test_without_a_page_of_users_only_user_names_are_searched(
@@ -93,7 +93,7 @@ def test_without_a_page_of_users_only_user_names_are_searched(
     staff(client, VIEW, "view_user")
     assert Page(client.get(LIST, {"q": "alice.q7@"})).names == []
     assert Page(client.get(LIST, {"q": "alice"})).names == ["alice"]
-    assert "Search by user name or session id" in Page(client.get(LIST)).text
+    assert "Search by username, address or network" in Page(client.get(LIST)).text
 
 
 def test_who_may_see_some_users_searches_among_those(
@@ -236,7 +236,7 @@ def ways(user: User, sid: str) -> list[dict[str, str]]:
         "who=everyone",
         "active=1d",
         "active=5m&who=everyone",
-        "o=3",
+        "o=4",
     ]
     return [{"sids": sid}, {"sids": f"{sid} {'x' * 20}"}, *({"latest": latest, "query": query} for query in queries)]
 

@@ -314,7 +314,7 @@ def administrator(site: None, alice: User, settings: Any) -> Client:
     return client
 
 
-QUERIES = ["", "?o=2", "?o=3", "?o=-3", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
+QUERIES = ["", "?o=3", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
 
 
 @pytest.mark.usefixtures("partitions")
@@ -369,7 +369,7 @@ def test_a_session_of_another_user_is_in_nobody_elses_list(
     for query in (
         f"?user={alice.pk}",
         f"?user={alice.pk}&user=0",
-        f"?user={alice.pk}&o=3",
+        f"?user={alice.pk}&o=4",
         f"?user={alice.pk}&active=1d",
     ):
         assert Page(administrator.get(LIST + query)).sids == [own]

@@ -39,6 +39,7 @@ class Page(HTMLParser):
         self.messages: list[str] = []
         self._open: list[tuple[str, list[str], Callable[[str], None]]] = []
         self._form, self._table, self._list = "", "", ""
+        self._is_hidden = False
         self.feed(response.text)
         self.text = words(self.text)
 
@@ -70,8 +71,11 @@ class Page(HTMLParser):
                 self._read(tag, lambda text: self._note_link(text, href))
                 if self._table == "result_list" and self.rows:
                     self.rows[-1]["hrefs"].append(href)
-                    if "/onlinesession/" in href:
+                    if "/change/" in href and "/onlinesession/" in href:
                         self.rows[-1]["sid"] = unquote(href.partition("/change/")[0].rpartition("/")[2])
+            case "span" if kind in ("redsess-heard", "redsess-label"):
+                # Heard, or shown on a phone only.
+                self._is_hidden = True
             case "table":
                 self._table = having.get("id", kind)
                 if self._table == "redsess-table":
@@ -102,6 +106,8 @@ class Page(HTMLParser):
                     self.fields[having["name"]] = having.get("value", "on" if is_box else "")
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == "span":
+            self._is_hidden = False
         for place, (name, texts, done) in reversed(list(enumerate(self._open))):
             if name == tag:
                 del self._open[place]
@@ -119,6 +125,8 @@ class Page(HTMLParser):
                 self._form = ""
 
     def handle_data(self, data: str) -> None:
+        if self._is_hidden:
+            return
         self.text += data
         # How a session is marked is no part of its user's name.
         marks = [each for each in self._open if each[0] == "strong"]

@@ -1,0 +1,174 @@
+"""The list of sessions as a CSV or JSON file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR
+from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    HttpResponseNotAllowed,
+    QueryDict,
+    StreamingHttpResponse,
+)
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from django.utils import timezone, translation
+
+from django_redsess.admin import history
+from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.models import OnlineSession
+from django_redsess.online import presentation
+from django_redsess.online.export import csv_cell
+
+if TYPE_CHECKING:
+    from django_redsess.online.looking import LookedThrough
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+AT_ONCE = 900
+"""So many sessions are written at a time. With the overlap, they are one read."""
+
+OVERLAP = 100
+"""So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
+
+COLUMNS = (
+    *("sid", "user_id", "user", "login_at", "seen_at", "expires_at"),
+    *("address", "browser", "user_agent", "size"),
+)
+
+BYTE_ORDER_MARK = "\ufeff"
+"""Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
+
+Row = dict[str, str | int]
+Rows = Iterator[list[Row]]
+
+
+class ExportMixin(EndSessionsMixin):
+    """The part of ``OnlineSessionAdmin`` that exports the list."""
+
+    def get_urls(self) -> list[URLPattern]:
+        export = self.admin_site.admin_view(self.export_view)
+        return [path("export/", export, name="django_redsess_onlinesession_export"), *super().get_urls()]
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may export the list: all sessions that match, in one file."""
+        return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        query = request.GET.copy()
+        for name in (PAGE_VAR, ERROR_FLAG):
+            query.pop(name, None)
+        context = {"has_export_permission": self.has_export_permission(request), "export_query": query.urlencode()}
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Send the sessions that match the query, as ``format`` says. By POST: it is work, and it is written down."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if not self.has_export_permission(request):
+            raise PermissionDenied
+        file_format = request.POST.get("format", "")
+        if file_format not in ("csv", "json"):
+            return HttpResponseBadRequest()
+        sessions = self._matching(request, request.GET.urlencode())
+        # Written before the first byte is sent: whoever breaks off has the first part.
+        history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
+        rows = _batches(sessions, partial(self.has_view_permission, request))
+        looked_through = sessions.looked_through
+        parts = _csv(rows) if file_format == "csv" else _json(rows, looked_through)
+        # A server that runs asynchronously would collect all of an ordinary iterator.
+        content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
+        content_type = "text/csv" if file_format == "csv" else "application/json"
+        response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
+        name = _file_name(file_format, looked_through)
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
+
+
+def _batches(sessions: SessionQuerySet, may_view: Any) -> Rows:
+    """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
+    total, language = sessions.count(), translation.get_language()
+    before: set[str] = set()
+    for start in range(0, total, AT_ONCE):
+        with translation.override(language):
+            batch = list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
+            rows = [_row(session) for session in batch if session.sid not in before and may_view(session)]
+        before = {session.sid for session in batch}
+        yield rows
+
+
+def _row(session: OnlineSession) -> Row:
+    return {
+        "sid": session.sid,
+        "user_id": session.user_id,
+        "user": str(session),
+        "login_at": _iso(session.login_at),
+        "seen_at": _iso(session.seen_at),
+        "expires_at": _iso(session.expires_at),
+        "address": session.address,
+        "browser": presentation.browser_name(session.user_agent),
+        "user_agent": session.user_agent,
+        "size": session.session.size,
+    }
+
+
+def _csv(batches: Rows) -> Iterator[bytes]:
+    written: list[str] = []
+
+    class Lines:
+        write = written.append
+
+    writer = csv.DictWriter(Lines, COLUMNS)
+    written.append(BYTE_ORDER_MARK)
+    writer.writeheader()
+    for rows in chain([[]], batches):
+        writer.writerows({name: csv_cell(str(value)) for name, value in row.items()} for row in rows)
+        # A record may hold any text, half a surrogate pair too.
+        yield "".join(written).encode(errors="backslashreplace")
+        written.clear()
+
+
+def _json(batches: Rows, looked_through: LookedThrough | None) -> Iterator[bytes]:
+    """Write an object with a session in each line. What follows the sessions tells that the file is whole."""
+    count = 0
+    yield b'{"sessions": ['
+    for rows in batches:
+        lines = (("," if count + place else "") + "\n" + json.dumps(row) for place, row in enumerate(rows))
+        yield "".join(lines).encode()
+        count += len(rows)
+    is_all = looked_through is None or looked_through.is_all
+    last = {"count": count, "is_all": is_all, "looked_through": looked_through and looked_through.count}
+    yield f"\n], {json.dumps(last)[1:]}\n".encode()
+
+
+async def _in_threads(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield ``parts``, each made where this server runs synchronous code."""
+    iterator = iter(parts)
+    # StopIteration can't leave a thread.
+    make = sync_to_async(lambda: next(iterator, None))
+    while (part := await make()) is not None:
+        yield part
+
+
+def _file_name(file_format: str, looked_through: LookedThrough | None) -> str:
+    part = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
+    return f"online-sessions-{timezone.localdate():%Y-%m-%d}{part}.{file_format}"
+
+
+def _query_text(query: QueryDict) -> str:
+    return "&".join(f"{name}={value}" for name, values in query.lists() for value in values)
+
+
+def _iso(at: datetime | None) -> str:
+    return "" if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,104 @@
+"""The search box of the admin's list of sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
+from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR, ChangeList
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models.constants import LOOKUP_SEP
+from django.http import HttpRequest
+from django.utils.translation import gettext
+
+from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.admin.filters import BROWSER, ids_of, users_admin
+from django_redsess.models import OnlineSession
+from django_redsess.session.networks import network_of
+
+if TYPE_CHECKING:
+    from django.db.models import Model, QuerySet
+
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+SEARCH_MAX = 200
+"""The longest text that is searched for: each word nests the database's query deeper."""
+
+
+class SearchMixin(EndSessionsMixin):
+    """The part of ``OnlineSessionAdmin`` that searches: by session id, address or network, user, and browser."""
+
+    search_fields = ("user",)
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        found = super().get_changelist_instance(request)
+        found.search_help_text = str(self.search_help_text or self._search_help(request))
+        return found
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
+    ) -> tuple[QuerySet[OnlineSession], bool]:
+        """Find a session by its whole id, sessions by address or network, or those of the users who match."""
+        sessions: SessionQuerySet = queryset  # type: ignore[assignment]
+        term = search_term.strip()
+        if not term:
+            return sessions, False
+        by_sid = (sessions if sessions.session_filter.guests else sessions.with_guests()).filter(sid=term)
+        if any(self.has_view_permission(request, session) for session in by_sid):
+            return by_sid, False
+        if len(term) > SEARCH_MAX:
+            return sessions.none(), False
+        if network := network_of(term):
+            return sessions.of_network(network.text), False
+        users: QuerySet[Any] = get_user_model()._base_manager.all()
+        of_users = users_admin(request, self.admin_site)
+        if of_users is not None:
+            users = of_users.get_queryset(request)
+        if of_users is not None and of_users.get_search_fields(request):
+            users, _ = of_users.get_search_results(request, users, term)
+        else:
+            # By searching other fields, an administrator who may not see users could guess them letter by letter.
+            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+        return sessions.of_users(ids_of(request, users.order_by("pk"))), False
+
+    def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> str:
+        """
+        Return the query string that finds browsers by the searched text, if it finds no user but browsers; else ``""``.
+
+        The query string has a filter in place of the search. A search that meant users now and browsers later could end
+        other sessions than the page showed.
+        """
+        term = changelist.query.strip()
+        if changelist.result_count or not term or len(term) > SEARCH_MAX or network_of(term) or BROWSER in request.GET:
+            return ""
+        query = request.GET.copy()
+        query.pop(SEARCH_VAR, None)
+        query.pop(PAGE_VAR, None)
+        query[BROWSER] = term
+        if not self._matching(request, query.urlencode()).exists():
+            return ""
+        messages.info(request, gettext("No user matches. These are the sessions whose browser matches."))
+        return query.urlencode()
+
+    def _search_help(self, request: HttpRequest) -> str:
+        of_users = users_admin(request, self.admin_site)
+        user_model = get_user_model()
+        fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
+        names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
+        text = gettext("Search by %(fields)s, address or network (198.51.100.0/24), browser, or session id")
+        return text % {"fields": ", ".join(name for name in names if name)}
+
+
+def _name_of(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may say how Django compares.
+    path = search_field.lstrip("^=@")
+    while path:
+        try:
+            field = get_fields_from_path(model, path)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            path = path.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""

@@ -1,0 +1,326 @@
+"""The list of sessions as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import resource
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+
+from benchmarks.fill import fill
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import export as export_module
+from django_redsess.backend import SessionStore
+from django_redsess.models import OnlineSession
+from django_redsess.online import looking
+from django_redsess.session.record import Client as Visitor
+from django_redsess.session.state import Visit
+from tests.support.admin_pages import LIST, Page, staff
+
+pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
+
+EXPORT = LIST + "export/"
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+
+def rows_of(response: Any) -> list[dict[str, str]]:
+    """The rows of an exported CSV file."""
+    assert response.status_code == 200, response.status_code
+    text = response.getvalue().decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def as_csv(client: Client, query: str = "") -> list[dict[str, str]]:
+    return rows_of(client.post(EXPORT + query, {"format": "csv"}))
+
+
+def as_json(client: Client, query: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(client.post(EXPORT + query, {"format": "json"}).getvalue())
+    return found
+
+
+def from_place(session: SessionStore, address: str, user_agent: str = FIREFOX) -> SessionStore:
+    session.visit = Visit(lambda: Visitor(address, user_agent))
+    session.save()
+    return session
+
+
+# What is in it.
+
+
+def test_both_files_have_the_sessions_in_the_order_of_the_list(admin_client, sids) -> None:
+    shown = Page(admin_client.get(LIST)).sids
+    assert [row["sid"] for row in as_csv(admin_client)] == shown
+    assert [row["sid"] for row in as_json(admin_client)["sessions"]] == shown
+    assert [row["sid"] for row in as_csv(admin_client, "?o=3")] == shown[::-1]
+
+
+def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, new_session) -> None:
+    session = from_place(new_session(str(users["alice"].pk), basket="secret-lamp"), "192.0.2.7")
+    found = online.get(session.sid)
+    assert found is not None
+    [row] = as_json(admin_client, "?q=alice")["sessions"]
+    assert row == {
+        "sid": session.sid,
+        "user_id": str(users["alice"].pk),
+        "user": "alice",
+        "login_at": found.login_at.isoformat(timespec="milliseconds") if found.login_at else "",
+        "seen_at": found.seen_at.isoformat(timespec="milliseconds"),
+        "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
+        "address": "192.0.2.7",
+        "browser": "Firefox 140 on Linux",
+        "user_agent": FIREFOX,
+        "size": found.size,
+    }
+    assert as_csv(admin_client, "?q=alice") == [{name: str(value) for name, value in row.items()}]
+    assert datetime.fromisoformat(row["seen_at"]).utcoffset() is not None
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_no_file_has_a_session_key_or_data(admin_client, users, new_session, file_format) -> None:
+    session = new_session(str(users["alice"].pk), basket="secret-lamp")
+    content = admin_client.post(EXPORT, {"format": file_format}).getvalue().decode()
+    assert session.sid in content
+    for secret in (session.session_key, admin_client.session.session_key, "secret-lamp", "_auth_user"):
+        assert secret not in content, "a secret is in the file"
+
+
+def test_search_and_filters_hold_for_the_file(admin_client, redis, sids, new_session) -> None:
+    guest = new_session(colour="blue")
+    User.objects.filter(username="bob").update(is_staff=True)
+    names = {query: {row["user"] for row in as_csv(admin_client, query)} for query in ("?q=aro", "?staff=1")}
+    assert names == {"?q=aro": {"carol"}, "?staff=1": {"bob", "admin"}}
+    assert guest.sid in {row["sid"] for row in as_csv(admin_client, "?who=everyone")}
+    assert as_csv(admin_client, "?q=nobody") == []
+    assert as_json(admin_client, "?q=nobody")["sessions"] == []
+
+
+def test_a_page_of_the_list_does_not_limit_the_file(admin_client, sids, few_on_a_page) -> None:
+    assert len(as_csv(admin_client, "?p=2")) == 4
+
+
+def test_a_deleted_user_and_a_guest_are_named_as_in_the_list(admin_client, users, sids, new_session) -> None:
+    new_session(colour="blue")
+    user_id = users["bob"].pk
+    users["bob"].delete()
+    users_by_id = {row["user_id"]: row["user"] for row in as_csv(admin_client, "?who=everyone")}
+    assert users_by_id[str(user_id)] == f"deleted user {user_id}"
+    assert users_by_id[""] == "guest"
+
+
+# Texts of strangers.
+
+
+@pytest.mark.parametrize(
+    "user_agent",
+    ['=HYPERLINK("http://example.com")', '"a", "b"\r\n"c",=1', "@SUM(A1)", "-1+1", "é\u2028\U0001f511", "x" * 500],
+    ids=["formula", "lines and quotes", "at", "minus", "not ASCII", "long"],
+)
+def test_a_hostile_user_agent_stays_in_its_cell(admin_client, users, new_session, user_agent) -> None:
+    session = from_place(new_session(str(users["alice"].pk)), "192.0.2.7", user_agent)
+    found = online.get(session.sid)
+    assert found is not None
+    [row] = as_csv(admin_client, "?q=alice")
+    assert row["sid"] == session.sid
+    assert row["user_agent"].removeprefix("'") == found.user_agent
+    assert not row["user_agent"].startswith(("=", "@", "-"))
+    assert row["size"].isdigit()
+    assert as_json(admin_client, "?q=alice")["sessions"][0]["user_agent"] == found.user_agent
+
+
+def test_a_user_name_that_is_a_formula_is_none_in_the_file(admin_client, new_session) -> None:
+    user = User.objects.create(username="=1+1")
+    session = new_session(str(user.pk))
+    assert {row["sid"]: row["user"] for row in as_csv(admin_client)}[session.sid] == "'=1+1"
+
+
+# Who may, and how.
+
+
+def test_it_takes_a_permission_of_its_own(client, sids) -> None:
+    staff(client, "view_onlinesession", "end_onlinesession", "view_session_data")
+    assert "export/" not in client.get(LIST).text
+    assert client.post(EXPORT, {"format": "csv"}).status_code == 403
+    client.logout()
+    staff(client, "export_onlinesession", name="other")
+    assert client.post(EXPORT, {"format": "csv"}).status_code == 403
+    client.logout()
+    staff(client, "view_onlinesession", "export_onlinesession", name="third")
+    assert f'action="{EXPORT}"' in client.get(LIST).text
+    assert len(as_csv(client)) == 4
+
+
+def test_it_is_asked_for_by_post_with_a_token(admin_client, admin_user, sids) -> None:
+    assert admin_client.get(EXPORT, {"format": "csv"}).status_code == 405
+    assert admin_client.post(EXPORT, {"format": "xls"}).status_code == 400
+    assert admin_client.post(EXPORT).status_code == 400
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(admin_user)
+    assert strict.post(EXPORT, {"format": "csv"}).status_code == 403
+    assert not LogEntry.objects.exists()
+
+
+def test_the_buttons_keep_search_filters_and_order(admin_client, sids) -> None:
+    text = admin_client.get(LIST + "?q=alice&who=everyone&o=3&p=1").text
+    assert f'action="{EXPORT}?q=alice&amp;who=everyone&amp;o=3"' in text
+    assert "export/" not in admin_client.get(LIST + "?q=nobody").text
+
+
+def test_the_history_says_who_exported_how_many_and_which(admin_client, admin_user, sids) -> None:
+    as_csv(admin_client, "?q=alice&who=everyone")
+    as_json(admin_client)
+    texts = list(LogEntry.objects.order_by("pk").values_list("user", "object_id", "change_message"))
+    assert texts == [
+        (admin_user.pk, None, "Exported 1 session as CSV. Query: q=alice&who=everyone"),
+        (admin_user.pk, None, "Exported 4 sessions as JSON."),
+    ]
+
+
+def test_an_export_that_is_broken_off_is_in_the_history(admin_client, sids) -> None:
+    admin_client.post(EXPORT, {"format": "csv"}).close()
+    assert LogEntry.objects.count() == 1
+
+
+def test_rules_of_a_subclass_hold(admin_client, users, sids, monkeypatch) -> None:
+    class Rules(OnlineSessionAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).of_users([str(users["alice"].pk), str(users["bob"].pk)])
+
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_view_permission(request, obj) and (obj is None or str(obj) != "bob")
+
+    monkeypatch.setitem(admin.site._registry, OnlineSession, registered := admin.site._registry[OnlineSession])
+    monkeypatch.setattr(registered, "__class__", Rules)
+    assert [row["user"] for row in as_csv(admin_client)] == ["alice"]
+
+
+# Names and ends of files.
+
+
+def test_a_file_says_its_date_and_what_it_is(admin_client, sids) -> None:
+    response = admin_client.post(EXPORT, {"format": "csv"})
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    name = response.headers["Content-Disposition"].partition("filename=")[2].strip('"')
+    assert name.startswith("online-sessions-2")
+    assert name.endswith(".csv")
+    # Excel reads UTF-8 only with this mark.
+    assert response.getvalue().startswith(b"\xef\xbb\xbfsid,")
+    response = admin_client.post(EXPORT, {"format": "json"})
+    assert response.headers["Content-Type"].startswith("application/json")
+    assert json.loads(response.getvalue())["count"] == 4
+
+
+def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_session, monkeypatch) -> None:
+    for name in users:
+        from_place(new_session(str(users[name].pk)), "192.0.2.7")
+    sessions = OnlineSession.online.of_browser("Firefox").counting_once()
+    monkeypatch.setattr(OnlineSessionAdmin, "_matching", lambda *_: sessions.all().counting_once())
+    assert as_json(admin_client)["is_all"] is True
+    monkeypatch.setattr(looking, "LOOKED_MAX", 2)
+    response = admin_client.post(EXPORT, {"format": "csv"})
+    assert len(rows_of(response)) == 2
+    assert "-of-newest-2.csv" in response.headers["Content-Disposition"]
+    whole = as_json(admin_client)
+    assert (whole["count"], whole["is_all"], whole["looked_through"]) == (2, False, 2)
+
+
+# How it is sent.
+
+
+@pytest.fixture
+def small_batches(monkeypatch) -> None:
+    monkeypatch.setattr(export_module, "AT_ONCE", 3)
+    monkeypatch.setattr(export_module, "OVERLAP", 1)
+
+
+def sign_in_many(new_session: Callable[..., SessionStore], count: int) -> set[str]:
+    users = User.objects.bulk_create(User(username=f"shopper{number}") for number in range(count))
+    return {new_session(str(user.pk)).sid for user in users}
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("query", ["", "?o=3", "?o=-4", "?who=everyone", "?q=shopper"])
+def test_batches_have_each_session_once(partitions, admin_client, new_session, query) -> None:
+    sids = sign_in_many(new_session, 10)
+    found = [row["sid"] for row in as_csv(admin_client, query)]
+    assert len(found) == len(set(found))
+    assert set(found) - {admin_client.session.sid} == sids
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_sessions_that_end_or_begin_meanwhile_double_none(admin_client, new_session) -> None:
+    sids = sign_in_many(new_session, 10)
+    content = iter(admin_client.post(EXPORT, {"format": "csv"}))
+    text = next(content) + next(content)
+    [newest, *_] = online.sessions(limit=1)
+    online.end(newest.sid)
+    newcomer = new_session("1").sid
+    text += b"".join(content)
+    found = [row["sid"] for row in csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""))]
+    assert len(found) == len(set(found))
+    assert set(found) - {admin_client.session.sid} == sids
+    assert newcomer not in found
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_whoever_goes_away_stops_it(admin_client, new_session, commands) -> None:
+    sign_in_many(new_session, 10)
+    response = admin_client.post(EXPORT, {"format": "csv"})
+    content = iter(response)
+    next(content)
+    next(content)
+    commands()
+    response.close()
+    assert list(content) == []
+    assert "evalsha" not in commands()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_asynchronous_server_sends_it_in_parts(admin_user, new_session) -> None:
+    sign_in_many(new_session, 10)
+
+    async def parts_of_file() -> list[bytes]:
+        client = AsyncClient()
+        await client.aforce_login(admin_user)
+        response = await client.post(EXPORT, {"format": "json"})
+        assert response.is_async
+        return [part async for part in response]
+
+    parts = async_to_sync(parts_of_file)()
+    assert len(parts) > 4
+    assert json.loads(b"".join(parts))["count"] == 11
+
+
+# The oracle would look at each of them.
+@pytest.mark.slow
+@pytest.mark.usefixtures("left_alone")
+def test_a_hundred_thousand_sessions_are_sent_in_little_memory(admin_client, redis) -> None:
+    fill(redis, 100_000, viewed=0)
+    content = iter(admin_client.post(EXPORT, {"format": "csv"}))
+    for _ in range(3):
+        next(content)
+    before, size, most = memory(), 0, 0
+    for part in content:
+        size += len(part)
+        most = max(most, memory())
+    assert size > 10_000_000
+    # All rows at once would take two hundred megabytes.
+    assert most - before < 20_000_000
+
+
+def memory() -> int:
+    """How many bytes of memory this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,0 +1,345 @@
+"""The rows of the admin's list of sessions, what its search and filters find, and what the page says about that."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Collection
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import include, path
+
+from django_redsess import viewed
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.models import OnlineSession
+from django_redsess.online import looking
+from django_redsess.session.record import Client as Visitor
+from django_redsess.session.state import Visit
+from tests.docs.pages import DOCS, blocks
+from tests.support.admin_pages import CONFIRM, LIST, Page, asked, page_of, staff
+from tests.support.behind import text_of
+from tests.support.online import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+CHROME = (
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
+)
+
+
+@pytest.fixture
+def clients(users: dict[str, User], new_session: Any, settings: Any) -> dict[str, Any]:
+    """The sessions of some users and of a guest, by name. Each has an address, and those of users have a browser."""
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    found = {}
+    for name, address, user_agent in (
+        ("alice", "198.51.100.7", FIREFOX),
+        ("bob", "198.51.100.8", CHROME),
+        ("carol", "2001:db8::7", FIREFOX),
+        ("guest", "198.51.100.7", CHROME),
+    ):
+        session = new_session(str(users[name].pk)) if name in users else new_session(colour="blue")
+        session.visit = Visit(lambda address=address, user_agent=user_agent: Visitor(address, user_agent))
+        session.save()
+        found[name] = session
+    return found
+
+
+def names(client: Client, **query: str) -> list[str]:
+    return sorted(Page(client.get(LIST, query, follow=True)).names)
+
+
+def labels(client: Client) -> list[str]:
+    """Return the labels of the boxes, from the top."""
+    found = re.findall(r'name="_selected_action"[^>]*aria-label="([^"]*)"', client.get(LIST).text)
+    found += re.findall(r'aria-label="([^"]*)"[^>]*name="_selected_action"', client.get(LIST).text)
+    return [html.unescape(label) for label in found]
+
+
+def headers(client: Client) -> list[str]:
+    """Return what is heard as the header of each row."""
+    return [
+        " ".join(re.sub("<[^>]*>", " ", cell).split())
+        for cell in re.findall(r'<th class="field-user">(.*?)</th>', client.get(LIST).text)
+    ]
+
+
+# Rows.
+
+
+def test_rows_of_one_user_have_headers_labels_and_links_of_their_own(admin_client, users, clients, new_session) -> None:
+    sign_in(new_session, *[str(users["alice"].pk)] * 2)
+    ends = re.findall(r'class="redsess-end" href="[^"]*sid=[^"]*" aria-label="([^"]*)"', admin_client.get(LIST).text)
+    assert "End the session of alice: Firefox 140 on Linux, 198.51.100.7" in ends
+    for found in (labels(admin_client), headers(admin_client), ends):
+        assert len(found) == len(set(found)) == 6
+        assert sum("alice" in text for text in found) == 3
+
+
+def test_an_unknown_browser_makes_no_long_label(admin_client, new_session) -> None:
+    session = new_session("7")
+    session.visit = Visit(lambda: Visitor("198.51.100.7", "robot " * 100))
+    session.save()
+    assert max(map(len, labels(admin_client))) < 200
+
+
+def test_an_address_links_to_the_sessions_from_it(admin_client, clients) -> None:
+    page = Page(admin_client.get(LIST))
+    url = urlsplit(page.links["2001:db8::7"])
+    assert (url.path, parse_qs(url.query)) == (LIST, {"q": ["2001:db8::7"]})
+    assert Page(admin_client.get(page.links["2001:db8::7"])).names == ["carol"]
+    guests = Page(admin_client.get(LIST + "?who=guests"))
+    assert parse_qs(urlsplit(guests.links["198.51.100.7"]).query) == {"q": ["198.51.100.7"], "who": ["everyone"]}
+
+
+def test_a_session_without_an_address_has_no_link(admin_client, sids) -> None:
+    [row] = Page(admin_client.get(LIST, {"q": sids["bob"]})).rows
+    assert [href for href in row["hrefs"] if "?q=" in href] == []
+
+
+def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
+    root = User.objects.create_superuser("root")
+    root_client = Client()
+    root_client.force_login(root)
+    staff(client, "view_onlinesession", "end_onlinesession")
+    rows = {row["user"]: row["end"] for row in Page(client.get(LIST)).rows}
+    assert rows["alice"] == "End"
+    assert rows["root"] == "-"
+    viewer = staff(Client(), "view_onlinesession", name="viewer")
+    page = Page(viewer.get(LIST))
+    assert "end" not in page.rows[0]
+    assert not any("confirm/" in href for href in page.links.values())
+
+
+@pytest.mark.parametrize("query", ["q=alice", "active=1h&o=-4", "who=everyone&browser=Firefox"])
+def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, clients, query) -> None:
+    row = next(row for row in Page(admin_client.get(f"{LIST}?{query}")).rows if row["user"] == "alice")
+    [end] = [href for href in row["hrefs"] if href.startswith(CONFIRM)]
+    [session] = [href for href in row["hrefs"] if "/change/" in href]
+    assert parse_qs(urlsplit(end).query)["_changelist_filters"] == [query]
+    assert parse_qs(urlsplit(session).query)["_changelist_filters"] == [query]
+    assert asked(admin_client.get(end)) == 1
+    close = Page(admin_client.get(session)).links["Close"]
+    assert parse_qs(urlsplit(close).query) == parse_qs(query)
+
+
+def test_ending_everyone_else_is_below_the_list_and_apart_from_other_buttons(admin_client, clients) -> None:
+    text = admin_client.get(LIST + "?q=alice").text
+    assert text.index("End everyone else") > text.index("</table>")
+    assert asked(admin_client.get(Page(admin_client.get(LIST)).links["End everyone else's sessions"])) == 3
+    assert "End everyone else" not in staff(Client(), "view_onlinesession").get(LIST).text
+
+
+# Columns that a subclass adds.
+
+
+# A test fills them with the pages of the site that it makes.
+urlpatterns: list[Any] = []
+
+asked_for: list[list[str]] = []
+
+
+def carol_for_the_lamp(items: Collection[str]) -> dict[str, User]:
+    """Find the objects of items, as a site's own function does."""
+    asked_for.append(sorted(items))
+    return {item: User.objects.get(username="carol") for item in items if item == "lamp"}
+
+
+@pytest.fixture
+def more_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "seen", "expires", "size", "newest_item"))
+
+
+@pytest.mark.parametrize("column", ["seen", "newest_item"])
+def test_an_item_has_its_name_and_a_link_from_one_lookup_a_page(
+    admin_client, users, clients, settings, request, column
+) -> None:
+    asked_for.clear()
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_list.carol_for_the_lamp"}
+    if column == "newest_item":
+        request.getfixturevalue("more_columns")
+    viewed.record(clients["alice"], "lamp")
+    viewed.record(clients["bob"], "kite")
+    page = Page(admin_client.get(LIST))
+    rows = {row["user"]: row for row in page.rows}
+    assert rows["alice"][column].endswith("carol")
+    assert f"/admin/auth/user/{users['carol'].pk}/change/" in rows["alice"]["hrefs"]
+    assert rows["bob"][column].endswith("kite")
+    assert asked_for == [["kite", "lamp"]]
+
+
+def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, settings) -> None:
+    [example] = [each.text for each in blocks(DOCS / "howto" / "admin.rst") if "list_display = (" in each.text]
+    site = admin.AdminSite()
+    names = {"admin": SimpleNamespace(register=partial(admin.register, site=site))}
+    exec(example, {**names, "OnlineSession": OnlineSession, "OnlineSessionAdmin": OnlineSessionAdmin})
+    urlpatterns[:] = [path("admin/", site.urls), path("", include("testproject.shop.urls"))]
+    settings.ROOT_URLCONF = __name__
+    session = new_session(str(users["alice"].pk), basket=text_of(5000))
+    viewed.record(session, "kite")
+    [row] = Page(admin_client.get(LIST, {"q": "alice"})).rows
+    assert row["sid"] == session.sid
+    assert "day" in row["expires"] or "week" in row["expires"]
+    assert "KB" in row["size"]
+    assert (row["newest_item"], row["end"]) == ("kite", "End")
+    assert "signed_in" not in row
+
+
+# Search.
+
+
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [
+        ("198.51.100.7", ["alice"]),
+        (" 198.51.100.0/24 ", ["alice", "bob"]),
+        ("2001:db8::/32", ["carol"]),
+        ("203.0.113.0/24", []),
+        ("0.0.0.0/0", ["alice", "bob"]),
+    ],
+)
+@pytest.mark.usefixtures("clients")
+def test_search_finds_an_address_or_a_network(admin_client, term, found) -> None:
+    assert names(admin_client, q=term) == found
+
+
+@pytest.mark.usefixtures("clients")
+def test_search_by_address_finds_guests_where_they_are_listed(admin_client) -> None:
+    assert names(admin_client, q="198.51.100.7", who="everyone") == ["alice", "guest"]
+    assert names(admin_client, q="198.51.100.7", who="guests") == ["guest"]
+
+
+def test_a_name_that_looks_like_a_browser_is_a_user_first(admin_client, users, clients) -> None:
+    User.objects.filter(username="bob").update(username="firefox")
+    response = admin_client.get(LIST, {"q": "firefox"})
+    assert Page(response).names == ["firefox"]
+    assert Page(response).messages == []
+
+
+@pytest.mark.usefixtures("clients")
+def test_a_search_that_finds_no_user_finds_browsers_and_says_so(admin_client) -> None:
+    response = admin_client.get(LIST, {"q": "firefox", "o": "3"}, follow=True)
+    page = Page(response)
+    assert page.names == ["alice", "carol"]
+    assert page.messages == ["No user matches. These are the sessions whose browser matches."]
+    # What is ended later is what was shown: the address names browsers, whoever signs in meanwhile.
+    [(url, _)] = response.redirect_chain
+    assert parse_qs(urlsplit(url).query) == {"browser": ["firefox"], "o": ["3"]}
+    assert "Filters: firefox." in page.text
+    assert names(admin_client, q="chrome 120") == ["bob"]
+    assert names(admin_client, q="chrome 12") == []
+
+
+@pytest.mark.usefixtures("clients")
+def test_who_is_not_online_can_not_be_told_from_who_does_not_exist(client) -> None:
+    User.objects.create_user("firefoxer")
+    staff(client, "view_onlinesession")
+    known, unknown = (client.get(LIST, {"q": term}) for term in ("firefoxer", "firefoxxx"))
+    assert known.status_code == unknown.status_code == 200
+    assert known.text.replace("firefoxer", "firefoxxx").count("firefoxxx") == unknown.text.count("firefoxxx")
+    assert Page(known).messages == Page(unknown).messages == []
+    User.objects.create_user("firefox")
+    assert names(client, q="firefox") == ["alice", "carol"]
+
+
+def test_the_line_below_the_box_names_what_can_be_searched(admin_client, client) -> None:
+    assert (
+        "Search by username, first name, last name, email address, address or network (198.51.100.0/24), browser, or "
+        "session id"
+    ) in Page(admin_client.get(LIST)).text
+    assert "Search by username, address or network" in Page(staff(client, "view_onlinesession").get(LIST)).text
+
+
+@pytest.mark.usefixtures("clients")
+def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, monkeypatch, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
+    line = "This search looked through the newest 2 sessions only. Older sessions may match, too."
+    assert line not in Page(admin_client.get(LIST, {"q": "198.51.100.0/24"})).text
+    monkeypatch.setattr(looking, "LOOKED_MAX", 2)
+    page = Page(admin_client.get(LIST, {"q": "0.0.0.0/0"}))
+    assert line in page.text
+    assert "INDEX_ADDRESSES" in page.text
+    assert page.text.count("At least ") >= 1
+    page = Page(staff(client, "view_onlinesession").get(LIST, {"q": "0.0.0.0/0"}))
+    assert line in page.text
+    assert "INDEX_ADDRESSES" not in page.text
+    assert line not in Page(admin_client.get(LIST)).text
+
+
+# Filters.
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"who": "guests"}, ["guest"]),
+        ({"browser": "Firefox"}, ["alice", "carol"]),
+        ({"browser": "Chrome"}, ["bob"]),
+        ({"system": "Windows"}, ["bob"]),
+        ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
+        ({"browser": "Firefox", "q": "carol"}, ["carol"]),
+        ({"browser": "Chrome", "who": "everyone", "active": "1h"}, ["bob"]),
+        ({"browser": "Chrome", "system": "Linux"}, []),
+        ({"browser": "Firefox", "q": "chrome"}, []),
+        ({"browser": "Nonsense"}, []),
+        ({"browser": ""}, ["admin", "alice", "bob", "carol"]),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("clients")
+def test_filters_by_visitor_browser_and_system_hold_together(admin_client, query, found) -> None:
+    page = Page(admin_client.get(LIST, query))
+    assert sorted(page.names) == found
+    assert page.count == len(found)
+
+
+@pytest.mark.usefixtures("clients")
+def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
+    page = Page(admin_client.get(LIST))
+    for text, found in (("Firefox", ["carol", "alice"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
+        filtered = Page(admin_client.get(LIST + page.links[text]))
+        assert filtered.names == found
+        assert f"Filters: {text}. Clear all filters" in filtered.text
+    assert "Filters:" not in page.text
+
+
+def test_guests_are_listed_by_last_seen(admin_client, clients) -> None:
+    page = Page(admin_client.get(LIST + Page(admin_client.get(LIST)).links["Guests, by last seen"]))
+    assert "Signed in" not in {text for text, href in page.links.items() if "o=" in href}
+    assert page.sids == [clients["guest"].sid]
+
+
+# What the page says.
+
+
+@pytest.mark.parametrize(("query", "heading"), [("", "4 online sessions"), ("?q=alice", "1 online session")])
+@pytest.mark.usefixtures("clients")
+def test_the_heading_is_the_exact_count(admin_client, query, heading) -> None:
+    assert f"<h1>{heading}</h1>" in admin_client.get(LIST + query).text
+
+
+@pytest.mark.usefixtures("clients")
+def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client) -> None:
+    page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
+    assert "Nothing matches “203.0.113.9”." in page.text
+    assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
+    assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
+    page = Page(admin_client.get(LIST, {"browser": "Opera"}))
+    assert "No session matches these filters." in page.text
+    assert "Nothing matches" not in page.text
+    page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
+    assert "The browsers of guests are not stored." in page.text
+    assert "Search guests, too" not in page.links
+
+
+def test_the_front_of_a_session_page_leads_to_the_account(admin_client, users, sids) -> None:
+    page = Page(admin_client.get(page_of(sids["bob"])))
+    assert page.links["bob"] == f"/admin/auth/user/{users['bob'].pk}/change/"
