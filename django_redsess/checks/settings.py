@@ -12,13 +12,14 @@ from django.contrib.messages.storage.cookie import CookieStorage
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 
 from django_redsess.answering.places import places_of
 from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
-from django_redsess.session import limits
+from django_redsess.session import limits, notice
 from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
 
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
@@ -50,6 +51,12 @@ def _is_confirmation(value: object) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(_is_int_from(1, each) for each in value)
 
 
+def _are_messages(value: object) -> bool:
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str | Promise) for text in value):
+        return False
+    return all(0 < len(notice.clean(str(text))) <= notice.TEXT_MAX for text in value)
+
+
 MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
 
 RULES = {
@@ -63,6 +70,7 @@ RULES = {
     "SESSION_LIMIT_POLICY": Rule(
         lambda value: value in limits.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
     ),
+    "END_MESSAGES": Rule(_are_messages, f"a list or tuple of texts, each of 1 to {notice.TEXT_MAX} characters"),
     "END_ON_DEACTIVATION": TRUE_OR_FALSE,
     "END_ON_DELETION": TRUE_OR_FALSE,
     "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
