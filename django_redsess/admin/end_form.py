@@ -65,6 +65,11 @@ class EndForm(forms.Form):
     # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
     deactivate = forms.CharField(required=False)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
     def clean(self) -> dict[str, Any]:
         """Join reason and message: ``message`` is the whole of what the users read."""
         data = self.cleaned_data

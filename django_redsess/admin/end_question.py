@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SIDS_MAX = 1000
 """The most sessions that a request can end by their sids."""
 
-ROWS_MAX = 20
+ROWS_MAX = 10
 """The question shows so many of the sessions."""
 
 

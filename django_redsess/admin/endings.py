@@ -92,10 +92,10 @@ class EndSessionsMixin(EndQuestionMixin):
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._protected_user_ids(request)
-        chosen = set(data["sids"].split()[:SIDS_MAX])
+        chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
-        over = [] if conf.CONFIRM_ENDS is None else list(chosen.difference(current))
+        over = [] if conf.CONFIRM_ENDS is None else [sid for sid in chosen if sid not in current]
         found = {session.sid: session for session in self.look_up(request, *current)}
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
