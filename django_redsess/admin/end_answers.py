@@ -13,15 +13,18 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 from django.utils.translation import gettext, ngettext
 
+from django_redsess import online
 from django_redsess.admin.deactivating import AllEnded
-from django_redsess.admin.end_form import EndForm
+from django_redsess.admin.end_form import EndForm, Progress, signed_progress
 from django_redsess.admin.end_rules import EndRulesMixin, own_sid_of
 from django_redsess.admin.returning import place_of
 from django_redsess.admin.session_page import query_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.ending import too_few
+from django_redsess.online.queries import SessionFilter
 from django_redsess.querysets.sessions import users_by_id
+from django_redsess.session import notice
 from django_redsess.signals import EndedSession
 
 NAMES_MAX = 3
@@ -60,12 +63,10 @@ class EndAnswersMixin(EndRulesMixin):
             return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
         return self._back(request)
 
-    def _answer_deactivation(
-        self, request: HttpRequest, user: Any, result: AllEnded, again: dict[str, Any]
-    ) -> HttpResponse:
+    def _answer_deactivation(self, request: HttpRequest, user: Any, result: AllEnded, message: str) -> HttpResponse:
         """Say that the account of ``user`` was deactivated, and how many sessions have ended."""
-        name = _name_html(str(user))
-        again = {**again, "sids": "", "query": query_of([str(user.pk)]), "progress": ""}
+        name, query = _name_html(str(user)), query_of([online.user_id_of(user)])
+        again: dict[str, Any] = {"query": query, "message": message}
         if result.is_outage:
             text = filled(
                 gettext(
@@ -74,9 +75,14 @@ class EndAnswersMixin(EndRulesMixin):
                 ),
                 user=name,
             )
-            form = EndForm(initial={**again, "deactivate": ""})
-            return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
+            # Without a time, this form asks the question again.
+            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
+            return self._question(request, context)
         messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
+        if too_few(result.confirmed_by):
+            _, latest = online.census(SessionFilter((online.user_id_of(user),)))
+            progress = Progress(len(result.ended), len(result.ended))
+            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
         return self._answer(request, ended_text(result.ended), result.confirmed_by, again)
 
     def _report_gone(self, request: HttpRequest, count: int) -> None:
@@ -163,4 +169,4 @@ def names_of(*user_ids: str) -> SafeString:
 
 def _name_html(name: str) -> SafeString:
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    return format_html("<bdi>{}</bdi>", Truncator(presentation.printable(name)).chars(NAME_MAX))
+    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))

@@ -175,7 +175,7 @@ class EndSessionsMixin(EndQuestionMixin):
             raise PermissionDenied
         result = deactivate(request, user, data["message"])
         history.save_ends(request, result.ended, data["message"])
-        return self._answer_deactivation(request, user, result, data)
+        return self._answer_deactivation(request, user, result, data["message"])
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
         if own_sid_of(request) in {session.sid for session in ended}:

@@ -100,6 +100,20 @@ def test_where_too_few_have_it_a_button_looks_again(
     assert len(left()) == 1
 
 
+def test_where_too_few_have_the_ends_of_a_deactivation_a_button_looks_again(
+    servers: Replicated, staff: Client, sids: dict[str, str], users: dict[str, User]
+) -> None:
+    servers.cut()
+    response = answer(staff, ask_about(staff, sids["alice"]), deactivate=str(users["alice"].pk))
+    for _ in range(2):
+        assert TOO_FEW in Page(response).text
+        response = answer(staff, response)
+    servers.link()
+    assert told(answer(staff, response)) == "1 session was ended. 1 replica has this."
+    assert not User.objects.get(username="alice").is_active
+    assert sids["alice"] not in left()
+
+
 @pytest.mark.parametrize("chosen", ["by sid", "by query"])
 def test_looking_again_ends_again_what_has_returned(
     chosen: str, servers: Replicated, staff: Client, sids: dict[str, str], settings: Any

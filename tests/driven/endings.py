@@ -40,7 +40,7 @@ def all_of_the_list(site: Site, name: str, reason: str) -> None:
 def on_its_page(site: Site, name: str, reason: str) -> None:
     page = site.admin.get(f"{LIST}{quote(site.sid(name, 'by client'))}/change/")
     question = site.admin.get(link(page, "End this session"))
-    assert f"The session of {name} was ended: " in site.confirm(question, 1, reason)
+    assert f"1 session of {name} was ended." in site.confirm(question, 1, reason)
 
 
 def all_on_the_page_of_one(site: Site, name: str, reason: str) -> None:
