@@ -121,7 +121,8 @@ class EndSessionsMixin(EndQuestionMixin):
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
         matching, progress = self._matching(request, data["query"]), progress_of(request, data)
-        if data["latest"] is None or matching.sids is not None or progress is None:
+        is_ours = data["latest"] is not None and (data["progress"] or matching.found_sids is None)
+        if not is_ours or matching.sids is not None or progress is None:
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
         # The message about one session names its browser. The own session may be among them, and stay.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django_redsess.models import OnlineSession
@@ -68,9 +68,14 @@ class FoundEnding:
         **options: Any,
     ) -> None:
         self._options, seconds = options, sessions.session_filter.active_seconds
-        # The last seconds are counted back from the question, as in BulkEnding.
-        since = None if seconds is None else datetime.fromtimestamp(options["latest"] / 1000 - seconds, UTC)
-        found = [session for session in sessions.newest() if since is None or session.seen_at >= since]
+        asked_at = datetime.fromtimestamp(options["latest"] / 1000, UTC)
+        # As in BulkEnding: the last seconds are counted back from the question, and later sign-ins stay.
+        since = None if seconds is None else asked_at - timedelta(seconds=seconds)
+        found = [
+            session
+            for session in sessions.newest()
+            if (since is None or session.seen_at >= since) and (session.login_at or asked_at) <= asked_at
+        ]
         self._left = [session.sid for session in found if may_end(session)][:limit]
         self.done = False
 
