@@ -80,7 +80,8 @@ class Case(NamedTuple):
     Which sessions to measure.
 
     ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed. ``at`` is the size of the store,
-    a power of two; 0 is the mean of several sizes. Only our engine has ``partitions``.
+    a power of two; 0 is the mean of several sizes. Only our engine has ``partitions``, and ``indexed``: whether the
+    addresses are in an index.
     """
 
     engine: str
@@ -88,16 +89,20 @@ class Case(NamedTuple):
     viewed: int = 0
     at: int = 0
     partitions: int = 1
+    indexed: bool = False
 
 
 CASES_OF_TARGETS = tuple(Case(OURS, kind, at=AT) for kind in ("guest", "signed in"))
 CASES = (
     *CASES_OF_TARGETS,
+    *(Case(OURS, kind, indexed=True) for kind in ("guest", "signed in")),
     *(Case(OURS, kind, viewed) for kind in ("guest", "signed in") for viewed in (0, 5, 25)),
     *(Case(peer, kind) for peer in PEERS for kind in ("guest", "signed in")),
 )
 FEW_CASES = tuple(
-    case for case in CASES if case.engine in (OURS, BASE) and not case.at and (case.viewed == 0 or case.kind != "guest")
+    case
+    for case in CASES
+    if case.engine in (OURS, BASE) and not case.at and not case.indexed and (case.viewed == 0 or case.kind != "guest")
 )
 
 
@@ -148,7 +153,8 @@ def _used(client: redis.Redis) -> int:
 
 
 def _configure(case: Case, stores: Stores) -> None:
-    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": {"PARTITIONS": case.partitions}})
+    redsess = {"PARTITIONS": case.partitions, "INDEX_ADDRESSES": case.indexed}
+    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": redsess})
     django.setup()
 
 

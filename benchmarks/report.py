@@ -161,7 +161,9 @@ def _bytes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _sessions_of(row: Row) -> str:
-    return f"{row['kind']}, " + (f"{row['at']:,} of them" if row["at"] else f"{row['viewed']} viewed")
+    which = f"{row['at']:,} of them" if row["at"] else f"{row['viewed']} viewed"
+    # Earlier results do not have this key.
+    return f"{row['kind']}, {which}" + (", addresses indexed" if row.get("indexed") else "")
 
 
 def _scale(rows: Sequence[Row]) -> Iterator[str]:

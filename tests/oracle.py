@@ -11,6 +11,8 @@ It compares, in each partition:
   ``online:user``; the ids of guests' sessions with those in ``guests``;
 * ``online:user:<user id>`` with ``online:user``: the same ids with the same login times;
 * the login time in ``online:user`` with that in the record;
+* each entry in the index of addresses with the address in the record (an entry may be missing, see
+  session/addresses.py);
 * where a session is with where its id says that it belongs;
 * the views of all items in ``viewed`` with their total in ``totals``;
 * the name of every key with the sessions that there are: ``viewed:<sid>`` needs a session, ``online:user:<user id>`` a
@@ -25,11 +27,13 @@ No test can switch it off. Few damage the store and don't repair it; they ask fo
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
 
+from django_redsess.session.payload import AGENTS, WINDOW_BITS
 from django_redsess.transport.keys import Partition, keyspace
 
 NOTE_SECONDS = 24 * 3600
@@ -70,13 +74,27 @@ def _login_ms_of(record: bytes) -> int:
     return int.from_bytes(record[beginning : beginning + 6], "big")
 
 
+def _place_of(record: bytes) -> int | None:
+    """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
+    at = 29 + record[28] + (6 if record[28] else 0)
+    length, at = record[at], at + 1
+    if length == 255:
+        length, at = int.from_bytes(record[at : at + 2], "big"), at + 2
+    inflate = zlib.decompressobj(WINDOW_BITS, AGENTS)
+    inflate.decompress(record[at : at + length])
+    address = inflate.unused_data
+    if not address:
+        return None
+    return int.from_bytes(address[:7], "big") // 16 + 2**52 if len(address) > 4 else int.from_bytes(address, "big")
+
+
 def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
     """The names of all keys that a partition with these sessions may have, but for notes."""
     records = client.hgetall(partition.login)
     names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
-    names |= {partition.wake, partition.totals, partition.samples}
+    names |= {partition.addresses, partition.guests_addresses, partition.wake, partition.totals, partition.samples}
     return {name.encode() for name in names}
 
 
@@ -114,6 +132,12 @@ def _within(client: redis.Redis, partition: Partition) -> list[str]:
         sid: time for sid, time in login_times.items() if sid in signed_in
     }:
         found.append(f"{partition.online_user} has other login times than the records")
+    for name, sids in ((partition.addresses, signed_in), (partition.guests_addresses, set(users) - signed_in)):
+        for sid, place in client.zrange(name, 0, -1, withscores=True):
+            if sid not in sids:
+                found.append(f"{name} has {sid!r}, which does not belong there")
+            elif place != _place_of(records[sid]):
+                found.append(f"{name} has another address of {sid!r} than the record")
     views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
     if views != int(client.hget(partition.totals, "views") or 0):
         found.append(f"{partition.totals} does not have the {views:.0f} views of all items")

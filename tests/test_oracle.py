@@ -145,6 +145,11 @@ def total_without_views(redis: redis_py.Redis, sids: Sids) -> str:
     return f"{partition.totals} does not have the 2 views"
 
 
+def other_address(redis: redis_py.Redis, sids: Sids) -> str:
+    redis.zadd(of(sids.first).addresses, {sids.first: 5})
+    return f"{of(sids.first).addresses} has another address of"
+
+
 def key_that_nothing_explains(redis: redis_py.Redis, sids: Sids) -> str:
     redis.set("something", "else")
     return "b'something' belongs to no session"
@@ -155,6 +160,9 @@ DAMAGES: dict[str, Damage] = {
     "missing in guests": partial(taken_out, key="guests", of_guest=True),
     **{f"an ended one in {key}": partial(put_in, key=key) for key in ("expire", "recent", "guests", "online_user")},
     **{f"a guest in {key}": partial(put_in, key=key, sid="guest") for key in ("recent", "online_user")},
+    "an ended one in addresses": partial(put_in, key="addresses"),
+    "a guest in addresses": partial(put_in, key="addresses", sid="guest"),
+    "a signed-in one in addresses of guests": partial(put_in, key="guests_addresses", sid="first"),
     "a signed-in one in guests": partial(put_in, key="guests", sid="first"),
     **{
         each.__name__.replace("_", " "): each
@@ -172,6 +180,7 @@ DAMAGES: dict[str, Damage] = {
             note_for_too_long,
             view_that_the_total_lacks,
             total_without_views,
+            other_address,
             key_that_nothing_explains,
         )
     },

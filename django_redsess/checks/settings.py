@@ -99,6 +99,7 @@ RULES = {
     "CLIENT_ADDRESS": Rule(
         lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"
     ),
+    "INDEX_ADDRESSES": TRUE_OR_FALSE,
     "HIDDEN_VALUES": Rule(
         lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
         "a list or tuple of keys of sessions, each a string",
@@ -148,16 +149,22 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 @checks.register(checks.Tags.security)
-def check_guests(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a MAX_GUESTS above MAX_SESSIONS: it has no effect."""
-    if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not all(
-        RULES[name].allows(getattr(conf, name)) for name in MAXIMA
-    ):
+def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of settings that have no effect: a MAX_GUESTS above MAX_SESSIONS, INDEX_ADDRESSES without addresses."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
-    if conf.MAX_GUESTS is None or conf.MAX_GUESTS <= conf.MAX_SESSIONS:
-        return []
-    message = f"REDSESS['MAX_GUESTS'] has no effect: {conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
-    return [warning("W024", message, "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out.")]
+    found = []
+    are_numbers = all(RULES[name].allows(getattr(conf, name)) for name in MAXIMA)
+    if are_numbers and conf.MAX_GUESTS is not None and conf.MAX_GUESTS > conf.MAX_SESSIONS:
+        message = f"{conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
+        hint = "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out."
+        found.append(warning("W024", f"REDSESS['MAX_GUESTS'] has no effect: {message}", hint))
+    if conf.INDEX_ADDRESSES is True and conf.CLIENT_ADDRESS == "none":
+        message = "REDSESS['INDEX_ADDRESSES'] has no effect: CLIENT_ADDRESS is 'none', so no address is stored."
+        found.append(
+            warning("W033", message, "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False.")
+        )
+    return found
 
 
 @checks.register(checks.Tags.security)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from django_redsess.conf import conf
 from django_redsess.online.presentation import printable
-from django_redsess.transport import scripts
+from django_redsess.session.addresses import written_place
+from django_redsess.session.record import revision_of, unpack
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call
+from django_redsess.transport.steps import Call, Plain
 
 ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""
@@ -26,8 +29,8 @@ class Fault(NamedTuple):
     An entry of ``key`` that disagrees with the other keys.
 
     Some values of ``kind`` can be mended: ``missing``, ``stray`` (the entry should not be there), ``differs`` (in its
-    login time) and ``ahead`` (of the server's clock). Others can't: ``unreadable`` (perhaps a record of another
-    release) and ``unknown`` (not a key of this app).
+    login time), ``misplaced`` (it has the place of another address) and ``ahead`` (of the server's clock). Others
+    can't: ``unreadable`` (perhaps a record of another release) and ``unknown`` (not a key of this app).
     """
 
     kind: str
@@ -40,6 +43,7 @@ class Fault(NamedTuple):
             "missing": f"{key}: session {sid} is missing",
             "stray": f"{key}: {sid} does not belong there",
             "differs": f"{key}: session {sid} has another login time than elsewhere",
+            "misplaced": f"{key}: session {sid} has another address",
             "ahead": f"{key}: session {sid} has a time that is still to come",
             "unreadable": f"{key}: the record of {sid} is in no known format",
             "unknown": f"{key}: no key of this app",
@@ -47,7 +51,7 @@ class Fault(NamedTuple):
 
     @property
     def can_be_mended(self) -> bool:
-        return self.kind in ("missing", "stray", "differs", "ahead")
+        return self.kind in ("missing", "stray", "differs", "misplaced", "ahead")
 
 
 class Checked(NamedTuple):
@@ -72,12 +76,15 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
 
     Each script reads all that it compares in one go, so concurrent changes by visitors are no faults. A record with a
     deadline is a session: it is added to each list that lacks it. A record without a deadline is removed, and so is a
-    deadline without a record.
+    deadline without a record. With ``INDEX_ADDRESSES``, the index of addresses gets entries that it
+    lacks.
     """
     space = keyspace()
     for partition in space.partitions:
-        for key in (partition.login, partition.expire, partition.recent, partition.guests, partition.online_user):
+        for key in partition.lists:
             yield from _entries(partition, key, mend=mend)
+        if conf.INDEX_ADDRESSES:
+            yield from _places(partition, mend=mend)
     # A server lists its own names only. Each is asked by one of the partitions that it has.
     for partition in {of(partition): partition for partition in space.partitions}.values():
         cursor = None
@@ -92,7 +99,30 @@ def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = 
         checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
         yield Comparison(checked.entries, checked.faults)
         cursor = checked.cursor
-        about = max(1, about // 2) if checked.record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
+        about = _next_about(about, checked.record_bytes)
+
+
+def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
+    """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
+    cursor, about = None, 1
+    while cursor != 0:
+        cursor, records = _records(partition, cursor or 0, about=about).run()
+        places = [part for sid, record in records for part in _place(sid, record)]
+        faults = list[Fault]()
+        for start in range(0, len(places), 3 * ENTRIES_MAX):
+            faults += _check_places(partition, places[start : start + 3 * ENTRIES_MAX], mend=mend).run()
+        yield Comparison(len(places) // 3, faults)
+        record_bytes = sum(len(record) for _, record in records)
+        about = _next_about(about, record_bytes)
+
+
+def _place(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
+    # Sid, revision and place. Nothing for a record that can't be used: it is a fault of its own, or logged elsewhere.
+    try:
+        client = unpack(sid.decode(), record).client_packed
+        return sid, revision_of(record), written_place(client)
+    except Exception:  # A damaged record may raise anything.
+        return ()
 
 
 def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
@@ -144,6 +174,23 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
     )
 
 
+def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
+    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
+    packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
+
+    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+        next_cursor, found = replies[0]
+        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
+
+    return Plain(partition, "scan", packed, 1, read)
+
+
+def _check_places(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
+    """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, place, sid, …"""
+    script = scripts.CHECK_PLACES
+    return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
+
+
 def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
     """
     List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done.
@@ -158,6 +205,10 @@ def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, 
         scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
         lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
     )
+
+
+def _next_about(about: int, record_bytes: int) -> int:
+    return max(1, about // 2) if record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
 
 
 def _checked(reply: list[Any], _: EndedSessions) -> Checked:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from django_redsess.conf import conf
-from django_redsess.online.looking import matching
-from django_redsess.online.queries import SessionFilter, lists_of
+from django_redsess.online.looking import matching, range_of
+from django_redsess.online.queries import SessionFilter, address_lists_of, lists_of
 from django_redsess.session import notice, operations
 from django_redsess.session.operations import with_ended
 from django_redsess.session.partitions import batches
@@ -22,6 +22,7 @@ class BulkEnding:
     """
     End all sessions that match ``session_filter``. Call ``step`` or ``end_batch`` until ``done``.
 
+    If no list has them together, they are found at the first step: see :func:`django_redsess.online.looking.matching`.
     ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
     of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
     are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). Raises ValueError
@@ -55,14 +56,17 @@ class BulkEnding:
             # Later sign-ins stay, so they are not read.
             self._high = str(latest)
         self._filter = session_filter
-        self._left: list[tuple[Partition, str]] = []
-        # None until the sessions are found. Only a search by their clients needs that.
-        self._found: list[tuple[Partition, list[str]]] | None = None
-        if not session_filter.names_client:
-            self._found = []
-            self._left = [
-                (partition, name) for partition, names in lists_of(session_filter, by_seen=by_seen) for name in names
-            ]
+        # None until the sessions are found. Only those that no list has together must be.
+        self._found: list[tuple[Partition, list[str]]] | None = []
+        lists = lists_of(session_filter, by_seen=by_seen)
+        if session_filter.names_client:
+            network = range_of(session_filter)
+            if network is None:
+                self._found, lists = None, []
+            else:
+                self._low, self._high = str(network.first), str(network.last)
+                lists = address_lists_of(session_filter)
+        self._left = [(partition, name) for partition, names in lists for name in names]
         self._place: tuple[str, int] = self._low, 0
 
     def step(self) -> Steps[EndedList]:

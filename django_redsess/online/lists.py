@@ -61,12 +61,12 @@ class Lists:
     def counts(self) -> Steps[list[list[int]]]:
         """Count the sessions of each list. First end up to 200 due sessions of each partition."""
         if self.session_filter.active_seconds is None:
-            return (yield from self._without_due(lambda name, _: head(2, "ZCARD", name), range(len(self.partitions))))
+            return (yield from self.without_due(lambda name, _: head(2, "ZCARD", name), range(len(self.partitions))))
 
         def count(name: str, at: int) -> bytes:
             return head(4, "ZCOUNT", name) + tail(self._since(at), "+inf")
 
-        return (yield from self._without_due(count, range(len(self.partitions))))
+        return (yield from self.without_due(count, range(len(self.partitions))))
 
     def lower(self, scores: Sequence[int]) -> Steps[list[list[int]]]:
         """Return for each of ``scores`` how many sessions each partition has with a lower one."""
@@ -114,7 +114,7 @@ class Lists:
             return head(parts, "ZRANGE", name) + tail(low, "+inf") + limit
 
         if ends_due:
-            found = yield from self._without_due(entries, numbers)
+            found = yield from self.without_due(entries, numbers)
         else:
             found = yield from self._ask(entries, numbers)
         return [[with_scores(reply) for reply in replies] for replies in found]
@@ -130,7 +130,7 @@ class Lists:
         partitions = [self.partitions[number] for number in numbers]
         return (yield from ask_each("page", partitions, commands, self.of_each))
 
-    def _without_due(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
+    def without_due(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
         """Send ``command`` for each list, after ending up to 200 due sessions of each partition."""
 
         def commands(number: int, at: int) -> bytes:

@@ -211,6 +211,16 @@ def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> l
     return list(homes.items())
 
 
+def address_lists_of(session_filter: SessionFilter) -> list[tuple[Partition, list[str]]]:
+    # Returns the sorted sets that have the addresses of the sessions in those of lists_of(), in the same order.
+    partitions = keyspace().partitions
+    if session_filter.guests == "only":
+        return [(partition, [partition.guests_addresses]) for partition in partitions]
+    if session_filter.guests:
+        return [(partition, [partition.addresses, partition.guests_addresses]) for partition in partitions]
+    return [(partition, [partition.addresses]) for partition in partitions]
+
+
 def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 

@@ -12,7 +12,8 @@ from django.db import NotSupportedError
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.online.looking import LookedThrough, Matching, Wanted
+from django_redsess.online.clients import Wanted
+from django_redsess.online.looking import LookedThrough, Matching
 from django_redsess.online.queries import Guests, SessionFilter
 from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
 from django_redsess.session.networks import named_network

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
+from django_redsess.session.addresses import Entry, adding_keys, changing_entry
 from django_redsess.session.counting import Stored, counting, stored
 from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
@@ -22,7 +23,7 @@ from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.confirming import Confirmation, EndedList, confirmation, worth
-from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
+from django_redsess.transport.keys import bucket_of, bucket_of_user, is_sid, keyspace
 from django_redsess.transport.steps import Call, Plain, Steps
 
 AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
@@ -46,7 +47,8 @@ class Saving(NamedTuple):
     ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
     ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
-    enforced only when a session is created or gets another key.
+    enforced only when a session is created or gets another key. ``place`` is what becomes of the session's entry in the
+    index of addresses: see :mod:`django_redsess.session.addresses`.
     """
 
     record: bytes
@@ -57,6 +59,7 @@ class Saving(NamedTuple):
     later_stays: bool = False
     item: str = ""
     limit: Limit | None = None
+    place: str = ""
 
 
 class Outcome(NamedTuple):
@@ -101,17 +104,22 @@ def prolong(loaded: Loaded, due: int) -> Call[bool]:
     return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
 
 
-def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Plain[Outcome]:
+def change(
+    sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
+) -> Plain[Outcome]:
     """
     Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
     A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
-    ``revision`` is that of ``record``.
+    ``revision`` is that of ``record``. ``entry`` is the new one in the index of addresses, if the address has changed.
     """
     space = keyspace()
     partition, _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
     at = b"%d" % due if due else b""
-    packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+    if entry is None:
+        packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+    else:
+        packed = changing_entry(partition, entry, (sid, loaded, record, at))
 
     def changed(replies: list[Any]) -> Outcome:
         found = replies[0]
@@ -126,8 +134,10 @@ def change(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int 
 def add(sid: str, saving: Saving) -> Call[Outcome]:
     """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
-    keys = _adding_keys(partition, bool(saving.user_id))
-    args = scripts.ADD.arguments(sid=sid, record=saving.record, at=saving.at, due=saving.due, user_id=saving.user_id)
+    keys = adding_keys(partition, bool(saving.user_id), bool(saving.place))
+    args = scripts.ADD.arguments(
+        sid=sid, record=saving.record, at=saving.at, due=saving.due, user_id=saving.user_id, place=saving.place
+    )
 
     def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
         if isinstance(reply, bytes):
@@ -255,14 +265,6 @@ def counted_elsewhere(sid: str, item: str) -> bool:
     return space.count > 1 and space.of_sid(sid) != space.of_item(item)
 
 
-@lru_cache(maxsize=2048)
-def _adding_keys(partition: Partition, signed_in: bool) -> tuple[bytes, ...]:
-    if not signed_in:
-        return scripts.ADD.keys(partition, seen_list=partition.guests)
-    lists = {"online_user": partition.online_user, "online_user_of": partition.online_user_of("")}
-    return scripts.ADD.keys(partition, seen_list=partition.recent, **lists)
-
-
 def _written(saving: Saving) -> dict[str, str | bytes | int]:
     return {
         "record": saving.record,
@@ -270,6 +272,7 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
         "login_time": saving.login_ms or "",
         "at": saving.at,
         "due": saving.due,
+        "place": saving.place,
     }
 
 

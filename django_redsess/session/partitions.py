@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import Partition, bucket_of, keyspace
 from django_redsess.transport.scripts import CONSTANTS, Script, Values
 from django_redsess.transport.steps import Call, T
 
@@ -14,15 +14,17 @@ def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T
     return [Call(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
 
 
-def batches(sids: Iterable[str]) -> Iterator[tuple[Partition, list[str]]]:
-    """Group ``sids`` by partition, in batches of up to 250."""
-    space, at_once = keyspace(), CONSTANTS["AT_ONCE_MAX"]
-    partitions: dict[Partition, list[str]] = {}
-    for sid in dict.fromkeys(sids):
-        partitions.setdefault(space.of_sid(sid), []).append(sid)
-    for partition, of_partition in partitions.items():
-        for start in range(0, len(of_partition), at_once):
-            yield partition, of_partition[start : start + at_once]
+def batches(sids: Iterable[str], at_once: int = CONSTANTS["AT_ONCE_MAX"]) -> Iterator[tuple[Partition, list[str]]]:
+    """Group ``sids`` by partition, in batches of up to ``at_once``."""
+    space, groups = keyspace(), dict[int, list[str]]()
+    if space.count == 1:
+        groups[0] = list(dict.fromkeys(sids))
+    else:
+        for sid in dict.fromkeys(sids):
+            groups.setdefault(bucket_of(sid) * space.count >> 10, []).append(sid)
+    for number, group in groups.items():
+        for start in range(0, len(group), at_once):
+            yield space.partitions[number], group[start : start + at_once]
 
 
 def share_of(maximum: int, partitions: int) -> int:

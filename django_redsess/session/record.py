@@ -121,15 +121,7 @@ def unpack(sid: str, record: bytes) -> Record:
     Raises RecordError if the format is unknown, or if the seal fits neither ``SECRET_KEY`` nor any of
     ``SECRET_KEY_FALLBACKS``. Such a record was changed, cut short, or copied from another session or ``PREFIX``.
     """
-    if record[:1] != FORMAT or len(record) <= SEALED_AT:
-        raise RecordError("unknown format")
-    seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
-    for sealing in _sealings():
-        if compare_digest(seal, _seal(sealing, sid, sealed)):
-            break
-    else:
-        raise RecordError("the seal does not fit")
-    # The seal fits, so the rest is as this site wrote it.
+    sealed = sealed_part(sid, record)
     at = 1 + sealed[0]
     name, login_ms = sealed[1:at], 0
     if name:
@@ -148,6 +140,23 @@ def unpack(sid: str, record: bytes) -> Record:
     )
 
 
+def client_in(record: bytes) -> bytes:
+    """
+    Return the client part of a packed record, or of its first bytes. See :attr:`Record.client_packed`.
+
+    The seal is not checked: any bytes may be returned. ``b""`` if the format is unknown.
+    """
+    if record[:1] != FORMAT or len(record) <= SEALED_AT:
+        return b""
+    name = record[SEALED_AT]
+    at = SEALED_AT + 1 + name + (6 if name else 0)
+    length = record[at] if at < len(record) else 0
+    if length == 255:
+        length = int.from_bytes(record[at + 1 : at + 3], "big")
+        at += 2
+    return record[at + 1 : at + 1 + length]
+
+
 @lru_cache(maxsize=1024)
 def client_packed(client: Client) -> bytes:
     """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an invalid address."""
@@ -163,6 +172,17 @@ def log_unusable(sid: str, error: Exception) -> None:
     """Log that the record of ``sid`` can't be used. A foreign exception's text is not logged: it may show data."""
     reason = str(error) if isinstance(error, RecordError) else type(error).__name__
     logger.warning("Session data of %s is not usable: %s", sid, reason)
+
+
+def sealed_part(sid: str, record: bytes) -> bytes:
+    """Return the sealed part of a packed record: it is as this site wrote it. Raises what :func:`unpack` raises."""
+    if record[:1] != FORMAT or len(record) <= SEALED_AT:
+        raise RecordError("unknown format")
+    seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
+    for sealing in _sealings():
+        if compare_digest(seal, _seal(sealing, sid, sealed)):
+            return sealed
+    raise RecordError("the seal does not fit")
 
 
 def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:

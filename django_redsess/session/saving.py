@@ -15,8 +15,10 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import capacity, deadlines, limits, operations, reading
+from django_redsess.session import addresses, capacity, deadlines, limits, operations, reading
+from django_redsess.session.addresses import STAYS
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.merge import merge, same
@@ -113,16 +115,28 @@ class SaveAttempts:
             times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
             login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
-        data, client_packed = serialized(session, self.data), client_of(session, user_id)
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_packed, data)
+        data, client = serialized(session, self.data), client_of(session, user_id)
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit)
+        place = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._place_in_index(base, client, user_id)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, place)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
+
+    def _place_in_index(self, base: Record | None, client: bytes, user_id: str) -> str:
+        if self.must_create or self.session.pending.rotates_from is not None:
+            return addresses.place_of_new(client)
+        # Without a revision, another record than ``base`` may be replaced.
+        if base is None or not self.session.known.revision or user_id != base.user_id:
+            return addresses.written_place(client)
+        if client == base.client_packed:
+            return STAYS
+        entry = addresses.changed_entry(base, client)
+        return STAYS if entry is None else entry.place
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
         loaded, old_key = self.session.known.revision, self.session.pending.rotates_from

@@ -9,12 +9,14 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import SessionBase
 from django.utils import timezone
 
+from django_redsess.conf import conf
 from django_redsess.session import deadlines, operations
+from django_redsess.session.addresses import changed_entry
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.operations import Outcome
 from django_redsess.session.payload import check_depth
-from django_redsess.session.record import REVISION_SIZE, Record, client_packed, pack
+from django_redsess.session.record import REVISION_SIZE, Client, Record, client_packed, pack
 from django_redsess.session.state import NOTHING_PENDING, Known
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
@@ -58,13 +60,12 @@ def change_of(session: SessionLoading) -> Change | None:
     if times is None:
         return None
     deadline_seconds, age_seconds, due, _ = times
-    user_id, login_ms = base.user_id, base.login_ms
-    record = Record(
-        user_id, login_ms, deadline_seconds, age_seconds, client_of(session, user_id), serialized(session, data)
-    )
+    user_id, login_ms, client = base.user_id, base.login_ms, client_of(session, base.user_id)
+    entry = None if client == base.client_packed else changed_entry(base, client)
+    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, serialized(session, data))
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
-    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved)
+    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
     # As Known() does, in half the time.
     return tuple.__new__(Known, (record, revision, due, False)), step
 
@@ -86,11 +87,16 @@ def serialized(session: SessionLoading, data: dict[str, Any]) -> bytes:
 
 
 def client_of(session: SessionLoading, user_id: str) -> bytes:
-    """Return the client part of the record: the present visitor, or else the stored one. Empty for a guest."""
-    if not user_id:
+    """
+    Return the client part of the record: the present visitor, or else the stored one.
+
+    A guest has only an address, and only with ``INDEX_ADDRESSES``.
+    """
+    if not user_id and not conf.INDEX_ADDRESSES:
         return b""
     if session.visit is not None:
-        return client_packed(session.visit.client())
+        client = session.visit.client()
+        return client_packed(client if user_id else Client(client.address))
     return session.known.record.client_packed if session.known.record else b""
 
 

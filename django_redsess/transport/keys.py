@@ -150,6 +150,10 @@ class Partition:
         """Sorted set: sid → place of the address, sessions without a user. Only with ``INDEX_ADDRESSES``."""
         return self._name("addresses:guests")
 
+    def places_of(self, *, has_user: bool) -> str:
+        """The list of the index that has a session with a user, or one without."""
+        return self.addresses if has_user else self.guests_addresses
+
     @property
     def wake(self) -> str:
         """List, at most one entry: wakes a cleaner when a deadline appears that is earlier than all others."""
@@ -171,10 +175,16 @@ class Partition:
         return self._name("viewed")
 
     @property
+    def lists(self) -> list[str]:
+        """The names of the hash and the sorted sets that hold all sessions, or all of a kind."""
+        lists = [self.login, self.expire, self.recent, self.guests, self.online_user]
+        return [*lists, self.addresses, self.guests_addresses]
+
+    @property
     def names(self) -> list[str]:
         """A name of each kind."""
-        lists = [self.login, self.expire, self.recent, self.guests, self.online_user, self.online_user_of("0")]
-        return [*lists, self.viewed_by("0"), self.ended_of("0"), self.wake, self.totals, self.samples, self.viewed]
+        of_one = [self.online_user_of("0"), self.viewed_by("0"), self.ended_of("0")]
+        return [*self.lists, *of_one, self.wake, self.totals, self.samples, self.viewed]
 
     def kind_of(self, name: str) -> str:
         """
@@ -183,7 +193,7 @@ class Partition:
         Returns ``"list"`` for what holds sessions, ``"user"`` for a user's, ``"session"`` for what belongs to one,
         ``"other"`` for the rest, and ``""`` for a name that this module does not make.
         """
-        if name in (self.login, self.expire, self.recent, self.guests, self.online_user):
+        if name in self.lists:
             return "list"
         if name in (self.wake, self.totals, self.samples, self.viewed):
             return "other"

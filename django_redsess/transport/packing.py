@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from django_redsess.transport.scripts import Script
 
-KEYS_OF_SESSION_MAX = 11
+KEYS_OF_SESSION_MAX = 13
 """How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
 
 Part = str | bytes

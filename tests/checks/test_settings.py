@@ -67,6 +67,14 @@ def test_an_unknown_setting_that_is_like_none_gets_no_guess(settings, name: obje
     assert error.hint.startswith("The settings are ")
 
 
+def test_an_index_without_addresses_is_warned_of(settings) -> None:
+    for how_much, ids in (("none", ["django_redsess.W033"]), ("truncated", [])):
+        settings.REDSESS = {"INDEX_ADDRESSES": True, "CLIENT_ADDRESS": how_much}
+        assert [each.id for each in messages()] == ids
+    settings.REDSESS = {"INDEX_ADDRESSES": False, "CLIENT_ADDRESS": "none"}
+    assert messages() == []
+
+
 def test_more_guests_than_sessions_is_warned_of(settings) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 1000, "MAX_GUESTS": 1001}
     [warning] = messages()
@@ -141,6 +149,8 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
         ("CLIENT_ADDRESS", "hashed"),
         ("CLIENT_ADDRESS", None),
         ("CLIENT_ADDRESS", ["full"]),
+        ("INDEX_ADDRESSES", 1),
+        ("INDEX_ADDRESSES", "full"),
         ("VIEWED_VIEWS", ["shop:product"]),
         ("VIEWED_VIEWS", {"shop:product": 5}),
         ("VIEWED_PER_SESSION", 0),
@@ -180,6 +190,7 @@ def test_a_value_of_the_wrong_kind_is_refused(settings, name: str, value: object
         ("TRUSTED_PROXIES", 2),
         ("CLIENT_ADDRESS", "truncated"),
         ("CLIENT_ADDRESS", "none"),
+        ("INDEX_ADDRESSES", True),
     ],
 )
 def test_a_value_of_the_right_kind_is_allowed(settings, name: str, value: object) -> None:

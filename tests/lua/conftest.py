@@ -1,7 +1,8 @@
 """
 What the tests of single scripts share.
 
-``store``: a partition whose keys a test writes by plain commands, and on which it runs a script by itself.
+``store``: a partition whose keys a test writes by plain commands, and on which it runs a script by itself. Its records
+have no addresses, so a test that leaves entries in the index of addresses asks for ``left_alone``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from django_redsess.session.record import revision_of
 from django_redsess.transport import scripts
 from tests.lua.conftest import AGE, Store
 
@@ -122,6 +123,60 @@ def test_check_entries_finds_and_mends(store: Store, name: str) -> None:
     assert store.content() == before
     store.run_ending(scripts.CHECK_ENTRIES, **given, mend=True)
     assert store.run_ending(scripts.CHECK_ENTRIES, **given, mend=False)[0][3] == []
+
+
+@pytest.mark.usefixtures("left_alone")
+@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
+def test_check_entries_knows_in_which_list_of_addresses_a_session_may_be(store: Store, user: str) -> None:
+    keys = store.partition
+    store.add("a", user)
+    for name in (keys.addresses, keys.guests_addresses):
+        store.client.zadd(name, {store.sid("a"): 5})
+    given = {"walked": keys.login, "cursor": 0, "about": 100, "mend": True}
+    wrong = keys.places_of(has_user=not user)
+    found = store.run_ending(scripts.CHECK_ENTRIES, **given)[0][3]
+    assert found == [b"stray", store.sid("a").encode(), wrong.encode()]
+    assert (store.names(wrong), store.names(keys.places_of(has_user=bool(user)))) == ([], ["a"])
+    assert store.run_ending(scripts.CHECK_ENTRIES, **given)[0][3] == []
+
+
+@pytest.mark.usefixtures("left_alone")
+@pytest.mark.parametrize(
+    ("kind", "there", "place"),
+    [
+        ("missing", None, 5),
+        ("misplaced", 7, 5),
+        ("stray", 7, "none"),
+        ("", 5, 5),
+        ("", None, "none"),
+        ("", 2**52, 2**52),
+    ],
+)
+def test_check_places_finds_and_mends(store: Store, kind: str, there: int | None, place: Any) -> None:
+    keys, sid = store.partition, store.sid("a")
+    record = store.add("a", "7")
+    if there is not None:
+        store.client.zadd(keys.addresses, {sid: there})
+    before, read = store.content(), [sid, revision_of(record), place]
+    faults = [kind.encode(), sid.encode(), keys.addresses.encode()] if kind else []
+    assert store.run(scripts.CHECK_PLACES, mend=False, read=read) == faults
+    assert store.content() == before
+    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == faults
+    assert store.client.zscore(keys.addresses, sid) == (None if place == "none" else place)
+    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == []
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_check_places_leaves_out_what_has_changed_or_ended(store: Store) -> None:
+    read = [
+        part for name in ("changed", "gone", "due") for part in (store.sid(name), revision_of(store.record(name)), 5)
+    ]
+    store.add("changed", "7")
+    read[7] = revision_of(store.add("due"))
+    store.client.zrem(store.partition.expire, store.sid("due"))
+    before = store.content()
+    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == []
+    assert store.content() == before
 
 
 def test_check_entries_can_t_mend_a_record_of_another_format(store: Store) -> None:

@@ -31,6 +31,25 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
     assert store.content() == before
 
 
+@pytest.mark.usefixtures("left_alone")
+def test_rotate_and_end_take_a_place_out(store: Store) -> None:
+    keys = store.partition
+    store.add("a")
+    store.add("c", "7")
+    store.client.zadd(keys.guests_addresses, {store.sid("a"): 5})
+    store.client.zadd(keys.addresses, {store.sid("c"): 6})
+    store.run(scripts.ROTATE, **rotating(store, "a", "b", "7", place=8))
+    assert store.names(keys.guests_addresses) == []
+    assert store.client.zrange(keys.addresses, 0, -1, withscores=True) == [
+        (store.sid("c").encode(), 6),
+        (store.sid("b").encode(), 8),
+    ]
+    store.run(scripts.ROTATE, **rotating(store, "c", "d", "7", record=b""))
+    assert store.names(keys.addresses) == ["b"]
+    store.run(scripts.END, **ending(sids=[store.sid("b")]))
+    assert store.names(keys.addresses) == []
+
+
 def test_rotate_without_a_record_leaves_nothing_but_a_note(store: Store) -> None:
     store.add("a")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"vase": store.now})

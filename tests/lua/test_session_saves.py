@@ -28,6 +28,17 @@ def test_add_enters_a_session_everywhere(store: Store, user: str) -> None:
     }
 
 
+@pytest.mark.usefixtures("left_alone")
+@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
+def test_add_enters_a_place_into_the_index(store: Store, user: str) -> None:
+    keys = store.partition
+    name, unused = keys.places_of(has_user=bool(user)), {"online_user": keys.guests, "online_user_of": keys.guests}
+    given = {**({} if user else unused), **adding(store, "a", user), "places": name, "place": 2**52 + 1}
+    assert store.run(scripts.ADD, {"first": 1}, **given) == 1
+    assert store.client.zrange(name, 0, -1, withscores=True) == [(store.sid("a").encode(), 2**52 + 1)]
+    assert (keys.online_user in store.content()) == bool(user)
+
+
 def test_add_leaves_a_repetition_to_create(store: Store) -> None:
     assert store.run(scripts.ADD, **adding(store, "a")) == 0
     assert store.content() == {}
@@ -63,6 +74,29 @@ def test_change_replaces_a_record_and_moves_a_deadline_to_a_later_one(store: Sto
     assert store.client.zscore(store.partition.expire, sid) == store.now + left
 
 
+@pytest.mark.usefixtures("left_alone")
+def test_change_moves_a_place_or_takes_it_out(store: Store) -> None:
+    name, sid = store.partition.guests_addresses, store.sid("a")
+
+    def change(**given: Any) -> Any:
+        record = store.record("a")
+        loaded = revision_of(store.client.hget(store.partition.login, sid))
+        return store.run(scripts.CHANGE, sid=sid, loaded=loaded, record=record, due="", **given)
+
+    store.add("a")
+    assert change(places=name, place=5) == 1
+    assert store.client.zscore(name, sid) == 5
+    assert change(places=name, place=7) == 1
+    assert store.client.zscore(name, sid) == 7
+    assert change(place="", left=name) == 1
+    assert change(place="", left=name) == 1
+    assert store.client.exists(name) == 0
+    before = store.content()
+    others = {"sid": sid, "loaded": b"others", "record": store.record("a"), "due": ""}
+    assert store.run(scripts.CHANGE, **others, places=name, place=5) == before[store.partition.login][sid.encode()]
+    assert store.content() == before
+
+
 def test_change_returns_the_record_of_another_request(store: Store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
@@ -84,6 +118,26 @@ def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) ->
     assert store.client.zscore(keys.viewed, "lamp") == -1
     assert (store.total("created"), store.total("views")) == (1, 1)
     assert store.client.lrange(keys.wake, 0, -1) == [b"earlier"]
+
+
+@pytest.mark.usefixtures("left_alone")
+@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
+def test_create_and_save_write_a_place(store: Store, user: str) -> None:
+    name = store.partition.places_of(has_user=bool(user))
+
+    def place() -> Any:
+        return store.client.zscore(name, store.sid("a"))
+
+    store.run(scripts.CREATE, {"is_new": True}, **creating(store, "a", user, place=5))
+    assert place() == 5
+    for given, left in (("", 5), (7, 7), ("none", None)):
+        store.run(scripts.SAVE, **saving(store, "a", user, place=given))
+        assert place() == left
+    # The other user is in the other list.
+    store.run(scripts.SAVE, **saving(store, "a", user, place=5))
+    store.run(scripts.SAVE, **saving(store, "a", "" if user else "8", place=9))
+    assert place() is None
+    assert store.client.zscore(store.partition.places_of(has_user=not user), store.sid("a")) == 9
 
 
 def test_create_takes_along_what_was_viewed_in_another_partition(store: Store) -> None:

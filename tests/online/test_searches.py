@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from os import urandom
 from typing import Any
 
 import pytest
 import redis as redis_py
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
+from django_redsess.online import addresses, looking
 from django_redsess.online.looking import LookedThrough
 from django_redsess.session import reading
+from django_redsess.session.networks import place_of
 from django_redsess.session.record import Client, Record, client_packed, pack
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
@@ -38,6 +45,8 @@ def arrive(redis: redis_py.Redis) -> NewSession:
         sid = sid or sid_of(new_key(bucket_of_user(user) if user else None))
         partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
         client = client_packed(Client(address, user_agent))
+        if conf.INDEX_ADDRESSES and address:
+            redis.zadd(partition.places_of(has_user=bool(user)), {sid: place_of(address) or 0})
         record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
         redis.hset(partition.login, sid, pack(sid, record))
         redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})
@@ -49,6 +58,13 @@ def arrive(redis: redis_py.Redis) -> NewSession:
     return arrive
 
 
+@pytest.fixture(params=[False, True], ids=["looking", "index"])
+def index(request: pytest.FixtureRequest, settings: Any) -> bool:
+    """Run the test twice: without the index of addresses, and with it."""
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": request.param}
+    return bool(request.param)
+
+
 def found(**asked: Any) -> list[str]:
     sids = [session.sid for session in online.sessions(**asked)]
     asked.pop("order", None)
@@ -56,6 +72,7 @@ def found(**asked: Any) -> list[str]:
     return sids
 
 
+@pytest.mark.usefixtures("index")
 def test_a_search_by_network_finds_those_in_it(arrive: NewSession) -> None:
     one = arrive("198.51.100.7", CHROME, "1")
     other = arrive("198.51.101.7", CHROME, "2")
@@ -66,6 +83,7 @@ def test_a_search_by_network_finds_those_in_it(arrive: NewSession) -> None:
     assert found(network="198.51.100.0/23", order="login_at") == [one, other]
     assert found(network="2001:db8::/32") == found(network="2001:DB8::7") == [v6]
     assert found(network="2001:db8::/64") == [v6]
+    assert found(network="2001:db8::8") == []
     assert found(network="::/0") == [v6]
     assert found(network="0.0.0.0/0") == [other, one]
     assert found(network="198.51.100.8") == []
@@ -82,6 +100,7 @@ def test_a_search_by_browser_or_system_finds_those_with_it(arrive: NewSession) -
     assert found(browser="Firefox", user_ids=["1", "2"]) == [other]
 
 
+@pytest.mark.usefixtures("index")
 def test_guests_are_searched_when_they_are_asked_for(arrive: NewSession) -> None:
     user, guest = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.7", CHROME)
     assert found(network="198.51.100.7") == [user]
@@ -105,6 +124,7 @@ def test_a_forged_record_is_not_found(redis: redis_py.Redis, arrive: NewSession)
     assert found(network="198.51.100.7") == found(browser="Chrome") == [genuine]
 
 
+@pytest.mark.usefixtures("index")
 def test_a_search_ends_what_it_finds(arrive: NewSession) -> None:
     arrive("198.51.100.7", CHROME, "1")
     kept, guest = arrive("198.51.100.7", CHROME, "2"), arrive("198.51.100.7", CHROME)
@@ -128,3 +148,74 @@ def test_a_queryset_searches_and_tells_how_far(arrive: NewSession) -> None:
     assert [row.sid for row in rows.of_browser("firefox").filter(sid__in=[one, other])] == [other]
     assert rows.of_users(["1"]).get().sid == one
     assert list(rows.only_guests()) == list(rows.of_users(["1"]).only_guests()) == []
+
+
+def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, arrive: NewSession
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    monkeypatch.setattr(looking, "LOOKED_MAX", 10)
+    monkeypatch.setattr(addresses, "NEAR_ENOUGH", 2)
+    monkeypatch.setattr(addresses, "READ_AT_ONCE", 3)
+    # Many have the same address, in all partitions.
+    numbers = [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 9, 250, 250]
+    stored = [(number, arrive(f"198.51.100.{number}", CHROME, str(user))) for user, number in enumerate(numbers, 1)]
+    arrive("198.51.101.1", CHROME, "1")
+    address_of = {sid: f"198.51.100.{number}" for number, sid in stored}
+    asked: dict[str, Any] = {"network": "198.51.100.0/24"}
+    rows = online.sessions(**asked)
+    assert [address_of[row.sid] for row in rows] == [f"198.51.100.{number}" for number in numbers]
+    assert online.count(**asked) == len(numbers)
+    for size in (1, 3, 7):
+        pages = [online.sessions(**asked, offset=at, limit=size) for at in range(0, 18, size)]
+        assert [row for page in pages for row in page] == rows
+    queryset = OnlineSession.online.all().of_network("198.51.100.0/24")
+    assert (queryset.count(), queryset.looked_through) == (len(numbers), None)
+    newest = [sid for number, sid in stored if number >= 9][::-1]
+    assert found(network="198.51.100.8/29") == found(network="198.51.100.9") == newest[2:]
+    # Not all of the network can be looked through for the browser.
+    assert len(online.sessions(**asked, browser="Chrome")) == 9
+
+
+def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive: NewSession) -> None:
+    monkeypatch.setattr(looking, "LOOKED_MAX", 3)
+    sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
+    rows = OnlineSession.online.all().of_browser("chrome")
+    assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))
+    assert found(browser="chrome") == sids[:1:-1]
+    assert found(browser="chrome", order="login_at") == sids[2:]
+    monkeypatch.setattr(looking, "LOOKED_SECONDS", -1)
+    monkeypatch.setattr(looking, "LOOKED_AT_ONCE", 1)
+    assert rows.count() == 1
+
+
+def test_long_records_are_searched_too(redis: redis_py.Redis, arrive: NewSession) -> None:
+    sid = arrive("198.51.100.7", CHROME, "1")
+    session = SessionStore()
+    session.visit = Visit(lambda: Client("198.51.100.7", FIREFOX))
+    session.update({"_auth_user_id": "1", "basket": urandom(1000).hex()})
+    session.save()
+    assert redis.hstrlen(keyspace().of_sid(str(session.sid)).login, str(session.sid)) > looking.HEAD_BYTES
+    assert found(network="198.51.100.7") == [session.sid, sid]
+    assert found(browser="firefox", user_ids=["1"]) == [session.sid]
+
+
+@pytest.mark.usefixtures("left_alone")
+def test_entries_of_another_program_are_not_found(redis: redis_py.Redis, arrive: NewSession) -> None:
+    sid = arrive("198.51.100.7", CHROME, "1")
+    partition = keyspace().of_user("1")
+    for name in (partition.online_user, partition.recent):
+        redis.zadd(name, {"x": 9e12, " " * 20: 9e12, "1" * 20: 9e12})
+    redis.hset(partition.login, "1" * 20, b"3" + bytes(40))
+    assert found(browser="chrome") == found(browser="chrome", guests=True) == [sid]
+    assert found(network="0.0.0.0/0") == [sid]
+
+
+def test_both_halves_search_alike(arrive: NewSession) -> None:
+    sid = arrive("198.51.100.7", CHROME, "1")
+
+    async def search() -> tuple[int, list[str]]:
+        sessions = await online.asessions(network="198.51.100.0/24", browser="Chrome")
+        return await online.acount(system="windows"), [session.sid for session in sessions]
+
+    assert asyncio.run(search()) == (1, [sid])

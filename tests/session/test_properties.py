@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
+from django_redsess.conf import conf
 from django_redsess.session import operations
 from django_redsess.session.record import Client
 from django_redsess.session.state import Visit
@@ -43,6 +44,9 @@ which = st.integers(0, 3)
 users = st.sampled_from(["1", "2", "3"])
 names = st.sampled_from(["a", "b"])
 saves = st.sampled_from([True, True, False])
+
+ADDRESSES = ("192.0.2.1", "2001:db8::7")
+"""Where requests come from."""
 
 
 @dataclass
@@ -92,6 +96,7 @@ class Sessions(RuleBasedStateMachine):
         self.checked: tuple[Any, ...] = ()
 
     def teardown(self) -> None:
+        conf.forget()
         self.redis.flushall()
 
     # Opening a session
@@ -106,17 +111,17 @@ class Sessions(RuleBasedStateMachine):
         self.view(0, "lamp")
         self.open_all(key)
 
-    @rule(number=actors, key=which, what=st.sampled_from(["to read", "as a request", "unread", "nothing"]))
+    @rule(number=actors, key=which, what=st.sampled_from(["to read", *ADDRESSES, "unread", "nothing"]))
     def open(self, number: int, key: int, what: str) -> None:
         """
-        Come with the cookie of one of the latest sessions, which may be gone, or without any.
+        Come with the cookie of one of the latest sessions, which may be gone, or without any; from an address or none.
 
         Read it; or replace everything unread, which leaves even an unknown key as it is.
         """
         session_key = self._key(key)
         session = SessionStore(None if what == "nothing" else session_key)
-        if what == "as a request":
-            session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
+        if what in ADDRESSES:
+            session.visit = Visit(lambda: Client(what, "Mozilla"))
         if what == "unread":
             session.clear()
             self.actors[number] = Actor(session, session_key)
@@ -135,6 +140,11 @@ class Sessions(RuleBasedStateMachine):
         """Have all come with the cookie of the same session."""
         for number in range(4):
             self.open(number, key, "to read")
+
+    @rule(on=st.booleans())
+    def index(self, on: bool) -> None:
+        """Let the next work be that of a process that writes the index of addresses, or of one that does not."""
+        conf.__dict__["INDEX_ADDRESSES"] = on
 
     # Working with it, and saving it at once or later
 

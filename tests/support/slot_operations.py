@@ -19,6 +19,8 @@ from django_redsess.online import queries
 from django_redsess.online.queries import SessionFilter
 from django_redsess.session import capacity, operations, reading
 from django_redsess.session.operations import Limit
+from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace
@@ -51,6 +53,7 @@ class World:
 
 def _stored(user: str = "", **data: Any) -> SessionStore:
     session = SessionStore()
+    session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.update({**data, **({SESSION_KEY: user} if user else {})})
     session.save()
     return session
@@ -59,6 +62,14 @@ def _stored(user: str = "", **data: Any) -> SessionStore:
 def _loaded(session: SessionStore) -> SessionStore:
     found = SessionStore(session.session_key)
     assert found["colour"] == "blue"
+    return found
+
+
+def _visited(session: SessionStore) -> SessionStore:
+    found = _loaded(session)
+    found.visit = Visit(lambda: Client("198.51.100.7", "Mozilla"))
+    found["colour"] = "red"
+    found.save()
     return found
 
 
@@ -141,6 +152,20 @@ def change_user(world: World) -> Work:
     session.save()
     yield
     _there(world.user, colour="red")
+
+
+@operation
+def change_address_of_guest(world: World) -> Work:
+    session = _visited(world.guest)
+    yield
+    _there(session, colour="red")
+
+
+@operation
+def change_address_of_user(world: World) -> Work:
+    session = _visited(world.user)
+    yield
+    _there(session, colour="red")
 
 
 @operation

@@ -36,6 +36,8 @@ local function check_session(sid, record)
   local seen_at = redis.call("ZSCORE", own, sid) or redis.call("ZSCORE", others, sid) or digits(now)
   check_entry(own, sid, seen_at)
   check_entry(others, sid)
+  -- Whether it is missing in the other one, only the site can tell: see check_places.lua.
+  check_entry(user_id == "" and addresses or guests_addresses, sid)
   check_seen(own, sid, seen_at)
   if user_id == "" then return check_entry(online_user, sid) end
   local login_time = login_time_of(record)

@@ -1,5 +1,5 @@
 -- A session's entries in the sorted sets.
--- needs: partition, clock, deadlines, seen
+-- needs: partition, clock, deadlines, seen, places
 
 -- Write a deadline. `before` is the one so far, or that of the old sid; nil for a new session.
 local function set_deadline(sid, due, before)
@@ -13,9 +13,11 @@ local function set_deadline(sid, due, before)
   end
 end
 
--- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest.
-local function enter(sid, user_id, login_time, at)
+-- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as in
+-- set_place.
+local function enter(sid, user_id, login_time, at, place)
   redis.call("ZADD", seen_list_of(user_id), "GT", at, sid)
+  set_place(sid, user_id, place)
   if user_id == "" then return end
   redis.call("ZADD", online_user, login_time, sid)
   redis.call("ZADD", online_user_of .. user_id, login_time, sid)
@@ -24,6 +26,7 @@ end
 -- Take a session out of these lists.
 local function leave(sid, user_id)
   redis.call("ZREM", seen_list_of(user_id), sid)
+  redis.call("ZREM", places_of(user_id), sid)
   if user_id == "" then return end
   redis.call("ZREM", online_user, sid)
   redis.call("ZREM", online_user_of .. user_id, sid)

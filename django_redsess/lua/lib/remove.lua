@@ -62,7 +62,10 @@ local function delete_sids(sids, count, sorted, order)
   redis.call("DEL", unpack(sorted.views))
   redis.call("HDEL", login, unpack(sids, 1, count))
   local members = sorted.members
-  local listed = { [expire] = sids, [recent] = members, [guests] = sorted.of_guests, [online_user] = members }
+  local of_guests = sorted.of_guests
+  local listed = { [expire] = sids, [recent] = members, [guests] = of_guests, [online_user] = members }
+  -- Another process may write the index of addresses, even if this one does not.
+  listed[addresses], listed[guests_addresses] = members, of_guests
   for name, some in pairs(listed) do
     if name == order then
       redis.call("ZREMRANGEBYRANK", name, 0, count - 1)

@@ -1,9 +1,10 @@
 -- Add a session under a sid that is certainly new. This is the short way, for most creates; create.lua does the rest.
--- KEYS: login expire totals seen_list online_user? online_user_of?
--- ARGV: sid record at due user_id
+-- KEYS: login expire totals seen_list online_user? online_user_of? places?
+-- ARGV: sid record at due user_id place
 -- ONCE: first
--- seen_list is recent and the last two are given if there is a user; else it is guests. The record was made `at` that
--- time. A user id of "" stands for a guest.
+-- seen_list is recent and the next two are given if there is a user; else it is guests. The record was made `at` that
+-- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "", and
+-- then no list is given. With a guest's place, `online_user` and `online_user_of` are seen_list: they are not used.
 -- Reply: 1. Or nothing is written: 0 if create.lua must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
 -- needs: clock, steady_clock
@@ -18,5 +19,6 @@ if user_id ~= "" then
   redis.call("ZADD", online_user, at, sid)
   redis.call("ZADD", online_user_of .. user_id, at, sid)
 end
+if place ~= "" then redis.call("ZADD", places, place, sid) end
 redis.call("HINCRBY", totals, "created", 1)
 return 1

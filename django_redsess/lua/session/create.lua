@@ -1,6 +1,6 @@
 -- Add a session. Only this script and add.lua add any.
 -- KEYS: popularity?
--- ARGV: sid record user_id login_time at due:number limit:number policy viewed:list
+-- ARGV: sid record user_id login_time at due:number place limit:number policy viewed:list
 -- ONCE: is_new:flag item? keep? items_max?
 -- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
@@ -21,7 +21,7 @@ if not is_made_at(at, expected) then return with_ended({ "clock", digits(expecte
 local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy)
 if not leaving then return with_ended({ "refused", "", item }) end
 
-add_session(sid, record, user_id, login_time, at, due)
+add_session(sid, record, user_id, login_time, at, due, place)
 for index = 1, viewed and #viewed or 0, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
 end

@@ -1,7 +1,7 @@
 -- Give a session a new sid and a new record, and move what it viewed. For five minutes a note under the old sid tells
 -- late requests.
 -- KEYS: popularity?
--- ARGV: old_sid sid record user_id login_time at due:number loaded limit:number policy
+-- ARGV: old_sid sid record user_id login_time at due:number place loaded limit:number policy
 -- ONCE: item? keep? items_max?
 -- A record of "" says that the new sid has been created in another partition. `limit` and `policy` are as in
 -- create.lua, the rest as in save.lua.
@@ -24,7 +24,7 @@ if not leaving then return with_ended({ "refused", "", item }) end
 -- The new sid first: if a full server refuses it, the old one is as it was.
 if record ~= "" then
   spared[old_sid] = true
-  add_session(sid, record, user_id, login_time, at, due, before)
+  add_session(sid, record, user_id, login_time, at, due, place, before)
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end

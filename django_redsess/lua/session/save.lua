@@ -1,9 +1,10 @@
 -- Replace the record of a session that is still there, and still as it was loaded. For all saves that change.lua is not
 -- for.
 -- KEYS: popularity?
--- ARGV: sid record user_id login_time at due:number later_stays:flag loaded
+-- ARGV: sid record user_id login_time at due:number place later_stays:flag loaded
 -- ONCE: item? keep? items_max?
--- The record was made `at` that time. A guest has "" as user id and login time. `later_stays` keeps a later deadline.
+-- The record was made `at` that time. A guest has "" as user id and login time. `place` is as in
+-- set_place. `later_stays` keeps a later deadline.
 -- `loaded` is the revision that was loaded, "" to replace any. `item` is viewed; a session keeps so many, and there may
 -- be `items_max` in all. `popularity` is given if the item's views are counted in this partition.
 -- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
@@ -22,7 +23,7 @@ first_write(sid, record)
 if later_stays then due = math.max(due, before) end
 if due ~= before then set_deadline(sid, due, before) end
 if user_before ~= user_id then leave(sid, user_before) end
-enter(sid, user_id, login_time, at)
+enter(sid, user_id, login_time, at, place)
 -- pcall: the session is written, even if a full server refuses this.
 if item then pcall(record_view, sid, item, keep, items_max) end
 return with_ended({ "saved" })

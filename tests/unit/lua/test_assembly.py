@@ -127,7 +127,7 @@ def test_keys_are_named_by_the_partition_and_by_the_caller() -> None:
     partition = Partition("p")
     assert scripts.CHANGE.keys(partition) == (b"{p}:login", b"{p}:expire")
     of_save = scripts.SAVE.keys(partition)
-    assert len(of_save) == 10
+    assert len(of_save) == 12
     assert scripts.SAVE.keys(partition, popularity=partition.viewed) == (*of_save, b"{p}:viewed")
     assert scripts.COUNT.keys(partition, lists=["a", "b"]) == (*of_save, b"a", b"b")
     with pytest.raises(TypeError, match=r"check_entries\.keys\(\) missing .* 'walked'"):

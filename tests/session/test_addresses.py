@@ -1,0 +1,340 @@
+"""The index of addresses: each session's entry is written, moved and removed with the session, and is never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis as redis_py
+from asgiref.sync import async_to_sync
+from django.contrib.auth import SESSION_KEY
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import cleaner, consistency
+from django_redsess.session.networks import place_of
+from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import keyspace
+from testproject import servers
+from tests.support.behind import make_due
+from tests.support.outages import caches, close_connections, full
+from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.both_servers
+
+HOME, AWAY, V6 = "192.0.2.1", "198.51.100.7", "2001:db8::7"
+
+Switch = Callable[[bool], None]
+Save = Callable[[SessionStore], None]
+
+
+@pytest.fixture
+def index(settings: Any) -> Switch:
+    """Return a function that turns the index on or off, as in another process. It is on."""
+
+    def switch(on: bool) -> None:
+        settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": on}
+
+    switch(True)
+    return switch
+
+
+@pytest.fixture(params=["sync", "async"])
+def save(request: pytest.FixtureRequest) -> Save:
+    """Return a function that saves a session, in one of the two ways."""
+    if request.param == "sync":
+        return lambda session: session.save()
+    return lambda session: async_to_sync(session.asave)()
+
+
+def visited(address: str, session_key: str | None = None, **data: Any) -> SessionStore:
+    """Open a session as a request from ``address`` does, and change its data."""
+    session = SessionStore(session_key)
+    session.visit = Visit(lambda: Client(address, "Mozilla"))
+    session.update(data)
+    return session
+
+
+def begun(address: str, **data: Any) -> SessionStore:
+    session = visited(address, colour="blue", **data)
+    session.save()
+    return session
+
+
+def user(user_id: str = "7") -> dict[str, Any]:
+    return {SESSION_KEY: user_id}
+
+
+def entries(redis: redis_py.Redis) -> dict[str, tuple[str, int]]:
+    """Read the index: the list and the place of each sid."""
+    return {
+        sid.decode(): (kind, int(place))
+        for partition in keyspace().partitions
+        for kind, name in (("users", partition.addresses), ("guests", partition.guests_addresses))
+        for sid, place in redis.zrange(name, 0, -1, withscores=True)
+    }
+
+
+def entry(kind: str, address: str) -> tuple[str, int | None]:
+    return kind, place_of(address)
+
+
+@pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
+@pytest.mark.parametrize("address", [HOME, V6])
+def test_a_new_session_is_entered(redis, partitions, index: Switch, save: Save, address: str, data: Any) -> None:
+    short, general = visited(address, **data, colour="blue"), visited(address, **data)
+    general.viewed("lamp")
+    for session in (short, general):
+        save(session)
+    expected = entry("users" if data else "guests", address)
+    assert entries(redis) == {short.sid: expected, general.sid: expected}
+
+
+def test_without_the_setting_nothing_is_entered(redis, partitions) -> None:
+    session = begun(HOME, **user())
+    visited(AWAY, session.session_key, colour="red").save()
+    guest = begun(HOME)
+    assert entries(redis) == {}
+    assert [online.get(str(each.sid)).address for each in (session, guest)] == [AWAY, ""]
+
+
+def test_a_session_without_an_address_is_not_entered(redis, index: Switch, settings, new_session) -> None:
+    session = begun(HOME, **user())
+    settings.REDSESS = {**settings.REDSESS, "CLIENT_ADDRESS": "none"}
+    new_session("8")
+    begun("")
+    visited("", session.session_key, colour="red").save()
+    assert entries(redis) == {}
+
+
+@pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
+def test_a_save_from_the_same_address_sends_nothing_more(
+    redis, index: Switch, save: Save, commands: Any, data: Any
+) -> None:
+    counts = []
+    for on in (False, True):
+        index(on)
+        session = begun(HOME, **data)
+        visited(HOME, session.session_key, colour="green").save()
+        commands()
+        save(visited(HOME, session.session_key, colour="red"))
+        counts.append({name: count for name, count in commands().items() if not name.startswith("config")})
+    assert counts[0] == counts[1]
+    assert counts[0]["evalsha"] == 1
+
+
+@pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
+def test_a_save_from_another_address_moves_the_entry(
+    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any
+) -> None:
+    kind, session = "users" if data else "guests", begun(HOME, **data)
+    for address, item, way in ((AWAY, "", "change"), (HOME, "lamp", "save"), (V6, "", "change")):
+        sent.clear()
+        again = visited(address, session.session_key, colour=address)
+        again.viewed(item)
+        save(again)
+        assert sent[:2] == ["read", way]
+        assert entries(redis) == {session.sid: entry(kind, address)}
+
+
+@pytest.mark.parametrize("item", ["", "lamp"], ids=["short way", "general way"])
+@pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
+def test_a_process_without_the_setting_leaves_no_place_of_an_earlier_address(
+    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any, item: str
+) -> None:
+    kind, session = "users" if data else "guests", begun(HOME, **data)
+    index(False)
+    same, other = (visited(address, session.session_key, colour=address) for address in (HOME, AWAY))
+    save(same)
+    # A guest's record has an address only with the setting.
+    assert entries(redis) == ({session.sid: entry(kind, HOME)} if data else {})
+    other.viewed(item)
+    sent.clear()
+    save(other)
+    assert entries(redis) == {}
+    assert ("save" in sent) == bool(item)
+    index(True)
+    save(visited(V6, session.session_key, colour="red"))
+    assert entries(redis) == {session.sid: entry(kind, V6)}
+
+
+def test_what_is_replaced_unread_has_no_earlier_place(redis, partitions, index: Switch) -> None:
+    session = begun(HOME, **user())
+    index(False)
+    again = visited(AWAY, session.session_key)
+    again.clear()
+    again.update(user())
+    again.save()
+    assert entries(redis) == {}
+
+
+def test_a_merged_save_has_the_place_of_its_own_address(redis, partitions, index: Switch, save: Save) -> None:
+    session = begun(HOME, **user())
+    first, second = (visited(address, session.session_key, **{address: 1}) for address in (AWAY, V6))
+    save(first)
+    save(second)
+    assert entries(redis) == {session.sid: entry("users", V6)}
+    assert SessionStore(session.session_key)[AWAY] == 1
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_sign_in_moves_a_guest_s_entry(redis, partitions, index: Switch, save: Save, on: bool) -> None:
+    guests = [begun(HOME) for _ in range(4)]
+    index(on)
+    sessions = [visited(AWAY, guest.session_key) for guest in guests]
+    for number, session in enumerate(sessions):
+        session.cycle_key()
+        session[SESSION_KEY] = str(number)
+        session.signed_in()
+        save(session)
+    assert entries(redis) == ({session.sid: entry("users", AWAY) for session in sessions} if on else {})
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_rotation_takes_the_place_along(redis, partitions, index: Switch, save: Save, on: bool) -> None:
+    session = SessionStore(begun(HOME, **user()).session_key)
+    session.load()
+    index(on)
+    session.cycle_key()
+    save(session)
+    # Without the setting, it is as with a new session.
+    assert entries(redis) == ({session.sid: entry("users", HOME)} if on else {})
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_user_who_is_taken_out_leaves_the_list_of_users(redis, partitions, index: Switch, on: bool) -> None:
+    session = begun(HOME, **user())
+    index(on)
+    again = visited(HOME, session.session_key)
+    del again[SESSION_KEY]
+    again.save()
+    assert entries(redis) == ({session.sid: entry("guests", HOME)} if on else {})
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_whatever_ends_a_session_takes_it_out(redis, partitions, index: Switch, on: bool) -> None:
+    sessions = [begun(HOME, **data) for data in (user(), user(), {}, {}, user("8"), {})]
+    assert len(entries(redis)) == 6
+    index(on)
+    kicked, out, guest, due, *_ = sessions
+    online.end(str(kicked.sid), str(guest.sid))
+    SessionStore(out.session_key).flush()
+    assert entries(redis).keys() == {str(session.sid) for session in sessions[3:]}
+    make_due(redis, str(due.sid))
+    assert sum(cleaner.expired()) == 1
+    assert entries(redis).keys() == {str(session.sid) for session in sessions[4:]}
+    sum(cleaner.evicted(maximum=1, guests=0))
+    assert entries(redis).keys() == {str(sessions[4].sid)}
+    online.end_all()
+    assert entries(redis) == {}
+
+
+@pytest.mark.usefixtures("known_scripts")
+def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
+    redis, server: servers.Server, settings, index: Switch, save: Save
+) -> None:
+    proxy, direct = Proxy(server.port), settings.CACHES
+    settings.CACHES = caches(proxy.url, timeout=5)
+    try:
+        proxy.lose_reply(scripts.ADD.digest)
+        session = visited(HOME, **user())
+        save(session)
+        assert entries(redis) == {session.sid: entry("users", HOME)}
+        proxy.lose_reply(scripts.CHANGE.digest)
+        save(visited(AWAY, session.session_key, colour="red"))
+        assert entries(redis) == {session.sid: entry("users", AWAY)}
+        again = visited(V6, session.session_key)
+        again.cycle_key()
+        proxy.lose_reply(scripts.ROTATE.digest)
+        save(again)
+        assert entries(redis) == {again.sid: entry("users", V6)}
+    finally:
+        close_connections()
+        proxy.close()
+        settings.CACHES = direct
+    assert proxy.lost == 3
+
+
+def test_a_full_server_enters_who_signs_in_in_place_of_guests(redis, index: Switch) -> None:
+    session, guests = begun(HOME, **user()), [begun(HOME) for _ in range(20)]
+    again = visited(AWAY, session.session_key, colour="red")
+    with full(redis):
+        again.save()
+    there = entries(redis)
+    assert there.pop(str(session.sid)) == entry("users", AWAY)
+    assert 0 < len(there) < 20
+    assert there.keys() == {str(guest.sid) for guest in guests if guest.exists(guest.session_key)}
+
+
+# How an operator fills the index
+
+
+def faults(*, mend: bool = False) -> list[tuple[str, str, str]]:
+    return [(each.kind, each.sid, each.key) for step in consistency.check(mend=mend) for each in step.faults]
+
+
+def test_a_repair_fills_the_index(redis, partitions, index: Switch) -> None:
+    index(False)
+    sessions = [begun(HOME, **user(str(number))) for number in range(5)]
+    guest = begun(HOME)
+    assert faults() == []
+    index(True)
+    missing = {("missing", str(each.sid), keyspace().of_sid(str(each.sid)).addresses) for each in sessions}
+    assert set(faults()) == missing
+    assert entries(redis) == {}
+    assert set(faults(mend=True)) == missing
+    assert entries(redis) == {str(each.sid): entry("users", HOME) for each in sessions}
+    assert faults() == []
+    # Its record has no address yet.
+    assert str(guest.sid) not in entries(redis)
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_repair_takes_out_what_does_not_belong_there(redis, partitions, index: Switch, on: bool) -> None:
+    member, guest = begun(HOME, **user()), begun(V6)
+    right, ghost = entries(redis), f"{str(member.sid)[:2]}GhostGhostGhostGho"
+    of_member, of_guest = (keyspace().of_sid(str(each.sid)) for each in (member, guest))
+    redis.zadd(of_member.addresses, {ghost: 5})
+    redis.zadd(of_guest.addresses, {str(guest.sid): 5})
+    redis.zadd(of_member.guests_addresses, {str(member.sid): 5})
+    index(on)
+    strays = {
+        ("stray", ghost, of_member.addresses),
+        ("stray", str(guest.sid), of_guest.addresses),
+        ("stray", str(member.sid), of_member.guests_addresses),
+    }
+    assert set(faults()) == strays
+    assert set(faults(mend=True)) == strays
+    assert entries(redis) == right
+    assert faults() == []
+
+
+def test_a_repair_corrects_a_place(redis, partitions, index: Switch, settings) -> None:
+    member, guest = begun(V6, **user()), begun("")
+    of_member, of_guest = (keyspace().of_sid(str(each.sid)) for each in (member, guest))
+    redis.zadd(of_member.addresses, {str(member.sid): 5})
+    redis.zadd(of_guest.guests_addresses, {str(guest.sid): 5})
+    expected = {
+        ("misplaced", str(member.sid), of_member.addresses),
+        ("stray", str(guest.sid), of_guest.guests_addresses),
+    }
+    assert set(faults(mend=True)) == expected
+    assert entries(redis) == {member.sid: entry("users", V6)}
+
+
+def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
+    session = begun(HOME, **user())
+    partition = keyspace().of_sid(str(session.sid))
+    check_places = consistency._check_places
+
+    def check_later(*args: Any, **named: Any) -> Any:
+        visited(AWAY, session.session_key, colour="red").save()
+        redis.zrem(partition.addresses, str(session.sid))
+        return check_places(*args, **named)
+
+    monkeypatch.setattr(consistency, "_check_places", check_later)
+    assert faults(mend=True) == []
+    assert entries(redis) == {}
