@@ -93,11 +93,12 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     @property
     def found_sids(self) -> Collection[str] | None:
-        """The sids of all rows, if a search by clients has found them. None if an index or a list has the rows."""
+        """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
         if self.sids is not None or not self.session_filter.names_client:
             return None
         found = self._matching()
-        return None if found.looked_through is None else found.sids
+        # A network with very many sessions is read from the index, page by page.
+        return found.sids if len(found.sids) == found.count else None
 
     def newest(self) -> Self:
         """Return the sessions that were seen at any time, in the order of the same time, the latest first."""

@@ -127,7 +127,7 @@ def test_a_superuser_ends_a_superusers_session() -> None:
 def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_that_it_was_over(administrator, victim) -> None:
     sid = victim.sid
     response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
-    assert f"1 session of {victim.user} was ended." in Page(response).text
+    assert "The session of victim was ended: Browser of victim, 127.0.0.1." in Page(response).text
     assert not victim.is_signed_in()
     entry = LogEntry.objects.get()
     assert (entry.user, entry.object_id) == (administrator.user, str(victim.user.pk))
