@@ -8,8 +8,16 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
 
 T = TypeVar("T")
+
+END_MESSAGES: Sequence[str | Promise] = (
+    gettext_lazy("Somebody else may have known your password. Please change it."),
+    gettext_lazy("This device was reported lost."),
+    gettext_lazy("Your permissions have changed. Please sign in again."),
+)
 
 
 class Conf:
@@ -57,6 +65,11 @@ class Conf:
     def END_ON_DEACTIVATION(self) -> bool:
         """Whether a user's sessions end when a save sets the user's ``is_active`` to False."""
         return self._read("END_ON_DEACTIVATION", True)
+
+    @cached_property
+    def END_MESSAGES(self) -> Sequence[str | Promise]:
+        """The reasons to choose from when an administrator ends sessions. Their users read them."""
+        return self._read("END_MESSAGES", END_MESSAGES)
 
     @cached_property
     def END_ON_DELETION(self) -> bool:

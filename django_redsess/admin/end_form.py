@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django import forms
+from django.conf import settings
 from django.core import signing
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext, gettext_lazy, override
 
+from django_redsess.conf import conf
 from django_redsess.session import notice
 
 
@@ -26,9 +28,16 @@ class Progress(NamedTuple):
     confirmed_by: int | None = None
 
 
+def reasons() -> list[tuple[str, str]]:
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    with override(settings.LANGUAGE_CODE):
+        texts = [str(text) for text in conf.END_MESSAGES]
+    return [("", "---------"), *((text, text) for text in texts)]
+
+
 class EndForm(forms.Form):
     """
-    Which sessions to end, and the message for their users.
+    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
 
     The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
     """
@@ -41,19 +50,34 @@ class EndForm(forms.Form):
     progress = forms.CharField(required=False, widget=forms.HiddenInput)
     # Whether these sessions have ended already, and too few replicas have confirmed that.
     again = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
     message = forms.CharField(
         label=gettext_lazy("Message"),
         required=False,
         max_length=notice.TEXT_MAX,
-        help_text=gettext_lazy("Optional. The users whose sessions end read it on the next page they open."),
+        help_text=gettext_lazy("Optional. The users read the reason and the message on the next page they open."),
         widget=forms.TextInput(attrs={"size": 60}),
     )
     own = forms.BooleanField(
         label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
     )
 
-    def clean_message(self) -> str:
-        return notice.clean(self.cleaned_data["message"])
+    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    deactivate = forms.CharField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """Join reason and message: ``message`` is the whole of what the users read."""
+        data = self.cleaned_data
+        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
+        if len(data["message"]) > notice.TEXT_MAX:
+            text = gettext("Reason and message together have at most %(limit)d characters.")
+            self.add_error("message", text % {"limit": notice.TEXT_MAX})
+        return data
 
 
 def signed_progress(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:

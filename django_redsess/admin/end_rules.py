@@ -13,7 +13,7 @@ from django.utils.translation import gettext
 from django_redsess import online
 from django_redsess.admin.lists import ListAdmin
 from django_redsess.models import OnlineSession
-from django_redsess.online.queries import USERS_MAX, SessionFilter
+from django_redsess.online.queries import USERS_MAX
 
 if TYPE_CHECKING:
     from django_redsess.querysets.sessions import SessionQuerySet
@@ -71,12 +71,28 @@ class EndRulesMixin(ListAdmin):
         may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
         return may and session.sid != own_sid_of(request)
 
-    def _own_among(self, request: HttpRequest, session_filter: SessionFilter) -> list[OnlineSession]:
+    def _own_among(self, request: HttpRequest, matching: SessionQuerySet) -> list[OnlineSession]:
         # The administrator's own session was seen just now: any filter by time includes it.
-        own = self.look_up(request, own_sid_of(request) or "")
-        return [
-            session for session in own if session_filter.user_ids is None or session.user_id in session_filter.user_ids
-        ]
+        own, user_ids = self.look_up(request, own_sid_of(request) or ""), matching.session_filter.user_ids
+        if matching.session_filter.guests == "only":
+            return []
+        if (found := matching.found_sids) is not None:
+            return [session for session in own if session.sid in found]
+        if matching.session_filter.names_client:
+            return own if matching.filter(sid=own_sid_of(request)).exists() else []
+        return [session for session in own if user_ids is None or session.user_id in user_ids]
+
+    def _count_protected(self, request: HttpRequest, matching: SessionQuerySet) -> int:
+        """Count the sessions of superusers among those that match, if the administrator may not end them."""
+        superusers, session_filter = self._protected_user_ids(request), matching.session_filter
+        if session_filter.user_ids is not None:
+            superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
+        if not superusers or session_filter.guests == "only":
+            return 0
+        if matching.found_sids is not None:
+            return sum(session.user_id in superusers for session in matching)
+        of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
+        return online.count(**of_superusers._asdict())
 
 
 def own_sid_of(request: HttpRequest) -> str | None:

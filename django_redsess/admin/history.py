@@ -39,6 +39,13 @@ def line(request: HttpRequest, model: type[Model], object_id: str | None, name: 
     )
 
 
+def save_deactivation(request: HttpRequest, user: Model, message: str) -> None:
+    """Save in the user's history that ``request`` has deactivated the account. ``message`` is what the user reads."""
+    said = line(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
+    _add_message(said, message)
+    said.save()
+
+
 def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str) -> None:
     """
     Save which sessions ``request`` has ended: in each user's history, since an ended session has no page.
@@ -53,9 +60,8 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str)
         text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
         lines.append(_line_of_list(request, text % {"count": guests}))
     lines += _lines_of_many(request, users) if len(users) > LINES_MAX else _lines_of_users(request, users)
-    if message:
-        for each in lines:
-            each.change_message += " " + gettext("Message: %s") % message
+    for each in lines:
+        _add_message(each, message)
     LogEntry.objects.bulk_create(lines)
 
 
@@ -66,6 +72,11 @@ def save_export(request: HttpRequest, count: int, file_format: str, query: str) 
     if query:
         text += " " + gettext("Query: %s") % printable(query)
     _line_of_list(request, text).save()
+
+
+def _add_message(said: LogEntry, message: str) -> None:
+    if message:
+        said.change_message += " " + gettext("Message: %s") % message
 
 
 def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:

@@ -1,8 +1,9 @@
-"""Ending a list of sessions one by one, where a rule in Python decides about each."""
+"""Ending lists of sessions that are read first: where a rule in Python decides about each, or a search found them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django_redsess.models import OnlineSession
@@ -48,3 +49,40 @@ class OneByOneEnding:
         ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
         self.kept += len(page) - len(ended)
         return ended
+
+
+class FoundEnding:
+    """
+    End the sessions that a search has found by looking through the newest: see ``SessionQuerySet.looked_through``.
+
+    The search is repeated once, when this is made. At most ``limit`` sessions end, the latest first: with some of the
+    newest gone, a search reaches older ones, which nobody has counted. The other arguments are those of
+    :class:`OneByOneEnding`.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionQuerySet,
+        may_end: Callable[[OnlineSession], bool],
+        limit: int,
+        **options: Any,
+    ) -> None:
+        self._options, seconds = options, sessions.session_filter.active_seconds
+        asked_at = datetime.fromtimestamp(options["latest"] / 1000, UTC)
+        # As in BulkEnding: the last seconds are counted back from the question, and later sign-ins stay.
+        since = None if seconds is None else asked_at - timedelta(seconds=seconds)
+        found = [
+            session
+            for session in sessions.newest()
+            if (since is None or session.seen_at >= since) and (session.login_at or asked_at) <= asked_at
+        ]
+        self._left = [session.sid for session in found if may_end(session)][:limit]
+        self.done = False
+
+    def end_batch(self) -> EndedList:
+        """End up to 250 of the sessions."""
+        self.done = not self._left
+        if self.done:
+            return look_again()
+        sids, self._left = self._left[:AT_ONCE_MAX], self._left[AT_ONCE_MAX:]
+        return end_batch(sids, **self._options)

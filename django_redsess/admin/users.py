@@ -12,6 +12,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online
 from django_redsess.admin import session_page
 from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.admin.returning import end_url
 from django_redsess.admin.session_page import query_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online.queries import USERS_MAX
@@ -54,6 +55,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         if obj is not None and sessions is not None and sessions.has_view_permission(request):
             # Django calls the methods that show a field without the request.
             obj.redsess_sessions = sessions.sessions(request).of_users([online.user_id_of(obj)])
+            query = query_of([online.user_id_of(obj)])
+            obj.redsess_end_url = end_url(request, self.admin_site, query=query)
             may_end = sessions.has_end_permission(request)
             fieldsets.append((gettext("Sessions"), {"fields": [SESSION_FIELDS[may_end]]}))
         return fieldsets
@@ -104,6 +107,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
         html = format_html('<a href="{}?{}">{}</a>', url_of("changelist", self.admin_site), query, text)
         if may_end:
-            url, label = url_of("confirm", self.admin_site), gettext("End all of them")
-            html += format_html(' <a class="button redsess-button" href="{}?{}">{}</a>', url, query, label)
+            url = getattr(user, "redsess_end_url", f"{url_of('confirm', self.admin_site)}?{query}")
+            label = gettext("End all of them")
+            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, label)
         return html + limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.contrib.messages.middleware import MessageMiddleware
@@ -16,100 +16,12 @@ from django.utils.module_loading import import_string
 
 from django_redsess.answering.places import places_of
 from django_redsess.backend import is_in_use
+from django_redsess.checks.rules import MAXIMA, RULES, is_path
 from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
 from django_redsess.session import limits
-from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
 
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
-
-
-class Rule(NamedTuple):
-    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
-
-    allows: Any
-    words: str
-
-
-def _is_int_from(least: int, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str) and "." in value
-
-
-TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
-AT_LEAST_ONE = Rule(lambda value: _is_int_from(1, value), "an integer of 1 or more")
-SECONDS_OR_NONE = Rule(
-    lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
-)
-
-
-def _is_confirmation(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(_is_int_from(1, each) for each in value)
-
-
-MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
-
-RULES = {
-    "PREFIX": Rule(is_prefix, PREFIX_WORDS),
-    "MAX_SESSIONS": AT_LEAST_ONE,
-    "MAX_GUESTS": Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None"),
-    "MAX_SESSIONS_PER_USER": Rule(
-        lambda value: limits.is_maximum(value) or _is_path(value),
-        "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
-    ),
-    "SESSION_LIMIT_POLICY": Rule(
-        lambda value: value in limits.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
-    ),
-    "END_ON_DEACTIVATION": TRUE_OR_FALSE,
-    "END_ON_DELETION": TRUE_OR_FALSE,
-    "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
-    "CONFIRM_ENDS": Rule(
-        lambda value: value is None or _is_confirmation(value),
-        "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
-    ),
-    "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
-    "PARTITIONS": Rule(
-        lambda value: _is_int_from(1, value) and value <= 1024 and value.bit_count() == 1,
-        "a power of two from 1 to 1024",
-    ),
-    "IDLE_TIMEOUT": SECONDS_OR_NONE,
-    "ABSOLUTE_TIMEOUT": SECONDS_OR_NONE,
-    "SLIDING": TRUE_OR_FALSE,
-    "PASSIVE_PATHS": Rule(
-        lambda value: (
-            isinstance(value, list | tuple) and all(isinstance(path, str) and path.startswith("/") for path in value)
-        ),
-        "a list or tuple of paths, each a string that begins with '/'",
-    ),
-    "PASSIVE_HEADER": Rule(
-        lambda value: isinstance(value, str) and bool(value), "the name of a header, a string that is not empty"
-    ),
-    "TRUSTED_PROXIES": Rule(lambda value: _is_int_from(0, value), "an integer of 0 or more"),
-    "CLIENT_ADDRESS": Rule(
-        lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"
-    ),
-    "INDEX_ADDRESSES": TRUE_OR_FALSE,
-    "HIDDEN_VALUES": Rule(
-        lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
-        "a list or tuple of keys of sessions, each a string",
-    ),
-    "VIEWED_VIEWS": Rule(
-        lambda value: (
-            isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
-        ),
-        "a dict of strings, view name to URL keyword, such as {'shop:product': 'slug'}",
-    ),
-    "VIEWED_GUESTS": TRUE_OR_FALSE,
-    "VIEWED_RESOLVE": Rule(
-        lambda value: value is None or _is_path(value),
-        "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
-    ),
-    "VIEWED_PER_SESSION": AT_LEAST_ONE,
-    "VIEWED_LIMIT": AT_LEAST_ONE,
-}
 
 
 def warning(number: str, message: str, hint: str) -> checks.CheckMessage:
@@ -234,7 +146,7 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     if recording and opening and min(recording) < min(opening):
         message = "ViewedItemsMiddleware is above the session middleware: no view is recorded."
         found.append(error("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
-    if _is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
+    if is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
         message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
         hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
         found.append(error("E016", message, hint))
@@ -247,7 +159,7 @@ def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     path = conf.MAX_SESSIONS_PER_USER
-    if not _is_path(path) or _is_function(path):
+    if not is_path(path) or _is_function(path):
         return []
     message = f"{limits.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
     return [error("E017", message, "It must name a function that takes a user and returns an integer or None.")]

@@ -91,6 +91,21 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         found: Matching | None = (self._answers or {}).get((self.session_filter, self._by_seen))
         return self._looked_through if found is None else found.looked_through
 
+    @property
+    def found_sids(self) -> Collection[str] | None:
+        """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
+        if self.sids is not None or not self.session_filter.names_client:
+            return None
+        found = self._matching()
+        # A network with very many sessions is read from the index, page by page.
+        return found.sids if len(found.sids) == found.count else None
+
+    def newest(self) -> Self:
+        """Return the sessions that were seen at any time, in the order of the same time, the latest first."""
+        clone = self._with(active_seconds=None)
+        clone._order = "-seen_at" if self._by_seen else "-login_at"
+        return clone
+
     def active(self, seconds: float) -> Self:
         """Keep the sessions that were seen in the last ``seconds``. The order is then by last seen."""
         before = self.session_filter.active_seconds

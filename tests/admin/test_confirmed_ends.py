@@ -54,9 +54,10 @@ def ask_about(client: Client, *sids: str, query: str = "") -> Any:
 
 def test_it_says_how_many_replicas_have_it(staff: Client, sids: dict[str, str]) -> None:
     response = answer(staff, ask_about(staff, sids["alice"], sids["bob"]))
-    assert told(response) == "2 sessions were ended. 1 replica has this."
+    assert told(response).startswith("2 sessions were ended. Users: ")
+    assert told(response).endswith(". 1 replica has this.")
     response = answer(staff, ask_about(staff))
-    assert told(response) == "1 session was ended. 1 replica has this."
+    assert told(response) == "1 session of carol was ended. 1 replica has this."
 
 
 @pytest.mark.parametrize("chosen", ["by sid", "by query", "one by one"])
@@ -78,9 +79,11 @@ def test_where_too_few_have_it_a_button_looks_again(
     names = sids.values() if chosen == "by sid" else ()
     response = answer(staff, ask_about(staff, *names), message="Bye")
     assert response.redirect_chain == []
-    for _ in range(2):
+    for number in range(2):
         page = Page(response)
-        assert f"3 sessions were ended. {TOO_FEW}" in page.text
+        assert "3 sessions were ended." in page.text
+        assert ("Users: " in page.text) == (number == 0)
+        assert TOO_FEW in page.text
         assert 'value="Look again"' in response.text
         assert page.fields["message"] == "Bye"
         # No session key, and nothing but names that open nothing.
@@ -95,6 +98,20 @@ def test_where_too_few_have_it_a_button_looks_again(
     assert LogEntry.objects.count() == lines
     settings.CACHES = caches(servers.fail_over(), timeout=5)
     assert len(left()) == 1
+
+
+def test_where_too_few_have_the_ends_of_a_deactivation_a_button_looks_again(
+    servers: Replicated, staff: Client, sids: dict[str, str], users: dict[str, User]
+) -> None:
+    servers.cut()
+    response = answer(staff, ask_about(staff, sids["alice"]), deactivate=str(users["alice"].pk))
+    for _ in range(2):
+        assert TOO_FEW in Page(response).text
+        response = answer(staff, response)
+    servers.link()
+    assert told(answer(staff, response)) == "1 session was ended. 1 replica has this."
+    assert not User.objects.get(username="alice").is_active
+    assert sids["alice"] not in left()
 
 
 @pytest.mark.parametrize("chosen", ["by sid", "by query"])
@@ -136,7 +153,8 @@ def test_the_least_is_kept_over_several_requests(
     servers.link()
     while "so far" in Page(response).text:
         response = answer(staff, response)
-    assert f"3 sessions were ended. {TOO_FEW}" in Page(response).text
+    assert "3 sessions were ended." in Page(response).text
+    assert TOO_FEW in Page(response).text
 
 
 def test_who_ends_the_own_session_too_reads_it_as_a_message(
@@ -150,8 +168,8 @@ def test_who_ends_the_own_session_too_reads_it_as_a_message(
 
 def test_without_the_setting_nothing_is_said(staff: Client, sids: dict[str, str], settings: Any) -> None:
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
-    assert told(answer(staff, ask_about(staff, sids["alice"]))) == "1 session was ended."
-    assert told(answer(staff, ask_about(staff))) == "2 sessions were ended."
+    assert told(answer(staff, ask_about(staff, sids["alice"]))) == "1 session of alice was ended."
+    assert told(answer(staff, ask_about(staff))).startswith("2 sessions were ended. Users: ")
     assert run("--all") == {"ended": 1}
 
 

@@ -77,14 +77,14 @@ def test_the_action_asks_first(admin_client, sids) -> None:
 
 def test_the_action_ends_what_was_selected_and_says_how_many(admin_client, sids) -> None:
     response = answer(admin_client, select(admin_client, sids["bob"], sids["carol"]))
-    assert told(response) == "2 sessions were ended."
+    assert told(response) == "2 sessions were ended. Users: bob, carol."
     assert left() == {sids["alice"], admin_client.session.sid}
 
 
 def test_the_action_takes_the_rows_of_a_search(admin_client, sids) -> None:
     response = select(admin_client, sids["bob"], query="?q=bob")
     assert asked(response) == 1
-    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert told(answer(admin_client, response)) == "1 session of bob was ended."
     assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
 
 
@@ -108,7 +108,7 @@ def test_the_button_of_a_sessions_page_ends_it(admin_client, sids) -> None:
     response = admin_client.get(href)
     assert asked(response) == 1
     assert sids["bob"] in left()
-    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert told(answer(admin_client, response)) == "1 session of bob was ended."
     assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
 
 
@@ -120,7 +120,7 @@ def test_all_sessions_of_a_user_are_ended(admin_client, users, sids, new_session
     assert asked(response) == 4
     assert "bob" in Page(response).text
     assert len(left()) == 7
-    assert told(answer(admin_client, response)) == "4 sessions were ended."
+    assert told(answer(admin_client, response)) == "4 sessions of bob were ended."
     assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
 
 
@@ -139,7 +139,7 @@ def test_everyones_sessions_but_the_own_are_ended(partitions, admin_client, redi
     response = admin_client.get(Page(admin_client.get(LIST)).links["End everyone else's sessions"])
     assert asked(response) == 303
     assert stored(redis) == 305
-    assert told(answer(admin_client, response)) == "303 sessions were ended."
+    assert told(answer(admin_client, response)).startswith("303 sessions were ended. Users: ")
     # Nobody is signed in with a guest's.
     assert left() == {admin_client.session.sid, guest.sid}
 
@@ -148,7 +148,9 @@ def test_large_numbers_are_grouped(admin_client, redis) -> None:
     fill(redis, 1234, viewed=0)
     response = admin_client.get(CONFIRM)
     assert "1,234 sessions" in Page(response).text
-    assert told(answer(admin_client, response)) == "1,234 sessions were ended."
+    messages = told(answer(admin_client, response))
+    assert messages.startswith("1,234 sessions were ended. Users: ")
+    assert messages.endswith(" and 1,231 more.")
 
 
 def test_what_was_ended_stays_ended_for_a_request_that_is_under_way(admin_client, users) -> None:
@@ -240,7 +242,7 @@ def test_all_of_several_pages_are_ended(partitions, admin_client, redis) -> None
     response = select_all(admin_client)
     assert asked(response) == 250
     assert stored(redis) == 251
-    assert told(answer(admin_client, response)) == "250 sessions were ended."
+    assert told(answer(admin_client, response)).startswith("250 sessions were ended. Users: ")
     assert left() == {admin_client.session.sid}
 
 
@@ -353,7 +355,7 @@ def test_who_is_seen_or_gets_another_key_after_the_question_is_ended_all_the_sam
     moved = SessionStore(shoppers[1].session.session_key)
     moved.cycle_key()
     moved.save()
-    assert told(answer(admin_client, response)) == "2 sessions were ended."
+    assert told(answer(admin_client, response)) == "2 sessions of alice were ended."
     assert left() == {admin_client.session.sid}
 
 
@@ -362,7 +364,7 @@ def test_a_named_session_that_gets_another_key_after_the_question_is_ended(admin
     response = select(admin_client, session.sid)
     session.cycle_key()
     session.save()
-    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert told(answer(admin_client, response)) == "1 session of deleted user 12345 was ended."
     assert left() == {admin_client.session.sid}
 
 
@@ -480,7 +482,7 @@ def test_the_own_session_stays_where_others_are_ended(admin_client, sids) -> Non
     own = admin_client.session.sid
     response = select(admin_client, own, sids["bob"])
     assert asked(response) == 1
-    assert told(answer(admin_client, response)) == "1 session was ended."
+    assert told(answer(admin_client, response)) == "1 session of bob was ended."
     assert left() == {own, sids["alice"], sids["carol"]}
 
 
@@ -687,7 +689,7 @@ def test_who_may_only_view_is_offered_nothing_and_ends_nothing(client, users, si
 def test_who_may_view_and_end_does(client, sids) -> None:
     staff(client, *MAY_END)
     assert "end_selected" in client.get(LIST).text
-    assert told(answer(client, select(client, sids["bob"]))) == "1 session was ended."
+    assert told(answer(client, select(client, sids["bob"]))) == "1 session of bob was ended."
     assert left() == {sids["alice"], sids["carol"], client.session.sid}
 
 

@@ -113,7 +113,7 @@ def test_the_button_ends_all_of_the_users_sessions(admin_client, users, sids) ->
     response = admin_client.get(href)
     assert asked(response) == 2
     assert "alice" in Page(response).text
-    assert told(answer(admin_client, response)) == "2 sessions were ended."
+    assert told(answer(admin_client, response)) == "2 sessions of alice were ended."
     assert left() == {sids[2], admin_client.session.sid}
 
 
@@ -176,7 +176,7 @@ def test_the_action_ends_all_sessions_of_the_users_that_are_selected(admin_clien
     assert asked(response) == 2
     assert set(sids) < left()
     response = answer(admin_client, response, message="Moved")
-    assert told(response) == "2 sessions were ended."
+    assert told(response) == "2 sessions of alice were ended."
     assert left() == {sids[2], admin_client.session.sid}
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.change_message) == (str(users["alice"].pk), "Ended 2 sessions. Message: Moved")
@@ -193,7 +193,7 @@ def test_the_action_takes_all_users_of_several_pages(admin_client, users, sids) 
     response = select(admin_client, users["alice"], across=True)
     # The administrator's own stays.
     assert asked(response) == 3
-    assert told(answer(admin_client, response)) == "3 sessions were ended."
+    assert told(answer(admin_client, response)) == "3 sessions were ended. Users: alice, bob."
     assert left() == {admin_client.session.sid}
 
 

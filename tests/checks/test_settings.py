@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from django_redsess import backend
-from django_redsess.checks.settings import RULES, SETTING_NAMES
+from django_redsess.checks.rules import RULES
+from django_redsess.checks.settings import SETTING_NAMES
 from django_redsess.conf import conf
 from tests.site import SESSION as OURS
 from tests.support.checks import SetCache, found, messages

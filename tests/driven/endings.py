@@ -28,39 +28,39 @@ def selected(site: Site, name: str, reason: str) -> None:
     chosen = {"action": "end_selected", "_selected_action": [site.sid(name, "by form")]}
     question = site.admin.post(LIST, chosen)
     assert name in text_of(question)
-    assert "1 session was ended." in site.confirm(question, 1, reason)
+    assert f"The session of {name} was ended: " in site.confirm(question, 1, reason)
 
 
 def all_of_the_list(site: Site, name: str, reason: str) -> None:
     chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
     question = site.admin.post(LIST, chosen, query_params={"user": site.key(name)})
-    assert "2 sessions were ended." in site.confirm(question, 2, reason)
+    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
 
 
 def on_its_page(site: Site, name: str, reason: str) -> None:
     page = site.admin.get(f"{LIST}{quote(site.sid(name, 'by client'))}/change/")
     question = site.admin.get(link(page, "End this session"))
-    assert "1 session was ended." in site.confirm(question, 1, reason)
+    assert f"1 session of {name} was ended." in site.confirm(question, 1, reason)
 
 
 def all_on_the_page_of_one(site: Site, name: str, reason: str) -> None:
     page = site.admin.get(f"{LIST}{quote(site.sid(name, 'by client'))}/change/")
     question = site.admin.get(link(page, "End all sessions of this user"))
-    assert f"They are the sessions of {name}." in text_of(question)
-    assert "2 sessions were ended." in site.confirm(question, 2, reason)
+    assert f"They are the sessions of {name}" in text_of(question)
+    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
 
 
 def on_the_users_page(site: Site, name: str, reason: str) -> None:
     page = site.admin.get(site.page_of(name))
     question = site.admin.get(link(page, "End all of them"))
-    assert f"They are the sessions of {name}." in text_of(question)
-    assert "2 sessions were ended." in site.confirm(question, 2, reason)
+    assert f"They are the sessions of {name}" in text_of(question)
+    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
     assert "This user is not signed in." in text_of(site.admin.get(site.page_of(name)))
 
 
 def in_the_list_of_users(site: Site, name: str, reason: str) -> None:
     question = site.admin.post(USERS, {"action": "end_sessions", "_selected_action": [site.key(name)]})
-    assert "2 sessions were ended." in site.confirm(question, 2, reason)
+    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
 
 
 def by_self_service(site: Site, name: str, reason: str) -> None:

@@ -48,7 +48,7 @@ def main() -> None:
     question = admin.post(LIST, {"action": "end_selected", "_selected_action": [bob.sid]})
     assert "end 1 session?" in text_of(question)
     answer = admin.post(LIST + "end/", {**hidden(question), "message": "Back at noon."}, follow=True)
-    assert "1 session was ended." in text_of(answer)
+    assert "session of bob was ended" in text_of(answer)
     assert names(answer) == ["admin", "carol", "alice"]
     assert "Back at noon." in text_of(browsers["bob"].get("/"))
     history = text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/history/"))
@@ -56,11 +56,11 @@ def main() -> None:
 
     chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
     question = admin.post(LIST + "?q=alice", chosen)
-    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    assert "session of alice was ended" in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
     question = admin.post(
         "/admin/auth/user/", {"action": "end_sessions", "_selected_action": [user.pk for user in people.values()]}
     )
-    assert "1 session was ended." in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
+    assert "session of carol was ended" in text_of(admin.post(LIST + "end/", hidden(question), follow=True))
     assert names(admin.get(LIST)) == ["admin"]
 
     assert "Nothing has been viewed yet." in text_of(admin.get(MOST_VIEWED))

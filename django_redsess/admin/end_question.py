@@ -1,0 +1,131 @@
+"""The question before sessions are ended: how many, whose they are, and what ending does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.translation import gettext
+
+from django_redsess import online
+from django_redsess.admin.deactivating import may_deactivate
+from django_redsess.admin.end_answers import EndAnswersMixin, names_of
+from django_redsess.admin.end_form import EndForm, Progress, signed_progress
+from django_redsess.admin.end_rules import own_sid_of
+from django_redsess.models import OnlineSession
+from django_redsess.online import presentation
+from django_redsess.online.presentation import when
+
+if TYPE_CHECKING:
+    from django_redsess.querysets.sessions import SessionQuerySet
+
+SIDS_MAX = 1000
+"""The most sessions that a request can end by their sids."""
+
+ROWS_MAX = 10
+"""The question shows so many of the sessions."""
+
+
+class EndQuestionMixin(EndAnswersMixin):
+    """The part of ``OnlineSessionAdmin`` that asks before it ends sessions."""
+
+    def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
+        """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
+        self._require_permission(request)
+        if "query" in choice and not choice.get("sids"):
+            matching = self._matching(request, str(choice.get("query", "")))
+            if matching.sids is None:
+                return self._ask_about(request, choice, self._context_of_query(request, matching), form)
+            choice = {"sids": " ".join(matching.sids)}
+        context = self._context_of_sids(request, choice.get("sids", "").split()[:SIDS_MAX])
+        if context["found"]:
+            return self._ask_about(request, choice, context, form)
+        self._report_gone(request, context["gone"])
+        if not context["gone"]:
+            messages.warning(request, gettext("There is no session here that you can end."))
+        return self._back(request)
+
+    def _ask_about(
+        self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
+    ) -> HttpResponse:
+        latest = context.get("latest") or ""
+        progress = signed_progress(request, choice.get("query", ""), latest, Progress(total=context["number"]))
+        counted_now = {"latest": latest, "progress": progress if latest else ""}
+        if form is None:
+            form = EndForm(initial={**choice, **counted_now})
+        else:
+            form.data = {**request.POST.dict(), **counted_now}
+        return self._question(request, {**context, "form": form})
+
+    def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
+        # A session may have got another sid since the list was shown.
+        found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
+        own_sid = own_sid_of(request)
+        protected = {session.sid for session in found if not self.has_end_permission(request, session)}
+        return {
+            "found": found,
+            "gone": len(set(sids)) - len(found),
+            "protected": len(protected),
+            "own": any(session.sid == own_sid for session in found),
+            "number": sum(session.sid not in {*protected, own_sid} for session in found),
+            **self._rows(request, found, len(found)),
+            **self._deactivation(request, {session.user_id for session in found}, len(protected)),
+        }
+
+    def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
+        total, at = online.census(matching.session_filter.of_any_client)
+        if matching.session_filter.names_client:
+            total = matching.count()
+        protected = self._count_protected(request, matching)
+        is_own = bool(self._own_among(request, matching))
+        # Not for a user without a session: that would tell which user ids exist.
+        user_ids = (matching.session_filter.user_ids or ()) if total else ()
+        return {
+            "latest": at,
+            "protected": protected,
+            "own": is_own,
+            "number": max(0, total - protected - is_own),
+            "asks_each": self._asks_each,
+            "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
+            **self._rows(request, matching[:ROWS_MAX], total),
+            **self._deactivation(request, user_ids, protected),
+        }
+
+    def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], total: int) -> dict[str, Any]:
+        shown = [session for session in islice(sessions, ROWS_MAX) if self.has_view_permission(request, session)]
+        rows = [
+            {
+                "session": session,
+                "browser": presentation.browser_name(session.user_agent),
+                "signed_in": when(session.login_at) if session.login_at else "",
+                "seen": when(session.seen_at),
+                "is_own": session.sid == own_sid_of(request),
+                "is_protected": not self.has_end_permission(request, session),
+            }
+            for session in shown
+        ]
+        return {"rows": rows, "more": max(0, total - len(rows)), "custom_rule": self._has_custom_rule}
+
+    def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
+        # Offered for one user whose sessions may all be ended.
+        user = None
+        if len(user_ids) == 1 and "" not in user_ids and not protected:
+            user = may_deactivate(request, self.admin_site, *user_ids)
+        if user is None or not user.is_active:
+            return {}
+        return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
+
+    def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
+        # Read the query as the list does, with its search and filters.
+        original, method = request.GET, request.method
+        request.GET, request.method = QueryDict(query), "GET"
+        try:
+            return self.get_changelist_instance(request).queryset  # type: ignore[no-any-return]
+        except IncorrectLookupParameters:
+            return OnlineSession.online.none()
+        finally:
+            request.GET, request.method = original, method

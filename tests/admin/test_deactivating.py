@@ -1,0 +1,299 @@
+"""Ending a user's sessions and deactivating the account, in one step."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
+from django.db.models.signals import post_save
+from django.test import Client
+
+from django_redsess.backend import SessionStore
+from django_redsess.signals import Reason, session_ended
+from testproject.servers import free_port
+from tests.support.admin_pages import CONFIRM, END, MARKUP, Page, answer, left, staff, told
+from tests.support.online import sign_in
+from tests.support.outages import caches
+
+pytestmark = pytest.mark.django_db
+
+BUTTON = "End, and deactivate the account"
+
+MAY = ("view_onlinesession", "end_onlinesession", "view_user", "change_user")
+
+
+def offered(response: Any) -> str:
+    """The value of the button that deactivates; "" where there is none."""
+    found = re.search(rf'<button type="submit" name="deactivate" value="([^"]*)"[^>]*>{BUTTON}<', response.text)
+    return html.unescape(found[1]) if found else ""
+
+
+def question_about(client: Client, user: User) -> Any:
+    return client.get(f"{CONFIRM}?user={user.pk}")
+
+
+def deactivate(client: Client, response: Any, **fields: str) -> Any:
+    """Press the button that deactivates."""
+    assert offered(response)
+    return answer(client, response, deactivate=offered(response), **fields)
+
+
+def is_active(user: User) -> bool:
+    return bool(get_user_model().objects.get(pk=user.pk).is_active)
+
+
+@pytest.fixture
+def seen() -> Any:
+    """The sessions that ended, with the reason."""
+    ended: list[tuple[str, Reason]] = []
+
+    def note(sid: str, reason: Reason, **kwargs: Any) -> None:
+        ended.append((sid, reason))
+
+    session_ended.connect(note)
+    yield ended
+    session_ended.disconnect(note)
+
+
+def test_the_account_is_deactivated_and_all_its_sessions_end(admin_client, users, sids, new_session) -> None:
+    more = sign_in(new_session, str(users["bob"].pk))[0]
+    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}")
+    text = Page(response).text
+    assert "can sign in again" in text
+    assert "all sessions of this user end, not only those listed here" in text
+    assert "nobody can sign in with the account until somebody activates it again" in text
+    response = deactivate(admin_client, response)
+    assert not is_active(users["bob"])
+    assert not {sids["bob"], more} & left()
+    assert {sids["alice"], sids["carol"]} < left()
+    assert told(response) == "The account of bob was deactivated. 2 sessions of bob were ended."
+
+
+def test_the_other_button_only_ends(admin_client, users, sids) -> None:
+    response = question_about(admin_client, users["bob"])
+    assert offered(response)
+    answer(admin_client, response)
+    assert is_active(users["bob"])
+    assert sids["bob"] not in left()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("switch", [True, False], ids=["END_ON_DEACTIVATION", "without"])
+def test_who_is_signed_out_reads_the_administrators_message(settings, admin_client, users, switch, seen) -> None:
+    settings.REDSESS = {**settings.REDSESS, "END_ON_DEACTIVATION": switch}
+    shopper = Client()
+    shopper.force_login(users["bob"])
+    sid = shopper.session.sid
+    deactivate(admin_client, question_about(admin_client, users["bob"]), message="You have left us.")
+    assert seen == [(sid, Reason.KICKED)]
+    response = shopper.get("/")
+    assert response.wsgi_request.session.ended.message == "You have left us."
+    assert not response.wsgi_request.user.is_authenticated
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
+def test_no_session_is_left_that_began_in_between(settings, admin_client, users, new_session, atomic) -> None:
+    from django.db import connection
+
+    settings_dict = {**connection.settings_dict, "ATOMIC_REQUESTS": atomic}
+    response = question_about(admin_client, users["bob"])
+    new_session(str(users["bob"].pk))
+    late: list[SessionStore] = []
+
+    def sign_in_again(instance: User, **kwargs: Any) -> None:
+        # Saved, and not committed yet: other processes still see an active account.
+        if instance.pk == users["bob"].pk:
+            late.append(new_session(str(users["bob"].pk)))
+
+    connection.settings_dict, before = settings_dict, connection.settings_dict
+    post_save.connect(sign_in_again, sender=User)
+    try:
+        answer(admin_client, response, deactivate=str(users["bob"].pk))
+    finally:
+        post_save.disconnect(sign_in_again, sender=User)
+        connection.settings_dict = before
+    assert len(late) == 1
+    assert not is_active(users["bob"])
+    assert left() == {admin_client.session.sid}
+
+
+def test_it_is_written_in_the_users_history_with_the_reason(admin_client, admin_user, users, sids) -> None:
+    deactivate(admin_client, question_about(admin_client, users["bob"]), message="Left us")
+    lines = [(line.user, line.object_id, line.change_message) for line in LogEntry.objects.order_by("pk")]
+    key = str(users["bob"].pk)
+    assert lines == [
+        (admin_user, key, "Deactivated the account. Message: Left us"),
+        (admin_user, key, "Ended 1 session. Message: Left us"),
+    ]
+
+
+def test_sessions_that_are_over_meanwhile_keep_nobody_from_deactivating(admin_client, users, sids) -> None:
+    response = question_about(admin_client, users["bob"])
+    SessionStore.clear_expired()
+    answer(admin_client, question_about(admin_client, users["bob"]))
+    assert sids["bob"] not in left()
+    response = deactivate(admin_client, response)
+    assert not is_active(users["bob"])
+    assert told(response) == "The account of bob was deactivated."
+
+
+def test_an_account_that_somebody_has_deactivated_meanwhile_does_no_harm(admin_client, users, sids) -> None:
+    response = question_about(admin_client, users["bob"])
+    User.objects.filter(pk=users["bob"].pk).update(is_active=False, first_name="Robert")
+    deactivate(admin_client, response)
+    assert not is_active(users["bob"])
+    # Only the one field was saved.
+    assert User.objects.get(pk=users["bob"].pk).first_name == "Robert"
+    assert sids["bob"] not in left()
+
+
+def test_an_inactive_account_is_not_offered(admin_client, users, sids) -> None:
+    User.objects.filter(pk=users["bob"].pk).update(is_active=False)
+    assert not offered(question_about(admin_client, users["bob"]))
+
+
+def test_it_is_offered_where_all_sessions_are_of_one_user(admin_client, users, sids, new_session) -> None:
+    guest = new_session(colour="blue").sid
+    more = new_session(str(users["bob"].pk)).sid
+
+    def chosen(*sids: str) -> Any:
+        return admin_client.post(CONFIRM.replace("confirm/", ""), {"action": "end_selected", "_selected_action": sids})
+
+    assert offered(chosen(sids["bob"], more)) == str(users["bob"].pk)
+    assert offered(admin_client.get(f"{CONFIRM}?q=bob")) == str(users["bob"].pk)
+    for response in (
+        chosen(sids["bob"], sids["carol"]),
+        chosen(sids["bob"], guest),
+        chosen(guest),
+        admin_client.get(CONFIRM),
+        admin_client.get(f"{CONFIRM}?user={users['bob'].pk}&user={users['carol'].pk}"),
+    ):
+        assert not offered(response)
+
+
+def test_nobody_deactivates_the_own_account(admin_client, admin_user, new_session) -> None:
+    other = new_session(str(admin_user.pk)).sid
+    response = admin_client.get(f"{CONFIRM}?sid={other}")
+    assert not offered(response)
+    assert answer(admin_client, response, deactivate=str(admin_user.pk)).status_code == 403
+    assert is_active(admin_user)
+    assert other in left()
+
+
+@pytest.mark.parametrize("permissions", [MAY[:2], MAY[:3]], ids=["no users", "users to view"])
+def test_who_may_not_change_users_is_not_offered_it_and_refused(client, users, sids, permissions) -> None:
+    staff(client, *permissions)
+    response = question_about(client, users["bob"])
+    assert not offered(response)
+    assert answer(client, response, deactivate=str(users["bob"].pk)).status_code == 403
+    assert is_active(users["bob"])
+    assert sids["bob"] in left()
+    assert not LogEntry.objects.exists()
+
+
+def test_who_may_change_users_but_not_end_sessions_is_refused(client, users, sids) -> None:
+    staff(client, "view_onlinesession", "view_user", "change_user")
+    assert client.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
+    assert is_active(users["bob"])
+
+
+def test_who_may_change_users_deactivates(client, users, sids) -> None:
+    staff(client, *MAY)
+    deactivate(client, question_about(client, users["bob"]))
+    assert not is_active(users["bob"])
+
+
+def test_a_superuser_is_deactivated_by_superusers_only(client, admin_client, new_session) -> None:
+    root = User.objects.create_superuser("root")
+    new_session(str(root.pk))
+    staff(client, *MAY)
+    response = question_about(client, root)
+    assert not offered(response)
+    assert client.post(END, {"deactivate": str(root.pk)}).status_code == 403
+    assert is_active(root)
+
+
+def test_a_superuser_deactivates_another(admin_client, new_session) -> None:
+    root = User.objects.create_superuser("root")
+    new_session(str(root.pk))
+    deactivate(admin_client, question_about(admin_client, root))
+    assert not is_active(root)
+
+
+@pytest.mark.parametrize("value", ["nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"], ids=repr)
+def test_a_user_who_is_none_is_refused(admin_client, sids, value) -> None:
+    response = admin_client.post(END, {"sids": sids["bob"], "deactivate": value})
+    assert response.status_code in (200, 403)
+    assert len(left()) == 4
+
+
+def test_a_users_admin_that_does_not_let_it_be_changed_is_respected(admin_client, users, sids, monkeypatch) -> None:
+    of_users = admin.site._registry[User]
+    with monkeypatch.context() as patch:
+        patch.setattr(of_users, "has_change_permission", lambda request, obj=None: obj != users["bob"])
+        assert not offered(question_about(admin_client, users["bob"]))
+        assert offered(question_about(admin_client, users["carol"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(of_users, "get_queryset", lambda request: User.objects.exclude(username="bob"))
+        assert not offered(question_about(admin_client, users["bob"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(of_users), "readonly_fields", ("is_active",))
+        assert not offered(question_about(admin_client, users["bob"]))
+    with monkeypatch.context() as patch:
+        patch.delitem(admin.site._registry, User)
+        assert not offered(question_about(admin_client, users["bob"]))
+
+
+def test_an_error_in_the_form_deactivates_nobody_and_forgets_the_button(admin_client, users, sids) -> None:
+    response = deactivate(admin_client, question_about(admin_client, users["bob"]), message="x" * 201)
+    assert is_active(users["bob"])
+    answer(admin_client, response, message="")
+    assert is_active(users["bob"])
+    assert sids["bob"] not in left()
+
+
+def test_a_hostile_name_forges_nothing(admin_client, new_session) -> None:
+    user = User.objects.create_user(MARKUP)
+    new_session(str(user.pk))
+    response = question_about(admin_client, user)
+    assert MARKUP not in response.text
+    response = deactivate(admin_client, response)
+    assert MARKUP not in response.text
+    assert MARKUP in told(response)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_in_an_outage_it_says_what_was_done(settings, admin_client, users, sids, caplog) -> None:
+    response = question_about(admin_client, users["bob"])
+
+    def fail(instance: User, **kwargs: Any) -> None:
+        if instance.pk == users["bob"].pk:
+            settings.CACHES = {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
+
+    working = settings.CACHES
+    post_save.connect(fail, sender=User)
+    try:
+        response = deactivate(admin_client, response, message="Left us")
+    finally:
+        post_save.disconnect(fail, sender=User)
+        settings.CACHES = working
+    page = Page(response)
+    assert (
+        "The account of bob was deactivated: nobody can sign in with it. But its sessions could not be ended"
+        in page.text
+    )
+    assert not is_active(users["bob"])
+    assert sids["bob"] in left()
+    assert LogEntry.objects.get().change_message == "Deactivated the account. Message: Left us"
+    # The button of that page asks again.
+    response = answer(admin_client, response)
+    assert "Do you want to end 1 session?" in Page(response).text
+    answer(admin_client, response)
+    assert sids["bob"] not in left()
