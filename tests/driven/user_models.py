@@ -98,7 +98,7 @@ def self_service(site: Site) -> None:
             assert f"{ACCOUNT}{sid}/end/" in page.text
             assert page.text.count("/end/") == 1
             tried = browser.post(f"{ACCOUNT}{site.sid(other, how)}/end/", follow=True)
-            assert "That session was over already." in text_of(tried)
+            assert "That session had already ended." in text_of(tried)
 
 
 def commands(site: Site, everybody: dict[str, set[str]]) -> None:
