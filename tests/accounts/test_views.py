@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import global_settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
@@ -341,7 +342,9 @@ def test_ending_all_others_comes_after_the_list(alice: User) -> None:
 @pytest.fixture
 def languages(settings: Any) -> Any:
     """Let the pages follow the language that the browser asks for."""
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    ours, everywhere = "testproject.language.AdminLocaleMiddleware", "django.middleware.locale.LocaleMiddleware"
+    settings.MIDDLEWARE = [everywhere if name == ours else name for name in settings.MIDDLEWARE]
+    settings.LANGUAGES = global_settings.LANGUAGES
     use_our_templates(settings)
     return settings
 
@@ -400,6 +403,13 @@ def test_a_site_may_bring_the_words_itself(page_in: Callable[..., str], language
     assert '<html lang="it" dir="ltr">' in page
     assert "5\xa0minuti fa" in page
     assert "<h1>Le tue sessioni</h1>" in page
+
+
+def test_the_words_that_a_site_brings_may_be_written_from_right_to_left(
+    page_in: Callable[..., str], languages: Any, tmp_path: Path
+) -> None:
+    bring_words(languages, tmp_path, "he", {"Your sessions": "החיבורים שלך"})
+    assert '<html lang="he" dir="rtl">' in page_in("he")
 
 
 def test_where_urls_begin_with_the_language_the_page_links_to_none_that_the_site_lacks(

@@ -93,7 +93,7 @@ def self_service(site: Site) -> None:
         for how in BROWSERS:
             browser = site.browsers[name, how]
             page = browser.get(ACCOUNT)
-            assert "You have 2 sessions" in text_of(page)
+            assert "You are signed in with 2 browsers" in text_of(page)
             [sid] = site.sids(name) - {site.sid(name, how)}
             assert f"{ACCOUNT}{sid}/end/" in page.text
             assert page.text.count("/end/") == 1
