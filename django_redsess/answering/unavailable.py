@@ -10,8 +10,8 @@ from django.template import TemplateDoesNotExist
 from django.template.loader import render_to_string
 
 from django_redsess.answering.cookies import send_new_key
-from django_redsess.answering.language import in_our_language
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.language import in_our_language
 
 RETRY_AFTER_SECONDS = 5
 
