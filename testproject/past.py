@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from itertools import pairwise
 from math import cos, pi
 from random import Random
@@ -81,20 +82,34 @@ def make_samples(signed_in: Sequence[int], guests: Sequence[int]) -> None:
         def share(count: int, number: int = number) -> int:
             return count // len(partitions) + (number < count % len(partitions))
 
-        entries: list[str | int] = []
-        totals: dict[str, int] = {}
-        for minute, here, begun in zip(minutes, zip(*curves, strict=True), zip(*came, strict=True), strict=True):
-            users, strangers = map(share, here)
-            began = list(map(share, begun))
-            # Who is gone signed out, if there was somebody to sign out.
-            ended: dict[str, int] = {Reason.LOGOUT: began[0] - users, Reason.EXPIRED: began[1] - strangers}
-            totals = {"created": sum(began), **ended, f"guests:{Reason.EXPIRED}": ended[Reason.EXPIRED]}
-            fields = ["created", *REASONS, *(f"guests:{reason}" for reason in REASONS)]
-            counts = [minute, users, strangers, *(totals.get(field, 0) for field in fields)]
-            entries += [minute, " ".join(map(str, counts))]
+        shares = [list(map(share, curve)) for curve in (*curves, *came)]
+        texts = [f"{minute} {_counts(*numbers)}" for minute, *numbers in zip(minutes, *shares, strict=True)]
+        entries = [part for both in zip(minutes, texts, strict=True) for part in both]
+        totals = _totals(*(numbers[-1] for numbers in shares))
         # The store's own samples go on from here.
         counting = [["HINCRBY", partition.totals, field, count] for field, count in totals.items()]
-        _ask(partition, ["ZADD", partition.samples, *entries], *counting)
+        # Hour by hour: one command for all would take long to pack.
+        hours = [["ZADD", partition.samples, *entries[at : at + 120]] for at in range(0, len(entries), 120)]
+        _ask(partition, *hours, *counting)
+
+
+def _totals(users: int, guests: int, users_came: int, guests_came: int) -> dict[str, int]:
+    """Return the totals of a partition: users who are gone signed out, and guests' sessions expired."""
+    expired = guests_came - guests
+    return {
+        "created": users_came + guests_came,
+        Reason.LOGOUT: users_came - users,
+        Reason.EXPIRED: expired,
+        f"guests:{Reason.EXPIRED}": expired,
+    }
+
+
+@cache
+def _counts(users: int, guests: int, users_came: int, guests_came: int) -> str:
+    """Return what a sample has after its minute: see ``take_sample.lua``."""
+    totals = _totals(users, guests, users_came, guests_came)
+    fields = ["created", *REASONS, *(f"guests:{reason}" for reason in REASONS)]
+    return " ".join(map(str, [users, guests, *(totals.get(field, 0) for field in fields)]))
 
 
 def _curve(begins: Sequence[int], minutes: Sequence[int], now: int) -> list[int]:
