@@ -41,6 +41,9 @@ docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
 	$(BIN)/python -m sphinx -q -W --keep-going $(ARGS) docs .venv/docs
 	@echo "Open .venv/docs/index.html"
 
+screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, with Chromium
+	@$(BIN)/python -m tests.screenshots
+
 format: .venv/installed-dev  ## Format the code
 	$(BIN)/ruff format .
 
@@ -61,4 +64,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-django test-matrix bench lint docs format dist clean
+.PHONY: help demo test test-all test-django test-matrix bench lint docs screenshots format dist clean

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
 from django_redsess.online import presentation
+from django_redsess.online.language import in_our_language
 from django_redsess.online.presentation import when
 from django_redsess.session import limits
 from django_redsess.session.lifecycle import session_of
@@ -63,15 +64,16 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
     own = [session for session in found if session.sid == own_sid] or _own(user, own_sid)
     others = [session for session in found if session.sid != own_sid][: SHOWN_MAX - len(own)]
-    context = {
-        "rows": [_row(session) for session in own + others],
-        "own_sid": own_sid,
-        "others": total - len(own),
-        "total": total,
-        "limit": limits.describe(user),
-        "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
-    }
-    return render(request, "django_redsess/sessions.html", context)
+    with in_our_language():
+        context = {
+            "rows": [_row(session) for session in own + others],
+            "own_sid": own_sid,
+            "others": total - len(own),
+            "total": total,
+            "limit": limits.describe(user),
+            "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
+        }
+        return render(request, "django_redsess/sessions.html", context)
 
 
 @require_POST
@@ -86,7 +88,7 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
         text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
         messages.success(request, text, fail_silently=True)
     else:
-        messages.info(request, gettext("That session was over already."), fail_silently=True)
+        messages.info(request, gettext("That session had already ended."), fail_silently=True)
     return redirect(LIST)
 
 

@@ -1,8 +1,9 @@
 """
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
-It starts a Valkey server, fills the shop, signs in some shoppers, and serves the shop on 127.0.0.1, with a cleaner
-beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables change it:
+It starts a Valkey server, fills the shop, signs in some shoppers, makes up a day of past, and serves the shop on
+127.0.0.1, with a cleaner beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables
+change it:
 
 REDIS_URL      the URL of a server that runs already, or those of a cluster's nodes with commas (default: start one)
 CLUSTER        start a cluster of so many primaries with a replica each, instead of one server
@@ -40,10 +41,12 @@ WELCOME = """
   The shop        {url}/
   Who is online   {url}/admin/django_redsess/onlinesession/
   Administrator   admin, password admin
+  Support         sam, password support: sees sessions and ends them, but sees no users
   Shoppers        {shoppers}
                   password {password} for each
   Limit           {maximum} sessions a user (LIMIT_POLICY={policy})
 
+All of them are invented. Who was online before now, and when they signed in, is made up too.
 Press Ctrl-C to stop.
 """
 
@@ -201,19 +204,22 @@ def _fill_shop(url: str) -> str:
     django.setup()
     call_command("migrate", verbosity=0)
 
-    from testproject import people
+    from testproject import past, people
     from testproject.shop.catalogue import load_catalogue
 
     load_catalogue()
-    people.create_administrator()
+    people.create_staff()
     try:
-        shoppers = people.bring_in_shoppers()
+        # Each session starts now. Afterwards it is moved into the past.
+        signed_in = past.move(people.bring_in_shoppers([*people.SHOPPERS, *people.MORE_BROWSERS]))
+        if past.is_missing():
+            past.make_samples(signed_in, past.move(people.bring_in_guests()))
     except ImproperlyConfigured as error:
         # Only a store that existed before can have another number of partitions.
         raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
     return WELCOME.format(
         url=url,
-        shoppers=", ".join(shoppers),
+        shoppers=", ".join(people.usernames()),
         password=people.PASSWORD,
         maximum=settings.REDSESS["MAX_SESSIONS_PER_USER"],
         policy=settings.REDSESS["SESSION_LIMIT_POLICY"],

@@ -1,12 +1,14 @@
-"""The people of the demo: an administrator, and a dozen shoppers who sign in and look at products."""
+"""The people of the demo: staff, a dozen shoppers who sign in and look at products, and guests."""
 
+from collections.abc import Sequence
 from random import Random
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
 from testproject.shop.models import Product
 
 PASSWORD = "shopping"
@@ -43,29 +45,72 @@ SHOPPERS = [
 ]
 
 
-def create_administrator() -> None:
-    """Create the superuser ``admin`` with the password ``admin``, if it is missing."""
+# Second browsers of the same shoppers. Two have the address of another one, as in an office.
+MORE_BROWSERS = [
+    ("Benjamin Okafor", "198.51.100.71", CHROME_MAC),
+    ("Elif Yilmaz", "203.0.113.9", FIREFOX_WINDOWS),
+    ("Ines Moreau", "198.51.100.71", CHROME_WINDOWS),
+    ("Kavya Sharma", "203.0.113.130", CHROME_ANDROID),
+    ("Kavya Sharma", "192.0.2.66", FIREFOX_WINDOWS),
+]
+
+GUESTS = 7
+
+PERMISSIONS_OF_SUPPORT = ["view_onlinesession", "end_onlinesession", "view_popularitem"]
+
+
+def create_staff() -> None:
+    """Create those who are missing: the superuser ``admin``, and ``sam`` of the support, who may not see users."""
     _account("admin", "admin", is_staff=True, is_superuser=True)
+    sam = _account("sam", "support", is_staff=True)
+    permissions = Permission.objects.filter(content_type__app_label="django_redsess")
+    sam.user_permissions.set(permissions.filter(codename__in=PERMISSIONS_OF_SUPPORT))
 
 
-def bring_in_shoppers() -> list[str]:
-    """End the shoppers' sessions, sign all of them in again, let them view products, and return their user names."""
-    products = list(Product.objects.order_by("pk")[:24])
+def usernames() -> list[str]:
+    return [name.split()[0].lower() for name, _, _ in SHOPPERS]
+
+
+def bring_in_shoppers(browsers: Sequence[tuple[str, str, str]] = SHOPPERS) -> list[str]:
+    """End the shoppers' sessions, sign each in with ``browsers``, let them view products, and return the sids."""
+    for name in usernames():
+        if user := User.objects.filter(username=name).first():
+            online.end(*(session.sid for session in online.of_user(user)))
     # The same views each time, so that the demo looks like the documentation.
-    chance = Random(1)
-    usernames = []
-    for name, address, user_agent in SHOPPERS:
+    chance, sids = Random(1), []
+    for name, address, user_agent in browsers:
         first_name, last_name = name.split()
         user = _account(first_name.lower(), PASSWORD, first_name=first_name, last_name=last_name)
-        online.end(*(session.sid for session in online.of_user(user)))
         browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
         browser.post(reverse("login"), {"username": user.username, "password": PASSWORD})
-        for product in chance.sample(products, chance.randint(2, 7)):
-            browser.get(product.get_absolute_url())
-            if chance.random() < 0.15:
-                browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
-        usernames.append(user.username)
-    return usernames
+        _look_around(browser, chance)
+        sids.append(_sid_of(browser))
+    return sids
+
+
+def bring_in_guests() -> list[str]:
+    """Let guests put a product into a new basket, and return the sids."""
+    chance, browsers = Random(4), [Client(headers={"user-agent": CHROME_ANDROID}) for _ in range(GUESTS)]
+    for browser in browsers:
+        product = chance.choice(_products())
+        browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
+        _look_around(browser, chance)
+    return [_sid_of(browser) for browser in browsers]
+
+
+def _look_around(browser: Client, chance: Random) -> None:
+    for product in chance.sample(_products(), chance.randint(2, 7)):
+        browser.get(product.get_absolute_url())
+        if chance.random() < 0.15:
+            browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
+
+
+def _products() -> list[Product]:
+    return list(Product.objects.order_by("pk")[:24])
+
+
+def _sid_of(browser: Client) -> str:
+    return SessionStore(browser.cookies["sessionid"].value).sid or ""
 
 
 def _account(username: str, password: str, **fields: str | bool) -> User:

@@ -5,6 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from django.conf.locale import LANG_INFO
+from django.utils.translation import to_language
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 # Here `make demo` keeps its database, and a file that describes the running demo.
@@ -50,6 +53,9 @@ STATIC_URL = "static/"
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+# The package's own: in any other one, Django's words and ours would mix.
+_LOCALES = sorted(path.name for path in (BASE_DIR / "django_redsess" / "locale").iterdir() if path.is_dir())
+LANGUAGES = [(code, LANG_INFO[code]["name_local"]) for code in ("en", *map(to_language, _LOCALES))]
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "shop:home"
@@ -74,6 +80,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django_redsess.middleware.SessionMiddleware",
+    "testproject.language.AdminLocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

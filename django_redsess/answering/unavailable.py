@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 
 from django_redsess.answering.cookies import send_new_key
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.language import in_our_language
 
 RETRY_AFTER_SECONDS = 5
 
@@ -26,7 +27,8 @@ def unavailable(request: HttpRequest, instead_of: HttpResponseBase | None = None
     replaces, would have closed.
     """
     try:
-        response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
+        with in_our_language():
+            response = HttpResponse(render_to_string("django_redsess/503.html"), status=503)
     except Exception as error:
         # The site may not load templates from apps or collect static files. Or its own template may fail.
         if not isinstance(error, TemplateDoesNotExist):

@@ -20,7 +20,7 @@ from redis.exceptions import ResponseError
 from django_redsess.cleaning.batches import BATCH_MAX
 from django_redsess.cleaning.cleaner import BATCH_SIZE
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.terminal import Stop, progress_bar
+from django_redsess.management.terminal import LINE_SECONDS, Stop, progress_bar
 
 T = TypeVar("T")
 
@@ -29,9 +29,6 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.25, 5.0
 
 PATIENCE_SECONDS = 60
 """A single pass gives up after this time without an answer. With ``--forever``, the command never gives up."""
-
-LINE_SECONDS = 5
-"""The time between two progress lines. With ``--forever``, it is a minute."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -200,9 +197,10 @@ class CleaningCommand(BaseCommand):
             facts = {"seconds": round(seconds, 3), "per_second": round(rate, 1), "stopped": self.stop.asked}
             self.stdout.write(json.dumps({**self.counts, **facts}))
         else:
-            self.say(
-                self.sentence(self.counts) + (f" That took {seconds:.1f} s: {rate:,.0f} a second." if done else "")
-            )
+            # A service is always stopped.
+            stopped = "Stopped. " if self.stop.asked and not self.options["forever"] else ""
+            took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if done else ""
+            self.say(f"{stopped}{self.sentence(self.counts)}{took}")
 
     def _beat(self) -> None:
         if self.options["heartbeat"] is not None:

@@ -12,6 +12,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, OutputWrapper
 
+LINE_SECONDS = 5
+"""The time between two progress lines, where there is no bar. With ``--forever``, it is a minute."""
+
 STOPPED = 130
 """The exit status of a command that Ctrl-C has stopped, as in shells."""
 

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import html
 import re
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import global_settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
@@ -87,7 +90,7 @@ def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice: User, 
     assert this.endswith("Last seen just now This device")
     assert other.startswith("Mobile Safari 26 on iOS Address 198.51.100.23 Signed in")
     assert other.endswith("Last seen just now End the session")
-    assert "You have 2 sessions, one for each browser" in page.text
+    assert "You are signed in with 2 browsers." in page.text
     assert "203.0.113.200" not in page.text
 
 
@@ -136,8 +139,8 @@ def test_of_many_sessions_the_newest_are_shown_and_this_one(alice: User, new_ses
     listed = rows(page)
     assert len(listed) == 100
     assert [row.endswith("This device") for row in listed] == [True] + [False] * 99
-    assert "You have 102 sessions" in page.text
-    assert "The newest 100 of them are shown." in page.text
+    assert "You are signed in with 102 browsers" in page.text
+    assert "Only the newest 100 are shown." in page.text
 
 
 def test_a_user_agent_full_of_markup_is_shown_as_text(alice: User) -> None:
@@ -206,7 +209,7 @@ def test_nobody_ends_somebody_elses_session(alice: User, bob: User, new_session:
     over = sign_in(alice)
     press(here, end_url(over))
     said = {press(here, end_url(no_own)) for no_own in (sid(bobs), guest.sid, sid(over), "A" * 20, "no.sid")}
-    assert said == {"That session was over already."}
+    assert said == {"That session had already ended."}
     assert is_signed_in(bobs)
     assert online.get(guest.sid)
 
@@ -325,3 +328,95 @@ def test_a_project_with_a_base_template_gets_the_list_inside_it(alice: User, set
     page = sign_in(alice).get(LIST)
     assert page.text.lstrip().startswith("<title>Your sessions at Acme</title><main>")
     assert len(rows(page)) == 1
+
+
+def test_ending_all_others_comes_after_the_list(alice: User) -> None:
+    here, _ = sign_in(alice), sign_in(alice)
+    page = here.get(LIST).text
+    assert page.index("</ul>", page.index("redsess-sessions")) < page.index("End all other sessions")
+
+
+# Languages
+
+
+@pytest.fixture
+def languages(settings: Any) -> Any:
+    """Let the pages follow the language that the browser asks for."""
+    ours, everywhere = "testproject.language.AdminLocaleMiddleware", "django.middleware.locale.LocaleMiddleware"
+    settings.MIDDLEWARE = [everywhere if name == ours else name for name in settings.MIDDLEWARE]
+    settings.LANGUAGES = global_settings.LANGUAGES
+    use_our_templates(settings)
+    return settings
+
+
+@pytest.fixture
+def page_in(alice: User, redis: Any, languages: Any) -> Callable[..., str]:
+    """Return a function that gives the page in a language. Alice is signed in elsewhere too, since five minutes ago."""
+    here, there = sign_in(alice), sign_in(alice)
+    make_older(redis, sid(there), 300)
+    return lambda language, at=LIST: here.get(at, headers={"accept-language": language}).text
+
+
+def bring_words(settings: Any, folder: Path, language: str, words: dict[str, str]) -> None:
+    """Give the site a compiled catalogue of its own."""
+    file = folder / language / "LC_MESSAGES" / "django.mo"
+    file.parent.mkdir(parents=True)
+    texts = [("", "Content-Type: text/plain; charset=UTF-8\n"), *sorted(words.items())]
+    sides = [[side.encode() for side in column] for column in zip(*texts, strict=True)]
+    at, tables, body = 28 + 16 * len(texts), b"", b""
+    for column in sides:
+        for text in column:
+            tables += struct.pack("<2I", len(text), at + len(body))
+            body += text + b"\0"
+    head = struct.pack("<7I", 0x950412DE, 0, len(texts), 28, 28 + 8 * len(texts), 0, at)
+    file.write_bytes(head + tables + body)
+    settings.LOCALE_PATHS = [str(folder)]
+
+
+@pytest.mark.parametrize("language", ["it", "he"])
+def test_a_language_without_our_words_has_none_of_djangos_either(page_in: Callable[..., str], language: str) -> None:
+    page = page_in(language)
+    assert '<html lang="en" dir="ltr">' in page
+    assert "5\xa0minutes ago" in page
+    assert "<h1>Your sessions</h1>" in page
+
+
+def test_the_page_is_all_in_german_for_who_asks_for_it(page_in: Callable[..., str]) -> None:
+    page = page_in("de-AT, de;q=0.9")
+    assert '<html lang="de" dir="ltr">' in page
+    assert "vor 5\xa0Minuten" in page
+    assert "<h1>Ihre Sitzungen</h1>" in page
+
+
+def test_a_german_site_without_italian_words_is_all_german(page_in: Callable[..., str], languages: Any) -> None:
+    languages.LANGUAGE_CODE = "de"
+    page = page_in("it")
+    assert '<html lang="de" dir="ltr">' in page
+    assert "vor 5\xa0Minuten" in page
+    # English needs no catalogue.
+    assert "5\xa0minutes ago" in page_in("en-GB")
+
+
+def test_a_site_may_bring_the_words_itself(page_in: Callable[..., str], languages: Any, tmp_path: Path) -> None:
+    bring_words(languages, tmp_path, "it", {"Your sessions": "Le tue sessioni", "%(time)s ago": "%(time)s fa"})
+    page = page_in("it")
+    assert '<html lang="it" dir="ltr">' in page
+    assert "5\xa0minuti fa" in page
+    assert "<h1>Le tue sessioni</h1>" in page
+
+
+def test_the_words_that_a_site_brings_may_be_written_from_right_to_left(
+    page_in: Callable[..., str], languages: Any, tmp_path: Path
+) -> None:
+    bring_words(languages, tmp_path, "he", {"Your sessions": "החיבורים שלך"})
+    assert '<html lang="he" dir="rtl">' in page_in("he")
+
+
+def test_where_urls_begin_with_the_language_the_page_links_to_none_that_the_site_lacks(
+    page_in: Callable[..., str], languages: Any
+) -> None:
+    languages.ROOT_URLCONF = "tests.site.languages"
+    languages.LANGUAGES, languages.LANGUAGE_CODE = [("it", "Italiano"), ("de", "Deutsch")], "it"
+    assert page_in("de", f"/de{LIST}").count('action="/de/account/sessions/') == 2
+    # There is no English site. Django's words and ours mix, and the buttons work.
+    assert page_in("it", f"/it{LIST}").count('action="/it/account/sessions/') == 2

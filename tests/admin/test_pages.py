@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import translation
 
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
@@ -160,14 +159,12 @@ def test_no_page_has_styles_or_scripts_within(all_pages) -> None:
 # Words for anybody
 
 
-@pytest.mark.parametrize(("language", "direction"), [("en", "ltr"), ("de", "ltr"), ("ar", "rtl"), ("he", "rtl")])
-def test_pages_that_stand_alone_say_how_they_are_written(admin_client, settings, language: str, direction: str) -> None:
+@pytest.mark.parametrize(("language", "shown"), [("en", "en"), ("de", "de"), ("he", "en")])
+def test_pages_that_stand_alone_say_how_they_are_written(admin_client, settings, language: str, shown: str) -> None:
     use_our_templates(settings)
-    with translation.override(language):
-        own = admin_client.get(SELF_SERVICE).text
-        outage = page_in_outage(admin_client, settings)
-    for page in (own, outage):
-        assert f'<html lang="{language}" dir="{direction}">' in page
+    settings.LANGUAGE_CODE = language
+    for page in (admin_client.get(SELF_SERVICE).text, page_in_outage(admin_client, settings)):
+        assert f'<html lang="{shown}" dir="ltr">' in page
 
 
 @pytest.mark.parametrize("is_own", [False, True], ids=["in the shop's frame", "alone"])

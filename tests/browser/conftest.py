@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,16 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
-from tests.support.browsing import visiting
+from tests.support.browsing import CHROMIUM, FLAGS, NO_BROWSER, visiting
 from tests.support.demo import running
-
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         if "REDSESS_SKIP_NOTHING" in os.environ:
-            pytest.fail("no browser is installed")
-        pytest.skip("no browser is installed: install chromium, or name one in CHROMIUM")
+            pytest.fail(NO_BROWSER)
+        pytest.skip(NO_BROWSER)
     # Playwright runs an event loop in this thread, in which Django would refuse the tests' own queries. Other tests
     # may follow: it ends with those of this folder.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"

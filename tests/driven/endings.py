@@ -72,7 +72,7 @@ def by_self_service(site: Site, name: str, reason: str) -> None:
 
 def all_others_by_self_service(site: Site, name: str, reason: str) -> None:
     here = site.browsers[name, "by client"]
-    assert "You have 2 sessions" in text_of(here.get(ACCOUNT))
+    assert "You are signed in with 2 browsers" in text_of(here.get(ACCOUNT))
     assert "1 other session was ended." in text_of(here.post(f"{ACCOUNT}end-others/", follow=True))
 
 

@@ -93,12 +93,12 @@ def self_service(site: Site) -> None:
         for how in BROWSERS:
             browser = site.browsers[name, how]
             page = browser.get(ACCOUNT)
-            assert "You have 2 sessions" in text_of(page)
+            assert "You are signed in with 2 browsers" in text_of(page)
             [sid] = site.sids(name) - {site.sid(name, how)}
             assert f"{ACCOUNT}{sid}/end/" in page.text
             assert page.text.count("/end/") == 1
             tried = browser.post(f"{ACCOUNT}{site.sid(other, how)}/end/", follow=True)
-            assert "That session was over already." in text_of(tried)
+            assert "That session had already ended." in text_of(tried)
 
 
 def commands(site: Site, everybody: dict[str, set[str]]) -> None:

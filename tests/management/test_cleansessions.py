@@ -246,6 +246,18 @@ def test_a_long_pass_tells_in_lines_how_far_it_is(redis, new_session, capsys, mo
     assert told[-1].startswith("Removed 3 expired sessions")
 
 
+def test_a_pass_that_was_stopped_says_so_in_its_last_line(redis, new_session, capsys) -> None:
+    def stop(**kwargs: Any) -> None:
+        session_ended.disconnect(stop)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sessions = [new_session("7") for _ in range(5)]
+    make_due(redis, *(session.sid for session in sessions))
+    session_ended.connect(stop)
+    call_command("cleansessions", batch_size=1)
+    assert capsys.readouterr().out.startswith("Stopped. Removed 1 expired sessions")
+
+
 @wrong
 def test_a_wrong_argument_is_one_line_on_the_command_line(arguments: list[str], error: str, settings, capsys) -> None:
     # Django's own checks come first, and want one.

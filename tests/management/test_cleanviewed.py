@@ -247,15 +247,14 @@ def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
 
 @pytest.mark.parametrize(("said", "left"), [("y\n", 3), ("n\n", 20), ("\n", 20)])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_fewer_than_the_setting_keeps_are_asked_for(
-    redis, settings, answer, capsys, said: str, left: int, as_json: bool
+def test_more_than_a_tenth_of_all_items_is_asked_for(
+    redis, answer, capsys, said: str, left: int, as_json: bool
 ) -> None:
-    settings.REDSESS = {"VIEWED_LIMIT": 15}
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     answer(said)
     call_command("cleanviewed", limit=3, json=as_json)
     told = capsys.readouterr()
-    question = "Forget the views of 17 items? VIEWED_LIMIT would keep 12 of them. [y/N] "
+    question = "Forget the views of 17 of 20 items? [y/N] "
     assert question in (told.err if as_json else told.out)
     assert len(views_of(redis)) == left
     if as_json:
@@ -264,20 +263,31 @@ def test_fewer_than_the_setting_keeps_are_asked_for(
         assert f"Removed {20 - left} items" in told.out
 
 
-def test_without_a_terminal_fewer_than_the_setting_keeps_must_be_confirmed(redis, start) -> None:
+def test_without_a_terminal_more_than_a_tenth_must_be_confirmed(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     status, told = start("--limit", "3").ended()
     assert status == 1
-    assert told == "CommandError: There is no terminal to ask on: give --noinput to go on without asking.\n"
+    assert told == (
+        "CommandError: There is no terminal to ask on: give --noinput to forget the views of 17 of 20 items without "
+        "asking.\n"
+    )
     assert len(views_of(redis)) == 20
 
 
-@pytest.mark.parametrize("options", [{}, {"limit": 15}, {"limit": 18}], ids=str)
-def test_what_the_setting_drops_is_not_asked_for(redis, settings, options) -> None:
-    settings.REDSESS = {"VIEWED_LIMIT": 15}
+@pytest.mark.parametrize("options", [{}, {"limit": 18}, {"limit": 19}], ids=str)
+def test_a_tenth_is_not_asked_for(redis, settings, options) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 18}
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     call_command("cleanviewed", verbosity=0, **options)
-    assert len(views_of(redis)) == options.get("limit", 15)
+    assert len(views_of(redis)) == options.get("limit", 18)
+
+
+def test_more_than_a_tenth_above_the_setting_is_asked_for_too(redis, settings, answer) -> None:
+    settings.REDSESS = {"VIEWED_LIMIT": 15}
+    have_views(redis, {f"item {number}": number + 1 for number in range(20)})
+    answer("n\n")
+    call_command("cleanviewed")
+    assert len(views_of(redis)) == 20
 
 
 def test_where_nothing_more_would_go_nothing_is_asked(redis, settings) -> None:

@@ -23,6 +23,7 @@ from django.core.management import CommandError, call_command, execute_from_comm
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.management.commands import endsessions
 from django_redsess.signals import session_ended
 from testproject import servers
 from tests.support.behind import make_due, stored
@@ -206,6 +207,13 @@ def test_users_read_why_their_session_was_ended(users, new_session) -> None:
     run("alice", other.sid, "--message", "We have moved.")
     for session in (SessionStore(key), SessionStore(other.session_key)):
         assert session.ended.message == "We have moved."
+
+
+def test_what_takes_long_tells_how_far_it_is(sids, monkeypatch) -> None:
+    monkeypatch.setattr(endsessions, "LINE_SECONDS", 0)
+    told = run("--all")
+    assert told[-2:] == [f"Ended so far: {len(sids)} of {len(sids)} sessions.", told[-1]]
+    assert told[-1].startswith(f"Ended {len(sids)} sessions of ")
 
 
 def test_json_counts_and_is_all_that_is_on_stdout(sids) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from testproject.people import CHROME_MAC
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
+NO_BROWSER = "no browser is installed: install chromium, or name one in CHROMIUM"
 
 Visitor = Callable[..., Page]
 

@@ -12,19 +12,22 @@ from django_redsess.management.terminal import confirm, need_terminal
 
 REST_SECONDS = 60
 
+ASKED_ABOVE = 0.1
+"""The share of all items that may go without a question."""
+
 
 class Command(CleaningCommand):
     help = (
         "Keep the views of the most viewed items, and forget those of all others. VIEWED_LIMIT or --limit "
         "says how many items to keep. Of two items with as many views, either may go. The sessions' own lists "
-        "stay. With a --limit below VIEWED_LIMIT it asks first; from cron, give --noinput. "
-        "It can be stopped at any moment, and can run twice at once."
+        "stay. Before more than a tenth of all items go, it asks; without a terminal, as from cron, it then needs "
+        "--noinput. It can be stopped at any moment, and can run twice at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.epilog = (
-            "Examples: manage.py cleanviewed (from cron); manage.py cleanviewed --limit 10000 --dry-run; manage.py "
-            "cleanviewed --limit 10000"
+            "Examples: manage.py cleanviewed --noinput (from cron); manage.py cleanviewed --limit 10000 --dry-run; "
+            "manage.py cleanviewed --limit 10000"
         )
         add = parser.add_argument
         add("--limit", type=int, metavar="N", help="keep N items (default: VIEWED_LIMIT)")
@@ -44,15 +47,14 @@ class Command(CleaningCommand):
         super().validate()
 
     def confirmed(self) -> bool:
-        if self.options["dry_run"] or not self.options["interactive"] or self.limit >= conf.VIEWED_LIMIT:
+        if self.options["dry_run"] or not self.options["interactive"]:
             return True
         with command_errors():
-            count = cleaner.backlog_of_items(limit=self.limit)
-            kept = count - cleaner.backlog_of_items(limit=conf.VIEWED_LIMIT)
-        if kept <= 0:
+            count, items = cleaner.backlog_of_items(limit=self.limit), cleaner.backlog_of_items(limit=0)
+        if count <= items * ASKED_ABOVE:
             return True
-        need_terminal("go on")
-        question = f"Forget the views of {count:,} items? VIEWED_LIMIT would keep {kept:,} of them."
+        need_terminal(f"forget the views of {count:,} of {items:,} items")
+        question = f"Forget the views of {count:,} of {items:,} items?"
         out = self.stderr if self.options["json"] else self.stdout
         return confirm(question, out, refused="Nothing was removed.")
 

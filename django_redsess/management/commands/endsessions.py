@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.people import command_errors, owner_of, user_named
-from django_redsess.management.terminal import STOPPED, Stop, confirm, need_terminal, progress_bar, say
+from django_redsess.management.terminal import LINE_SECONDS, STOPPED, Stop, confirm, need_terminal, progress_bar, say
 from django_redsess.online import EndedList, presentation
 from django_redsess.online.ending import least, look_again, too_few
 from django_redsess.online.presentation import printable
@@ -136,7 +137,7 @@ class Command(BaseCommand):
         return not self.options["interactive"] or confirm(f"End {self._whose}?", out, refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
-        tally, stop, bar = _Tally(), Stop(), None
+        tally, stop, bar, told = _Tally(), Stop(), None, time.monotonic()
         if self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty():
             bar = progress_bar(count)
         try:
@@ -148,6 +149,9 @@ class Command(BaseCommand):
                         tally.add(ended.user_id)
                     if bar is not None:
                         bar.update(len(batch))
+                    elif time.monotonic() - told > LINE_SECONDS:
+                        told = time.monotonic()
+                        self._say(f"Ended so far: {tally.sessions:,} of {_sessions(count)}.")
                     if stop.asked:
                         break
         except SessionStoreUnavailable as error:
