@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
@@ -15,7 +16,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
-from django_redsess.admin import chart, links, session_page
+from django_redsess.admin import links, session_page
 from django_redsess.admin.end_rules import own_sid_of
 from django_redsess.admin.endings import EndSessionsMixin
 from django_redsess.admin.filters import (
@@ -28,6 +29,7 @@ from django_redsess.admin.filters import (
     only_by_seen,
     users_admin,
 )
+from django_redsess.admin.numbers import NumbersMixin
 from django_redsess.backend import is_in_use
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
@@ -46,7 +48,7 @@ SEARCH_MAX = 200
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(EndSessionsMixin):
+class OnlineSessionAdmin(NumbersMixin, EndSessionsMixin):
     """The list of who is online, and the page of a session. A subclass may set the rules: who sees and ends which."""
 
     list_display = ("user", "signed_in", "seen", "expires", "client", "size", "newest_item")
@@ -105,8 +107,7 @@ class OnlineSessionAdmin(EndSessionsMixin):
             )
         context = {
             "title": capfirst(self.opts.verbose_name_plural),
-            # A search or filter shows its results only.
-            "chart": self._chart if set(request.GET) <= {ORDER_VAR} else "",
+            "present": partial(self.present, request),
             "limit": self._limit_of_user(request),
             "has_end_permission": self.has_end_permission(request),
         }
@@ -139,10 +140,6 @@ class OnlineSessionAdmin(EndSessionsMixin):
             # By searching other fields, an administrator who may not see users could guess them letter by letter.
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return sessions.of_users(ids_of(request, users.order_by("pk"))), False
-
-    def _chart(self) -> str:
-        # The template calls this after the list was counted, which removes due sessions: so both numbers agree.
-        return chart.draw(*online.until_now())
 
     def _limit_of_user(self, request: HttpRequest) -> str:
         # Only for administrators who may see users: others must not learn whether there is a user with this id.

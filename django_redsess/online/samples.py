@@ -82,12 +82,6 @@ def slot_of(age: timedelta) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def slot_of(age: timedelta) -> timedelta:
-    """Return how long a time a sample of that ``age`` stands for."""
-    seconds = next((length for older_than, length in THINNING if age.total_seconds() > older_than), 60)
-    return timedelta(seconds=seconds)
-
-
 def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present, bytes]]]:
     """
     Of each partition, count the sessions that are online now, and read the samples from ``first`` to ``last``.

@@ -170,8 +170,7 @@ def add_samples(store: Store, texts: dict[int, str]) -> None:
 
 def test_old_samples_become_one_for_each_slot(store: Store) -> None:
     begins = store.now - store.now % LENGTH - 3 * LENGTH
-    counts = [(3, 0, 10), (9, 1, 11), (2, 7, 12)]
-    old = {begins + number * MINUTE: "%d %d %d" % each for number, each in enumerate(counts)}
+    old = {begins + number * MINUTE: text for number, text in enumerate(("3 0 10", "9 1 11", "2 7 12"))}
     young = {begins + LENGTH + number * MINUTE: f"1 1 {13 + number}" for number in range(10)}
     add_samples(store, {**old, **young})
     # The slot of the young ones is not all of that age.
