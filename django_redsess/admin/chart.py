@@ -87,11 +87,12 @@ def draw(
     ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. The chart covers the last
     ``hours``, and its lines end with who is online ``now``; or it covers a ``day``, from one time to another. ``small``
     makes it at most 120 pixels high. Returns a ``<figure>``, of which a page can have only one (it contains ids), or
-    ``""`` where there are too few samples for a line.
+    ``""`` if the samples are too few for a line.
     """
     start, end = day or (now.at - timedelta(hours=hours), now.at)
     sampled = [sample for sample in samples if start <= sample.at <= end]
-    if len(sampled) < 2:
+    # In less time, there is but a dot.
+    if not sampled or sampled[-1].at - sampled[0].at < (end - start) / POINTS_MAX:
         return ""
     points = sampled if day else [*sampled, now]
     step, top = _scale(max(max(point.signed_in, point.guests) for point in points))

@@ -90,7 +90,7 @@ class NumbersMixin(ListAdmin):
             "later": later,
             "as_of": _as_of(now.at),
             "at": now.at,
-            "zone": f"{timezone.get_current_timezone_name()} ({timezone.localtime(now.at).tzname()})",
+            "zone": timezone.get_current_timezone_name(),
         }
         return self.page(request, self.numbers_template, gettext("Online over time"), context)
 
