@@ -54,11 +54,12 @@ def pass_seconds(page: Page, seconds: int) -> None:
     page.clock.run_for(seconds * 1000)
 
 
-def refresh(page: Page, do: Callable[[], None] = lambda: None) -> None:
+def refresh(page: Page, do: Callable[[], None] = lambda: None, *, seconds: int = 31) -> None:
     """Let the next refresh come, and wait for its answer."""
     with page.expect_response(lambda response: response.request.resource_type == "fetch"):
         do()
-        pass_seconds(page, 31)
+        # Not much longer: the page would take its request for one without an answer.
+        pass_seconds(page, seconds)
 
 
 def leave_the_box(page: Page) -> None:
@@ -138,7 +139,7 @@ def test_it_stops_while_the_page_is_hidden(admin: Page, sent: Requests) -> None:
     hide(admin, True)
     pass_seconds(admin, 300)
     assert sent == []
-    refresh(admin, lambda: hide(admin, False))
+    refresh(admin, lambda: hide(admin, False), seconds=2)
     assert len(sent) == 1
 
 
@@ -159,7 +160,7 @@ def test_it_waits_while_somebody_works_in_the_list(admin: Page, sent: Requests, 
         "document.querySelectorAll('dialog').forEach(each => each.remove()); document.activeElement.blur();"
         "document.querySelectorAll('.action-select').forEach(each => each.checked = false)"
     )
-    refresh(admin)
+    refresh(admin, seconds=2)
 
 
 def test_it_goes_on_trying_in_an_outage(admin: Page) -> None:

@@ -47,8 +47,9 @@ document.addEventListener("DOMContentLoaded", () => {
         if (others[place] && others[place].dataset.actionsIcnt) each.dataset.actionsIcnt = others[place].dataset.actionsIcnt;
       });
     }
-    // Django's script knows the check boxes of the first page only.
-    if (window.Actions && boxes.length && !(isActing && isKnown)) window.Actions(boxes);
+    // Django's script, and that of a theme, know the check boxes of the first page only. A theme asks for a parent.
+    const parent = document.querySelector(".result-list-wrapper") || document;
+    if (window.Actions && boxes.length && !(isActing && isKnown)) window.Actions(boxes, { parent });
     isActing = true;
   };
 
