@@ -12,11 +12,12 @@ from django.template.loader import render_to_string
 from django.utils.formats import date_format, get_format, number_format
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
+from django.utils.translation import gettext, ngettext
 
-from django_redsess.online.samples import Present, Sample, evicted
+from django_redsess.online.samples import Present, Sample, evicted, slot_of
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
-WIDTH, HEIGHT = 1000, 160
+WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
 
 POINTS_MAX = 288
 
@@ -33,27 +34,32 @@ class _Count(NamedTuple):
 
 
 class _Plot(NamedTuple):
-    """The range of the chart: the time from ``start`` to ``end``, and counts from 0 to ``top``."""
+    """The range of the chart: the time from ``start`` to ``end``, and counts from 0 to ``top``, ``height`` above."""
 
     start: datetime
     end: datetime
     top: int
+    height: int
+    now: datetime
 
     # Coordinates are text: a template would format numbers for the language, as 12,5 or 1.000.
     def x(self, at: datetime, *, width: int = WIDTH) -> str:
         return f"{(at - self.start) / (self.end - self.start) * width:.1f}"
 
     def y(self, number: int) -> str:
-        return f"{HEIGHT - number / self.top * HEIGHT:.1f}"
+        return f"{self.height - number / self.top * self.height:.1f}"
 
     @property
     def time_format(self) -> str:
-        # Within one day, a time of day is unique.
-        return "TIME_FORMAT" if self.end - self.start <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
+        # Within one day, a time of day is unique; within a week, with the day of the week.
+        span = self.end - self.start
+        if span > timedelta(days=7):
+            return "SHORT_DATETIME_FORMAT"
+        return "TIME_FORMAT" if span <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
 
     def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
         """Split the counts at gaps, and thin out each part."""
-        starts = [i for i in range(1, len(counts)) if counts[i].at - counts[i - 1].at > GAP]
+        starts = [i for i in range(1, len(counts)) if self._is_gap(counts[i - 1].at, counts[i].at)]
         # Of each five minutes of a day, only the highest count is drawn: a peak is never lost, a short dip may be. All
         # counts would take 50 kB.
         seconds = (self.end - self.start).total_seconds() / POINTS_MAX
@@ -63,37 +69,72 @@ class _Plot(NamedTuple):
             # The last count is always drawn: the caption names it.
             yield highest if highest[-1] == counts[end - 1] else [*highest, counts[end - 1]]
 
+    def _is_gap(self, earlier: datetime, later: datetime) -> bool:
+        return later - earlier > max(GAP, 1.5 * slot_of(self.now - earlier))
 
-def draw(samples: Sequence[Sample | Present], now: Present, *, hours: int = 24) -> SafeString:
+
+def draw(
+    samples: Sequence[Sample | Present],
+    now: Present,
+    *,
+    hours: int = 24,
+    day: tuple[datetime, datetime] | None = None,
+    small: bool = False,
+) -> SafeString | str:
     """
     Draw how many were signed in and how many were guests, in the current language and time zone.
 
-    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. The lines end with who is
-    online ``now``. ``hours`` is the time that the chart covers; older samples are left out. Returns a ``<figure>``, of
-    which a page can have only one (it contains ids), or a ``<p>`` that says why there is no chart.
+    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. The chart covers the last
+    ``hours``, and its lines end with who is online ``now``; or it covers a ``day``, from one time to another. ``small``
+    makes it at most 120 pixels high. Returns a ``<figure>``, of which a page can have only one (it contains ids), or
+    ``""`` if the samples are too few for a line.
     """
-    start = now.at - timedelta(hours=hours)
-    sampled = [sample for sample in samples if start <= sample.at <= now.at]
-    context: dict[str, Any] = {"hours": hours}
-    if sampled:
-        points = [*sampled, now]
-        step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
-        plot = _Plot(start, now.at, top)
-        levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, step)]
-        margin = 10 + CHARACTER * max(len(label) for _, label in levels)
-        context |= {
-            "start": _time(start, "SHORT_DATETIME_FORMAT"),
-            "end": _time(now.at, "SHORT_DATETIME_FORMAT"),
-            "margin": f"{margin:.0f}",
-            "view_box": f"0 0 {WIDTH} {HEIGHT}",
-            "levels": levels,
-            "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
-            "sampled_until": "" if now.at - sampled[-1].at <= GAP else _time(sampled[-1].at, plot.time_format),
-            "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
-            "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
-            "evicted": [_number(count) for count in evicted(sampled)] if any(evicted(sampled)) else None,
-        }
+    start, end = day or (now.at - timedelta(hours=hours), now.at)
+    sampled = [sample for sample in samples if start <= sample.at <= end]
+    # In less time, there is but a dot.
+    if not sampled or sampled[-1].at - sampled[0].at < (end - start) / POINTS_MAX:
+        return ""
+    points = sampled if day else [*sampled, now]
+    step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
+    plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
+    levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, top if small else step)]
+    margin = 10 + CHARACTER * max(len(label) for _, label in levels)
+    has_stopped = not day and now.at - sampled[-1].at > GAP
+    context: dict[str, Any] = {
+        "title": title_of(hours, day),
+        "is_now": not day,
+        "small": small,
+        "height": plot.height,
+        "whole_height": plot.height + 40 if not small else plot.height + 32,
+        "ticks": (plot.height, plot.height + 5, plot.height + 21),
+        "start": _time(start, "SHORT_DATETIME_FORMAT"),
+        "end": _time(end, "SHORT_DATETIME_FORMAT"),
+        "margin": f"{margin:.0f}",
+        "view_box": f"0 0 {WIDTH} {plot.height}",
+        "levels": levels,
+        "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
+        "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
+        "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
+        "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
+        "evicted": [_number(count) for count in evicted(sampled)] if any(evicted(sampled)) and not small else None,
+    }
     return render_to_string("django_redsess/online_chart.html", context)
+
+
+def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
+    """Return the title of a chart: see :func:`draw`."""
+    if day:
+        return gettext("Online on %(day)s") % {"day": day_name(day[0])}
+    if hours <= 48:
+        text = ngettext("Online in the last hour", "Online in the last %(counter)s hours", hours)
+        return text % {"counter": hours} if hours > 1 else text
+    days = hours // 24
+    return ngettext("Online in the last day", "Online in the last %(counter)s days", days) % {"counter": days}
+
+
+def day_name(at: datetime) -> str:
+    """Return the day of ``at`` as text: day of the week and date."""
+    return date_format(localtime(at), f"D {get_format('SHORT_DATE_FORMAT')}")
 
 
 def _scale(peak: int) -> tuple[int, int]:
@@ -104,18 +145,22 @@ def _scale(peak: int) -> tuple[int, int]:
 
 
 def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
-    """Choose the full hours to label, so that the labels fit into ``pixels``."""
+    """Choose the full hours or the days to label, so that the labels fit into ``pixels``."""
+    span = plot.end - plot.start
+    hourly = span <= timedelta(hours=48)
+    form = "TIME_FORMAT" if hourly else "D" if span <= timedelta(days=7) else "SHORT_DATE_FORMAT"
     # In every time zone, a full hour is at a full quarter of an hour of UTC.
     quarters = range(ceil(plot.start.timestamp() / 900), int(plot.end.timestamp() // 900) + 1)
     local = [localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]
     # When summer time ends, an hour comes twice, the second time with fold set: label it once.
-    full = [(at, _time(at)) for at in local if at.minute == 0 and not at.fold]
+    full = [(at, _time(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
     room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
-    span = plot.end - plot.start
-    every = next((every for every in (1, 2, 3, 4, 6, 12) if span / timedelta(hours=every) <= room), 24)
+    steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192)
+    every = next((every for every in steps if span / timedelta(hours=every) <= room), steps[-1])
     # At the ends of the axis, half of a label would be cut off.
     ends = span * 0.04
-    return [each for each in full if each[0].hour % every == 0 and plot.start + ends < each[0] < plot.end - ends]
+    within = [each for each in full if plot.start + ends < each[0] < plot.end - ends]
+    return [(at, label) for at, label in within if (at.toordinal() * 24 + at.hour) % every == 0]
 
 
 def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
@@ -124,7 +169,7 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
     for run in plot.runs(counts):
         points = [f"{plot.x(count.at)} {plot.y(count.number)}" for count in run]
         lines.append(f"M{' '.join(points)}")
-        areas.append(f"M{plot.x(run[0].at)} {HEIGHT} {' '.join(points)}V{HEIGHT}Z")
+        areas.append(f"M{plot.x(run[0].at)} {plot.height} {' '.join(points)}V{plot.height}Z")
         # A dot for a part that is too short for a line, and for the newest count: a path of no length with round ends.
         if len(run) < 3 or run[-1] == counts[-1]:
             dots.append(f"M{points[-1]}h0")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.http import HttpRequest, HttpResponse
 from django.utils.formats import number_format
 from django.utils.translation import gettext, ngettext
 
-from django_redsess import online
-from django_redsess.admin import chart
 from django_redsess.admin.columns import ColumnsMixin
 from django_redsess.admin.end_rules import own_sid_of
 from django_redsess.admin.filters import (
@@ -28,6 +27,7 @@ from django_redsess.admin.filters import (
     only_by_seen,
     users_admin,
 )
+from django_redsess.admin.numbers import NumbersMixin
 from django_redsess.admin.returning import end_url
 from django_redsess.admin.searching import SearchMixin
 from django_redsess.admin.session_fields import SessionFieldsMixin
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
+class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsMixin):  # type: ignore[misc]  # Media
     """The list of who is online, and the page of a session. A subclass may set the rules: who sees and ends which."""
 
     ordering = ("-login_at",)
@@ -72,8 +72,7 @@ class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
                 request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             )
         context = {
-            # A search or filter shows its results only.
-            "chart": self._chart if set(request.GET) <= {ORDER_VAR} else "",
+            "present": partial(self.present, request),
             "limit": self._limit_of_user(request),
             "has_end_permission": self.has_end_permission(request),
         }
@@ -92,6 +91,7 @@ class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
         sessions: SessionQuerySet = changelist.queryset
         looked, asked = sessions.looked_through, sessions.session_filter
         count = changelist.result_count
+        is_part = bool(count and (changelist.query or changelist.has_active_filters))
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if looked and not looked.is_all:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
@@ -106,12 +106,10 @@ class OnlineSessionAdmin(ColumnsMixin, SearchMixin, SessionFieldsMixin):
             if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
             else "",
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
+            # Of a search or a filter: all that it lists, on all pages.
+            "end_these_url": end_url(request, self.admin_site, query=request.GET.urlencode()) if is_part else "",
             "end_all_url": end_url(request, self.admin_site),
         }
-
-    def _chart(self) -> str:
-        # The template calls this after the list was counted, which removes due sessions: so both numbers agree.
-        return chart.draw(*online.until_now())
 
     def _limit_of_user(self, request: HttpRequest) -> str:
         # Only for administrators who may see users: others must not learn whether there is a user with this id.

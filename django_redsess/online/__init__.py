@@ -267,7 +267,11 @@ until_now, auntil_now = both(samples.until_now)
 
 def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     """
-    Return one :class:`Sample` a minute for the last ``hours``, the earliest first. Samples are kept for 48 hours.
+    Return the samples of the last ``hours``, the earliest first: :class:`Sample`.
+
+    There is one for each minute of the last 2 days, one for each 10 minutes up to 8 days ago, and one for each hour up
+    to 32 days ago. A sample of 10 minutes or an hour has the beginning of that time, its highest counts, and the totals
+    at its end.
 
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.

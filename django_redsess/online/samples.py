@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_redsess.session.operations import time_of
@@ -27,16 +27,25 @@ COUNTS = 3 + 2 * len(REASONS)
 BRIEF = re.compile(rb"^(\d+) (\d+) (\d+) [\d ]+$", re.MULTILINE)
 """The minute of a sample, signed in, guests."""
 
-SAMPLES_KEPT_SECONDS = 2 * 24 * 3600
+DAY_SECONDS = 24 * 3600
+
+KEPT_SECONDS = 32 * DAY_SECONDS
+
+THINNING = ((8 * DAY_SECONDS, 3600), (2 * DAY_SECONDS, 600))
+"""Ages from which samples are thinned out, and the length of the slots of which one sample is left: in seconds."""
+
+PARTITIONS_AT_ONCE = 8
+"""Of how many partitions the samples of more than a day are read together."""
 
 
 class Sample(NamedTuple):
     """
-    How many sessions were online in the minute that began ``at``.
+    How many sessions were online in the minute that began ``at``; in an older sample, in the ten minutes or the hour.
 
-    ``signed_in`` and ``guests`` are the numbers of live sessions. The other fields count from the beginning of the
-    store: ``created`` counts all sessions, ``ended`` those that have ended, by reason. ``guests_ended`` is the guests'
-    part of ``ended``.
+    ``signed_in`` and ``guests`` are the numbers of live sessions: in an older sample, the highest of that time. With
+    several partitions, the highest of each are added up. The other fields count from the beginning of the store:
+    ``created`` counts all sessions, ``ended`` those that have ended, by reason. ``guests_ended`` is the guests' part of
+    ``ended``.
     """
 
     at: datetime
@@ -56,36 +65,58 @@ class Present(NamedTuple):
 
 
 def sample() -> list[Call[float]]:
-    """Store a sample, unless this minute has one. Each call returns the seconds until the next minute."""
+    """
+    Store a sample and thin out old ones, unless this minute has a sample.
+
+    Each call returns the seconds until the next minute.
+    """
     fields = ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
-    args = scripts.TAKE_SAMPLE.arguments(lifetime=SAMPLES_KEPT_SECONDS * 1000, fields=fields)
+    thinning = [seconds * 1000 for pair in THINNING for seconds in pair]
+    args = scripts.TAKE_SAMPLE.arguments(lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields)
     return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
-def samples(*, seconds: float) -> list[Call[tuple[Present, bytes]]]:
-    """
-    Count the sessions that are online now, and read the samples of the last ``seconds``.
+def slot_of(age: timedelta) -> timedelta:
+    """Return how long a time a sample of that ``age`` stands for."""
+    seconds = next((length for older_than, length in THINNING if age.total_seconds() > older_than), 60)
+    return timedelta(seconds=seconds)
 
-    The samples are one text with a line for each, the earliest first.
+
+def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present, bytes]]]:
     """
-    args = scripts.READ_SAMPLES.arguments(milliseconds=f"{seconds * 1000:.0f}")
-    return on_each(scripts.READ_SAMPLES, args, _samples)
+    Of each partition, count the sessions that are online now, and read the samples from ``first`` to ``last``.
+
+    Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now. The
+    samples are one text with a line for each, the earliest first.
+    """
+    bounds = (None if seconds is None else f"{seconds * 1000:.0f}" for seconds in (first, last))
+    args = scripts.READ_SAMPLES.arguments(**dict(zip(("first", "last"), bounds, strict=True)))
+    calls = on_each(scripts.READ_SAMPLES, args, _samples)
+    # The samples of more than a day take the server long: it serves others in between.
+    at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE
+    found = []
+    for place in range(0, len(calls), at_once):
+        found += yield from together(calls[place : place + at_once])
+    return found
 
 
 def history(*, hours: float = 24) -> Steps[list[Sample]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``."""
-    found = yield from together(samples(seconds=hours * 3600))
+    found = yield from samples(-hours * 3600)
     return _added_up([text for _, text in found])
 
 
-def until_now(*, hours: float = 24) -> Steps[tuple[Sequence[Sample | Present], Present]]:
+def until_now(
+    *, hours: float = 24, day: tuple[datetime, datetime] | None = None
+) -> Steps[tuple[Sequence[Sample | Present], Present]]:
     """
     Return the samples of the last ``hours``, and how many are online now.
 
-    Of several partitions, only the first and the last sample are whole. The others have what a chart draws: a day has
-    1440 samples of each partition.
+    ``day`` asks for the samples between two times instead. Of several partitions, only the first and the last sample
+    are whole. The others have what a chart draws: a day has 1440 samples of each partition.
     """
-    found = yield from together(samples(seconds=hours * 3600))
+    first, last = (-hours * 3600, None) if day is None else (day[0].timestamp(), day[1].timestamp())
+    found = yield from samples(first, last)
     present, texts = zip(*found, strict=True)
     now = Present(
         max(each.at for each in present),

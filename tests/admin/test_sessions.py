@@ -28,7 +28,6 @@ from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.admin.session_deadlines import duration
 from django_redsess.admin.session_page import SessionPage
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.models import OnlineSession
 from django_redsess.online import pages as pages_module
 from django_redsess.session.record import Client as Visitor
@@ -560,22 +559,6 @@ def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
     admin_client.get(LIST + query)
     # The count, that of the whole list where it is filtered, and the page; or the picture, where it is not.
     assert commands()["evalsha"] <= 1 + 3
-
-
-# The picture.
-
-
-def test_without_samples_the_picture_is_a_sentence(admin_client) -> None:
-    response = admin_client.get(LIST)
-    assert "There are no samples of who was online" in Page(response).text
-    assert "redsess-chart-picture" not in response.text
-
-
-def test_with_samples_there_is_a_picture(partitions, admin_client) -> None:
-    cleaner.sample()
-    response = admin_client.get(LIST)
-    assert '<svg class="redsess-chart-picture"' in response.text
-    assert "There are no samples" not in response.text
 
 
 # The page of a session.

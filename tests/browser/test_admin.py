@@ -198,7 +198,8 @@ def look_around(page: Page, keep_picture: KeepPicture, name: str) -> None:
     page.goto(session)
     user = page.locator("a[href*='/auth/user/'][href$='/change/']").first.get_attribute("href") or ""
     for path, shown, picture in (
-        (LIST, "Online in the last 24 hours", "list"),
+        (LIST, "Online over time", "list"),
+        (LIST + "numbers/?range=week", "Online in the last 7 days", "over-time"),
         (LIST + "?who=everyone", "online sessions", "everyone"),
         (LIST + "?q=nobody", "0 online sessions", "empty"),
         (session, "Viewed items", "session"),

@@ -51,7 +51,8 @@ def test_nothing_of_a_page_is_refused(
     user = page.locator("a[href*='/auth/user/'][href$='/change/']").first.get_attribute("href") or ""
     most_viewed = "/admin/django_redsess/popularitem/"
     for path, shown in (
-        (LIST, "Signed in:"),
+        (LIST, "As of"),
+        (LIST + "numbers/", "Online in the last 24 hours"),
         (LIST + "?who=everyone", "online sessions"),
         (session, "Viewed items"),
         (LIST + "confirm/", "Do you want to end"),

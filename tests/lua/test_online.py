@@ -126,7 +126,7 @@ def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -
     keys = visitors.partition
     visitors.client.zadd(keys.samples, {"old": visitors.now - 10 * MINUTE})
     visitors.client.hset(keys.totals, "created", 5)
-    given = {"lifetime": 5 * MINUTE, "fields": ["created", "expired"]}
+    given = {"lifetime": 5 * MINUTE, "thinning": [], "fields": ["created", "expired"]}
     assert 0 < visitors.run(scripts.TAKE_SAMPLE, **given) <= MINUTE
     [(sample, minute)] = visitors.client.zrange(keys.samples, 0, -1, withscores=True)
     assert sample == b"%d 4 1 5 0" % minute
@@ -140,9 +140,11 @@ def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store)
     keys = visitors.partition
     visitors.client.zadd(keys.samples, {"old": visitors.now - 2 * MINUTE, "b": visitors.now - 5, "a": visitors.now - 9})
     before = visitors.content()
-    at, *found = visitors.run(scripts.READ_SAMPLES, milliseconds=MINUTE)
+    at, *found = visitors.run(scripts.READ_SAMPLES, first=-MINUTE, last=None)
     assert found == [4, 1, b"a\nb"]
     assert abs(int(at) - visitors.now) < MINUTE
+    *_, found = visitors.run(scripts.READ_SAMPLES, first=visitors.now - 3 * MINUTE, last=visitors.now - 9)
+    assert found == b"old\na"
     assert visitors.content() == before
 
 
@@ -216,3 +218,75 @@ def test_in_network_reads_a_range_with_the_scores_of_the_other_list(visitors: St
     assert read(first=2) == [a, []]
     assert read(count=1) == [b, guest]
     assert read(last=0, offset=1) == [[], []]
+
+
+LENGTH = 10 * MINUTE
+
+
+def samples_of(store: Store) -> dict[bytes, int]:
+    """Return the samples without their times, each with its age in minutes."""
+    stored = store.client.zrange(store.partition.samples, 0, -1, withscores=True)
+    return {sample.partition(b" ")[2]: int((store.now - score) // MINUTE) for sample, score in stored}
+
+
+def take(store: Store, *thinning: int) -> None:
+    given = {"lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
+    store.client.zremrangebyscore(store.partition.samples, store.now - MINUTE, "+inf")
+    store.run(scripts.TAKE_SAMPLE, **given)
+
+
+def add_samples(store: Store, texts: dict[int, str]) -> None:
+    """Store samples by their times."""
+    store.client.zadd(store.partition.samples, {f"{at} {text}": at for at, text in texts.items()})
+
+
+def test_old_samples_become_one_for_each_slot(store: Store) -> None:
+    begins = store.now - store.now % LENGTH - 3 * LENGTH
+    old = {begins + number * MINUTE: text for number, text in enumerate(("3 0 10", "9 1 11", "2 7 12"))}
+    young = {begins + LENGTH + number * MINUTE: f"1 1 {13 + number}" for number in range(10)}
+    add_samples(store, {**old, **young})
+    # The slot of the young ones is not all of that age.
+    take(store, store.now - begins - 2 * LENGTH + MINUTE, LENGTH)
+    *kept, _ = store.client.zrange(store.partition.samples, 0, -1, withscores=True)
+    assert kept[0] == (b"%d 9 7 12" % begins, begins)
+    assert len(kept) == 11
+    assert store.total(f"thinned:{LENGTH}") == begins + LENGTH
+    take(store, store.now - begins - 2 * LENGTH + MINUTE, LENGTH)
+    assert store.client.zrange(store.partition.samples, 0, -2, withscores=True) == kept
+
+
+def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store: Store) -> None:
+    begins = store.now - store.now % LENGTH - 100 * LENGTH
+    add_samples(store, {begins + number * MINUTE: f"{number % 97} 0 {number}" for number in range(600)})
+    sizes = []
+    for _ in range(5):
+        take(store, LENGTH, LENGTH)
+        sizes.append(store.client.zcard(store.partition.samples) - 1)
+    assert 350 < sizes[0] < 400
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-2:] == [60, 60]
+    merged = store.client.zrange(store.partition.samples, 0, 59)
+    for slot, sample in enumerate(merged):
+        numbers = range(slot * 10, slot * 10 + 10)
+        expected = (begins + slot * LENGTH, max(each % 97 for each in numbers), 0, numbers[-1])
+        assert sample == b"%d %d %d %d" % expected
+
+
+def test_the_coarser_slots_are_made_of_finer_ones(store: Store) -> None:
+    hour = 6 * LENGTH
+    begins = store.now - store.now % hour - 3 * hour
+    add_samples(store, {begins + number * MINUTE: f"{60 - number} {number} {number}" for number in range(60)})
+    take(store, 9 * hour, hour, MINUTE, LENGTH)
+    assert store.client.zcard(store.partition.samples) == 7
+    take(store, hour, hour, MINUTE, LENGTH)
+    [sample, _] = store.client.zrange(store.partition.samples, 0, -1)
+    assert sample == b"%d 60 59 59" % begins
+
+
+def test_what_is_no_sample_goes_with_its_slot_and_a_clock_that_stepped_back_begins_again(store: Store) -> None:
+    begins = store.now - store.now % LENGTH - 3 * LENGTH
+    store.client.zadd(store.partition.samples, {b"junk": begins + 1, b"1 x 3 4": begins + 2, b"": begins + LENGTH + 1})
+    add_samples(store, {begins + MINUTE: "1 2 3"})
+    store.client.hset(store.partition.totals, f"thinned:{LENGTH}", store.now + 5 * LENGTH)
+    take(store, LENGTH, LENGTH)
+    assert store.client.zrange(store.partition.samples, 0, -2) == [b"%d 1 2 3" % begins]

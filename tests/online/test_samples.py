@@ -238,23 +238,72 @@ def test_a_create_under_a_taken_sid_counts_nothing() -> None:
     assert sampled().created == 1
 
 
-def test_samples_older_than_two_days_go(redis) -> None:
+def test_samples_older_than_32_days_go(redis) -> None:
     now = now_of(redis)
-    for hours in (24 * 365, 72, 48.1, 47.9, 24):
-        note(redis, now - timedelta(hours=hours))
+    for days in (365, 40, 32.1, 31.9, 20):
+        note(redis, now - timedelta(days=days))
     cleaner.sample()
     assert kept(redis) == 3
     assert len(online.history(hours=10_000)) == 3
 
 
-def test_two_days_of_minutes_are_all_that_is_kept(redis) -> None:
-    minute = now_of(redis).replace(second=0, microsecond=0)
+def add_minutes(client: redis_py.Redis, ages: range) -> list[samples.Sample]:
+    """Store a sample of each of these minutes ago in every partition. Return what history has of them."""
+    minute = now_of(client).replace(second=0, microsecond=0)
     for partition in keyspace().partitions:
-        ages = range(1, 3500)
-        notes = {f"{number} 0 0 0 0 0 0 0 0 0": (minute.timestamp() - number * 60) * 1000 for number in ages}
-        redis.zadd(partition.samples, notes)
-    cleaner.sample()
-    assert 2880 <= kept(redis) <= 2881
+        times = {age: round((minute - timedelta(minutes=age)).timestamp() * 1000) for age in ages}
+        client.zadd(
+            partition.samples, {f"{at} {age % 83} {age % 89} {9**6 - age} 0 0 0 0 0": at for age, at in times.items()}
+        )
+    return online.history(hours=10_000)
+
+
+def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
+    """Take samples until nothing more is thinned out, as in the minutes to come."""
+    sizes = [0]
+    while len(sizes) < 3 or sizes[-1] != sizes[-3]:
+        for partition in keyspace().partitions:
+            client.zpopmax(partition.samples) if len(sizes) > 1 else None
+        cleaner.sample()
+        sizes.append(kept(client))
+    return online.history(hours=10_000)
+
+
+def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) -> None:
+    before = add_minutes(redis, range(1, 3 * 1440))
+    after = thin_out_all(redis)
+    two_days_ago = now_of(redis) - timedelta(days=2)
+    # What is younger is as it was.
+    assert [each for each in before if each.at > two_days_ago] == [
+        each for each in after[:-1] if each.at > two_days_ago
+    ]
+    whole = [each for each in after if each.at < two_days_ago - timedelta(minutes=20)][1:]
+    assert len(whole) >= 138
+    for each in whole:
+        assert each.at.minute % 10 == 0
+        of_slot = [one for one in before if each.at <= one.at < each.at + timedelta(minutes=10)]
+        assert len(of_slot) == 10
+        assert each.signed_in == max(one.signed_in for one in of_slot)
+        assert each.guests == max(one.guests for one in of_slot)
+        assert each.created == of_slot[-1].created == max(one.created for one in of_slot)
+
+
+def test_what_is_kept_is_bounded_however_long_the_cleaner_was_down(redis) -> None:
+    add_minutes(redis, range(7 * 1440, 9 * 1440))
+    after = thin_out_all(redis)
+    # A day of hours, a day of ten minutes, and what was just taken.
+    assert 24 + 144 <= len(after) <= 24 + 144 + 8
+    assert len({each.at for each in after}) == len(after)
+
+
+def test_all_partitions_have_the_same_slots(redis) -> None:
+    add_minutes(redis, range(2 * 1440, 2 * 1440 + 500))
+    thin_out_all(redis)
+    times = [
+        [score for _, score in redis.zrange(partition.samples, 0, -2, withscores=True)]
+        for partition in keyspace().partitions
+    ]
+    assert times == [times[0]] * len(times)
 
 
 @pytest.mark.parametrize(("hours", "count"), [(0.5, 1), (1, 2), (5, 3), (24, 4), (48, 5)])

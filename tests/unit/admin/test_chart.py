@@ -34,9 +34,9 @@ def evicting(minutes_ago: float, ended: int, guests: int) -> Sample:
     )
 
 
-def draw(samples: Sequence[Sample], now: Present | None = None, *, hours: int = 24) -> str:
+def draw(samples: Sequence[Sample], now: Present | None = None, *, hours: int = 24, small: bool = False) -> str:
     """Draw these, and who is online now: by default as many as the newest sample says, at the same time."""
-    return chart.draw(samples, now or Present(*samples[-1][:3]), hours=hours)
+    return chart.draw(samples, now or Present(*samples[-1][:3]), hours=hours, small=small)
 
 
 def full_day(signed_in: int = 7, guests: int = 3) -> list[Sample]:
@@ -99,18 +99,17 @@ def visible_text(html: str) -> str:
     return re.sub("[ \n]+", " ", "".join(caption.itertext()))
 
 
-def test_without_samples_a_sentence_says_why() -> None:
-    html = draw([], Present(END, 3, 4))
-    assert "svg" not in html
-    assert "There are no samples of who was online in the last 24 hours." in html
-    assert "manage.py cleansessions --forever" in html
+def test_without_enough_samples_for_a_line_there_is_no_picture() -> None:
+    assert draw([], Present(END, 3, 4)) == ""
+    assert draw([sample(0, 12, 5)]) == ""
+    assert draw([sample(3, 12, 5), sample(0, 12, 5)]) == ""
+    assert draw([sample(6, 12, 5), sample(0, 12, 5)])
 
 
 def test_samples_older_than_the_hours_asked_for_are_not_drawn() -> None:
-    old, now = [sample(300, 9)], Present(END, 1, 0)
-    assert "in the last 4 hours" in draw(old, now, hours=4)
-    assert "svg" not in draw(old, now, hours=4)
-    assert "svg" in draw(old, now, hours=6)
+    old, now = [sample(300, 9), sample(290, 9)], Present(END, 1, 0)
+    assert draw(old, now, hours=4) == ""
+    assert "in the last 6 hours" in draw(old, now, hours=6)
 
 
 def test_all_of_it_is_well_formed() -> None:
@@ -182,14 +181,6 @@ def test_a_sample_between_two_gaps_is_a_dot() -> None:
         assert [dot[0][0] for dot in dots(html, colour)] == [500, 1000]
 
 
-def test_one_sample_is_a_picture_already() -> None:
-    html = draw([sample(0, 12, 5)])
-    for colour in (BLUE, ORANGE):
-        [[(x, _)]] = dots(html, colour)
-        assert x == 1000
-    assert "Signed in: 12 now, at most 12 at 6 p.m." in visible_text(html)
-
-
 @pytest.mark.parametrize("minutes_ago", range(600, 605))
 def test_a_peak_of_one_minute_is_drawn(minutes_ago: int) -> None:
     samples = full_day()
@@ -257,10 +248,10 @@ def test_the_numbers_of_now_are_not_those_of_the_newest_sample() -> None:
 
 
 def test_since_when_nobody_has_noted_anything_is_said() -> None:
-    text = visible_text(draw([sample(120, 31, 4)], Present(END, 2, 5)))
+    text = visible_text(draw([sample(130, 3, 4), sample(120, 31, 4)], Present(END, 2, 5)))
     assert "Signed in: 2 now, at most 31 at 4 p.m.; no samples since 4 p.m." in text
     assert "Guests: 5 now, at most 5 at 6 p.m.; no samples since 4 p.m." in text
-    assert "not noted" not in visible_text(draw([sample(9, 31, 4)], Present(END, 2, 5)))
+    assert "no samples since" not in visible_text(draw([sample(20, 31, 4), sample(9, 31, 4)], Present(END, 2, 5)))
 
 
 def test_a_line_whose_samples_stopped_ends_there_and_a_dot_is_where_it_is_now() -> None:
@@ -332,11 +323,19 @@ def test_a_night_when_clocks_change_has_each_label_once(zone: str) -> None:
         # Clocks change on Sundays.
         for day in range(2, 365, 7):
             end = datetime(2100, 1, 1, 6, 30, tzinfo=UTC) + timedelta(days=day)
-            texts = labels(draw([sample(0, 1, end=end)]), "middle")
+            texts = labels(draw([sample(9, 1, end=end), sample(0, 1, end=end)]), "middle")
             assert len(texts) == len(set(texts)) >= 5
 
 
-@pytest.mark.parametrize(("hours", "title"), [(1, "Online in the last hour"), (48, "Online in the last 48 hours")])
+@pytest.mark.parametrize(
+    ("hours", "title"),
+    [
+        (1, "Online in the last hour"),
+        (48, "Online in the last 48 hours"),
+        (7 * 24, "Online in the last 7 days"),
+        (31 * 24, "Online in the last 31 days"),
+    ],
+)
 def test_other_spans_can_be_drawn(hours: int, title: str) -> None:
     html = draw([sample(minutes, 5, 2) for minutes in range(hours * 60, -1, -1)], hours=hours)
     assert title in visible_text(html)
@@ -395,3 +394,54 @@ def test_where_nobody_was_evicted_nothing_is_said_of_it() -> None:
     assert "Evicted" not in draw([evicting(700, 1000, 400), evicting(0, 1000, 400)])
     # A store that was emptied meanwhile.
     assert "Evicted" not in draw([evicting(700, 1000, 400), evicting(0, 0, 0)])
+
+
+# The small picture, and other ranges
+
+
+def test_the_small_picture_has_the_same_lines_with_few_labels() -> None:
+    samples = full_day(20)
+    small, whole = draw(samples, small=True), draw(samples)
+    for colour in (BLUE, ORANGE):
+        [widths, others] = [[x for x, _ in points(path(html, colour, "line"))] for html in (small, whole)]
+        assert widths == others
+    assert labels(small, "end") == ["0", "20"]
+    assert float(picture(small).get("height", "")) <= 80
+    assert picture(small).find("title") is not None
+
+
+def slotted(minutes: int, count: int, *, until: int) -> list[Sample]:
+    """Return samples of slots of so many minutes, the last ``until`` minutes ago."""
+    return [sample(until + minutes * number, 5, 2) for number in range(count, -1, -1)]
+
+
+def test_samples_that_stand_for_longer_make_one_line() -> None:
+    day = 1440
+    samples = [
+        *slotted(60, 23 * 24, until=8 * day + 60),
+        *slotted(10, 6 * 144 - 1, until=2 * day + 10),
+        *slotted(1, 2 * day, until=0),
+    ]
+    html = draw(samples, hours=31 * 24)
+    assert len(strokes(path(html, BLUE, "line"))) == 1
+    without_some = [each for each in samples if not 10 * day < (END - each.at).total_seconds() / 60 < 10 * day + 150]
+    assert len(strokes(path(draw(without_some, hours=31 * 24), BLUE, "line"))) == 2
+
+
+def test_a_day_that_is_over_has_no_now() -> None:
+    day = (END - timedelta(hours=42), END - timedelta(hours=18))
+    samples = [sample(60 * 42 - 10 * number, number, 1) for number in range(144)]
+    html = chart.draw(samples, Present(END, 99, 99), day=day)
+    assert visible_text(html).startswith(" Online on Mon 06/14/2100")
+    assert "Signed in: at most 143 at 11:50 p.m." in visible_text(html)
+    assert "99" not in visible_text(html)
+    assert "fewest 0 at midnight" in description(html)
+
+
+def test_a_month_and_a_week_have_days_as_labels() -> None:
+    samples = slotted(60, 31 * 24, until=0)
+    assert labels(draw(samples, hours=7 * 24), "middle") == ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue"]
+    found = labels(draw(samples, hours=31 * 24), "middle")
+    assert 2 <= len(found) <= 8
+    assert all(re.fullmatch(r"0[56]/\d\d/2100", label) for label in found)
+    assert re.search(r"at most 5 at \d\d/\d\d/2100", visible_text(draw(samples, hours=31 * 24)))

@@ -1,0 +1,182 @@
+"""How many were online: above the list of sessions, and on the page of a day, a week or a month."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils import timezone
+
+from django_redsess.cleaning import cleaner
+from tests.support.admin_pages import LIST, Page
+from tests.support.behind import note, now_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+
+NUMBERS = LIST + "numbers/"
+
+
+def table(page: Any) -> list[list[str]]:
+    """Return the rows of the page's table of counts."""
+    [rows] = Page(page).tables or [[]]
+    return rows[2:]
+
+
+def the_day(days_ago: int) -> date:
+    return timezone.localdate() - timedelta(days=days_ago)
+
+
+def name_of(day: date) -> str:
+    return day.strftime("%a %m/%d/%Y")
+
+
+def note_hours(redis: Any, *hours: float, **counts: int) -> None:
+    for ago in hours:
+        note(redis, now_of(redis) - timedelta(hours=ago), **counts)
+
+
+# Above the list
+
+
+@pytest.mark.parametrize("minutes_ago", [[], [0], [2, 1, 0]], ids=str)
+def test_without_enough_samples_there_is_no_picture_and_no_word_of_it(admin_client, redis, minutes_ago) -> None:
+    note_hours(redis, *(minutes / 60 for minutes in minutes_ago))
+    page = admin_client.get(LIST)
+    assert "redsess-chart" not in page.text
+    assert "cleaner" not in Page(page).text
+    assert Page(page).links["Online over time"] == NUMBERS
+
+
+def test_with_samples_there_is_a_small_picture(admin_client, redis) -> None:
+    note_hours(redis, 3, 2)
+    cleaner.sample()
+    page = admin_client.get(LIST).text
+    assert 'class="redsess-chart redsess-chart-small"' in page
+    assert '<svg class="redsess-chart-picture"' in page
+
+
+def test_a_search_has_no_picture(admin_client, redis) -> None:
+    note_hours(redis, 3, 2)
+    assert "redsess-chart" not in admin_client.get(LIST, {"who": "everyone"}).text
+
+
+@pytest.mark.parametrize(
+    ("language", "pattern"),
+    [("en", r"As of \d+:\d\d:\d\d [ap]\.m\. CES?T"), ("de", r"Stand: \d\d:\d\d:\d\d CES?T")],
+)
+@pytest.mark.parametrize("query", ["", "?who=everyone"])
+def test_the_list_has_the_time_of_its_data_and_a_link_to_itself(
+    admin_client, settings, language: str, pattern: str, query: str
+) -> None:
+    settings.LANGUAGE_CODE, settings.TIME_ZONE = language, "Europe/Berlin"
+    page = Page(admin_client.get(LIST + query))
+    assert re.search(pattern, page.text)
+    assert page.links["Refresh" if language == "en" else "Aktualisieren"] == LIST + query
+
+
+def test_the_header_of_passive_requests_is_that_of_the_settings(admin_client, settings) -> None:
+    settings.REDSESS = {"PASSIVE_HEADER": "X-Quiet"}
+    assert 'data-redsess-refresh="X-Quiet"' in admin_client.get(LIST).text
+
+
+# The page
+
+
+def test_without_samples_the_page_says_who_takes_them(admin_client) -> None:
+    text = Page(admin_client.get(NUMBERS)).text
+    assert "There are no samples of that time" in text
+    assert "cleansessions --forever" in text
+
+
+def test_a_week_and_a_month_have_a_row_for_each_day_with_a_link(admin_client, redis, partitions) -> None:
+    for days in range(1, 30):
+        note_hours(redis, 24 * days, 24 * days - 0.01, signed_in=days, guests=50 - days)
+    for name, days in (("week", 6), ("month", 29)):
+        page = admin_client.get(NUMBERS, {"range": name})
+        rows = table(page)
+        expected = [
+            [name_of(the_day(ago)), *(str(n * partitions) for n in (ago, ago, 50 - ago, 50 - ago))]
+            for ago in range(1, days + 1)
+        ]
+        assert rows[:days] == expected
+        assert Page(page).links[name_of(the_day(3))] == f"?day={the_day(3)}"
+        assert "redsess-chart-picture" in page.text
+
+
+def test_a_day_has_a_row_for_each_hour_with_the_most_and_the_fewest(admin_client, redis, partitions) -> None:
+    day = the_day(3)
+    midnight = timezone.make_aware(datetime.combine(day, datetime.min.time()))
+    for hour, minute, count in ((0, 0, 3), (0, 10, 9), (5, 0, 4), (23, 50, 1)):
+        note(redis, midnight + timedelta(hours=hour, minutes=minute), signed_in=count, guests=0)
+    note(redis, midnight - timedelta(minutes=1), signed_in=77)
+    note(redis, midnight + timedelta(days=1), signed_in=88)
+    page = admin_client.get(NUMBERS, {"day": day})
+    nine, three, four, one = (str(number * partitions) for number in (9, 3, 4, 1))
+    assert table(page) == [
+        ["11 p.m.", one, one, "0", "0"],
+        ["5 a.m.", four, four, "0", "0"],
+        ["midnight", nine, three, "0", "0"],
+    ]
+    assert f"Online on {name_of(day)}" in Page(page).text
+    links = Page(page).links
+    assert (links["Previous day"], links["Next day"]) == (f"?day={the_day(4)}", f"?day={the_day(2)}")
+
+
+def test_days_are_those_of_the_time_zone(admin_client, redis, settings) -> None:
+    settings.TIME_ZONE = "Asia/Kathmandu"
+    midnight = timezone.make_aware(datetime.combine(the_day(3), datetime.min.time()))
+    note(redis, midnight, signed_in=3)
+    page = admin_client.get(NUMBERS, {"day": the_day(3)})
+    assert [row[0] for row in table(page)] == ["midnight"]
+    assert "times of Asia/Kathmandu" in Page(page).text
+    assert [row[0] for row in table(admin_client.get(NUMBERS, {"range": "week"}))] == [name_of(the_day(3))]
+
+
+@pytest.mark.parametrize("day", ["", "x", "2026-02-31", "0001-01-01", "9999-12-31", "-1", "2026-1-1\0"])
+def test_another_day_is_the_last_24_hours(admin_client, day: str) -> None:
+    page = admin_client.get(NUMBERS, {"day": day, "range": "day"})
+    assert page.status_code == 200
+    assert "Online in the last 24 hours" in Page(page).text
+    assert Page(page).links["Previous day"] == f"?day={the_day(1)}"
+    assert "Next day" not in Page(page).links
+
+
+def test_there_is_no_day_before_the_first_that_is_kept_and_none_after_today(admin_client) -> None:
+    assert "Previous day" not in Page(admin_client.get(NUMBERS, {"day": the_day(31)})).links
+    assert "Next day" not in Page(admin_client.get(NUMBERS, {"day": the_day(0)})).links
+
+
+def test_the_page_is_for_those_who_may_see_sessions(client: Client) -> None:
+    staff = User.objects.create_user("staff", is_staff=True)
+    client.force_login(staff)
+    assert client.get(NUMBERS).status_code == 403
+    staff.user_permissions.add(Permission.objects.get(codename="view_onlinesession"))
+    assert client.get(NUMBERS).status_code == 200
+    assert client.post(NUMBERS).status_code == 405
+    client.logout()
+    assert client.get(NUMBERS).status_code == 302
+
+
+def test_last_tuesday_is_two_clicks_from_the_list(admin_client, redis) -> None:
+    note_hours(redis, 24 * 6, 24 * 6 - 0.5)
+    over_time = admin_client.get(Page(admin_client.get(LIST)).links["Online over time"])
+    week = admin_client.get(NUMBERS + Page(over_time).links["Week"])
+    assert [row[0] for row in table(week)] == [name_of(the_day(6))]
+
+
+def test_the_page_is_in_german(admin_client, redis, settings) -> None:
+    settings.LANGUAGE_CODE = "de"
+    note_hours(redis, 30, 29)
+    text = Page(admin_client.get(NUMBERS, {"range": "week"})).text
+    for words in (
+        "Online im Zeitverlauf",
+        "Online in den letzten 7 Tagen",
+        "Zeitzone",
+        "höchstens",
+        "Tag davor",
+    ):
+        assert words in text
