@@ -31,7 +31,9 @@ def browser_name(user_agent: str) -> str:
     browser = " ".join(filter(None, (known.user_agent.family, known.user_agent.major)))
     if known.os is None:
         return browser
-    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": known.os.family}
+    # As the filters name it, and its maker.
+    system = known.os.family.replace("Mac OS X", "macOS")
+    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
 
 
 def when(at: datetime) -> SafeString:

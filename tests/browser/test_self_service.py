@@ -35,8 +35,8 @@ def test_a_user_ends_the_session_on_another_device(visitor: Visitor, keep_pictur
 
     here.get_by_role("link", name="Your sessions").click()
     expect(here.get_by_role("listitem").filter(has_text="This device")).to_have_count(1)
-    here.get_by_role("button", name="End the session: Chrome 143 on Mac OS X, 127.0.0.1").click()
-    expect(here.get_by_role("status")).to_contain_text("The session was ended: Chrome 143 on Mac OS X.")
+    here.get_by_role("button", name="End the session: Chrome 143 on macOS, 127.0.0.1").click()
+    expect(here.get_by_role("status")).to_contain_text("The session was ended: Chrome 143 on macOS.")
     expect(here.get_by_text("You are signed in on this device only.")).to_be_visible()
     keep_picture(here, "self-service-ended")
 

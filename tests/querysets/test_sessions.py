@@ -337,7 +337,7 @@ def arguments_for(method: Any) -> list[Any]:
 WORK = {
     # What the admin uses, what comes for nothing, and its twins to be awaited.
     *("all", "none", "filter", "order_by", "reverse", "count", "exists", "get", "first", "last", "iterator"),
-    *("of_users", "with_guests", "only_guests", "active", "marking", "counting_once"),
+    *("of_users", "with_guests", "only_guests", "active", "newest", "marking", "counting_once"),
     *("of_network", "of_browser", "of_system", "looked_through"),
     *("acount", "aexists", "aget", "afirst", "alast", "contains", "acontains", "in_bulk", "ain_bulk"),
     *("using", "resolve_expression", "as_manager", "fetch_mode"),
