@@ -110,7 +110,7 @@ class SessionPage:
         limit = paragraph(limits.describe(self.session.user))
         if not self.others:
             return format_html("{}{}", gettext("There are no others."), limit)
-        headings = [gettext("Browser"), gettext("Address"), gettext("Signed in"), gettext("Last seen")]
+        headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
         if any(may_end for _, may_end in self.others):
             headings.append(gettext("End"))
         rows = [self._row(other, may_end)[: len(headings)] for other, may_end in self.others]
@@ -133,9 +133,9 @@ class SessionPage:
     def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
         browser = self._browser(other) or gettext("unknown")
         url = page_url(self.request, self.site, other.sid)
-        link = format_html('<a href="{}">{}</a>{}', url, browser, _own(other))
+        where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, _own(other), self._address(other))
         signed_in = moment(other.login_at) if other.login_at else ""
-        return [link, self._address(other), signed_in, moment(other.seen_at), self._end(other) if may_end else ""]
+        return [where, signed_in, moment(other.seen_at), self._end(other) if may_end else ""]
 
     def _end(self, other: OnlineSession) -> str:
         # A screen reader may read the links without their rows.

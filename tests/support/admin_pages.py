@@ -78,16 +78,16 @@ class Page(HTMLParser):
                 self._is_hidden = True
             case "table":
                 self._table = having.get("id", kind)
-                if self._table == "redsess-table":
+                if "redsess-table" in self._table:
                     self.tables.append([])
             case "tr" if self._table == "result_list":
                 self.rows.append({"own": "", "sid": "", "hrefs": [], "text": ""})
-            case "tr" if self._table == "redsess-table":
+            case "tr" if "redsess-table" in self._table:
                 self.tables[-1].append([])
             case "td" | "th" if kind.startswith("field-"):
                 row, column = self.rows[-1], kind.split()[0].removeprefix("field-")
                 self._read(tag, lambda text: row.update({column: text, "text": row["text"] + text + "; "}))
-            case "td" | "th" if self._table == "redsess-table":
+            case "td" | "th" if "redsess-table" in self._table:
                 self._read(tag, self.tables[-1][-1].append)
             case "strong" if kind == "redsess-own" and self.rows:
                 row = self.rows[-1]
