@@ -23,7 +23,7 @@ from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed
 from django_redsess.admin.end_question import SIDS_MAX, EndQuestionMixin
 from django_redsess.admin.end_rules import own_sid_of
 from django_redsess.admin.one_by_one import FoundEnding, OneByOneEnding
-from django_redsess.admin.returning import end_url, without_place
+from django_redsess.admin.returning import end_url, without_return_page
 from django_redsess.admin.session_page import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -74,7 +74,7 @@ class EndSessionsMixin(EndQuestionMixin):
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         sid = request.GET.get("sid")
-        return self.ask(request, {"query": without_place(request.GET)} if sid is None else {"sids": sid})
+        return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
         """End the sessions that were confirmed, and save that in the users' histories."""

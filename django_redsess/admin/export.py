@@ -50,8 +50,8 @@ COLUMNS = (
 BYTE_ORDER_MARK = "\ufeff"
 """Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
 
-Row = dict[str, str | int]
-Rows = Iterator[list[Row]]
+Cells = dict[str, str | int]
+Batches = Iterator[list[Cells]]
 
 
 class ExportMixin(EndSessionsMixin):
@@ -96,7 +96,7 @@ class ExportMixin(EndSessionsMixin):
         return response
 
 
-def _batches(sessions: SessionQuerySet, may_view: Any) -> Rows:
+def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
     total, language = sessions.count(), translation.get_language()
     before: set[str] = set()
@@ -108,7 +108,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any) -> Rows:
         yield rows
 
 
-def _row(session: OnlineSession) -> Row:
+def _row(session: OnlineSession) -> Cells:
     return {
         "sid": session.sid,
         "user_id": session.user_id,
@@ -123,7 +123,7 @@ def _row(session: OnlineSession) -> Row:
     }
 
 
-def _csv(batches: Rows) -> Iterator[bytes]:
+def _csv(batches: Batches) -> Iterator[bytes]:
     written: list[str] = []
 
     class Lines:
@@ -139,7 +139,7 @@ def _csv(batches: Rows) -> Iterator[bytes]:
         written.clear()
 
 
-def _json(batches: Rows, looked_through: LookedThrough | None) -> Iterator[bytes]:
+def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[bytes]:
     """Write an object with a session in each line. What follows the sessions tells that the file is whole."""
     count = 0
     yield b'{"sessions": ['

@@ -27,7 +27,7 @@ NEAR_ENOUGH = 200
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
-Entry = tuple[float, int, bytes]
+Placed = tuple[float, int, bytes]
 """Place of the address, number of the list, sid."""
 
 
@@ -82,7 +82,7 @@ class AddressLists:
         if offset:
             skipped, surplus = yield from self._search(offset, below)
 
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Entry]]:
+        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Placed]]:
             def commands(place: int, _: int) -> bytes:
                 number = numbers[place]
                 starts = map(sum, zip(below[number], skipped[number], strict=True))

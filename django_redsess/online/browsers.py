@@ -37,13 +37,6 @@ _PRODUCT = re.compile(r"([A-Za-z][\w.+-]*)/v?(\d+)?")
 
 
 @lru_cache(maxsize=4096)
-def family_of(user_agent: str) -> str:
-    """Return the browser that sent ``user_agent``, such as "Chrome" for each version of it. ``""`` if unknown."""
-    family, _, _ = _browser(user_agent)
-    return family
-
-
-@lru_cache(maxsize=4096)
 def system_of(user_agent: str) -> str:
     """Return the operating system in ``user_agent``, such as "Windows". ``""`` if unknown."""
     return next((system for system, text in _SYSTEMS if text in user_agent), "")
