@@ -69,7 +69,7 @@ class ColumnsMixin(EndSessionsMixin):
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
-        """Name the user, and mark the administrator's own session. What tells rows apart is there to be heard."""
+        """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
         apart = (
             format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
             if session.described

@@ -50,7 +50,7 @@ class EndAnswersMixin(EndRulesMixin):
     def _answer(
         self, request: HttpRequest, text: SafeString, replicas: int | None, again: dict[str, Any]
     ) -> HttpResponse:
-        """Say what has ended, in ``text``. If too few replicas have that, show a page whose form looks ``again``."""
+        """Say what has ended, in ``text``. If too few replicas have confirmed it, show a form that looks ``again``."""
         if not text:
             return self._back(request)
         text = format_html("{} {}", text, presentation.confirmed(replicas)) if replicas is not None else text

@@ -73,7 +73,7 @@ class ExportMixin(EndSessionsMixin):
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Send the sessions that match the query, as ``format`` says. By POST: it is work, and it is written down."""
+        """Send the sessions that match the query, in the ``format`` of the form. By POST, since it writes a history."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         if not self.has_export_permission(request):
@@ -82,7 +82,7 @@ class ExportMixin(EndSessionsMixin):
         if file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
         sessions = self._matching(request, request.GET.urlencode())
-        # Written before the first byte is sent: whoever breaks off has the first part.
+        # Written before the first byte is sent: whoever breaks off may have got the first part.
         history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
         rows = _batches(sessions, partial(self.has_view_permission, request))
         looked_through = sessions.looked_through

@@ -59,7 +59,7 @@ class NumbersMixin(ListAdmin):
         The template calls this after the list was counted, which removes due sessions: so both numbers agree.
         """
         picture, at = "", timezone.now()
-        # A search or filter shows its results only.
+        # Above the results of a search or filter there is no picture: it would be of all sessions.
         if set(request.GET) <= {ORDER_VAR}:
             samples, now = online.until_now()
             picture, at = chart.draw(samples, now, small=True), now.at

@@ -11,7 +11,7 @@ BROWSERS = ("Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet")
 SYSTEMS = ("Windows", "macOS", "Linux", "Android", "iOS")
 """The operating systems that lists offer as a filter."""
 
-# Most browsers also name those that they are compatible with, so the first that is found decides.
+# Most browsers also name those that they are compatible with, so the first of these that is found decides.
 _PRODUCTS = (
     *(("Edge", product) for product in ("Edg", "EdgA", "EdgiOS", "Edge")),
     *(("Opera", product) for product in ("OPR", "OPiOS", "OPT", "Opera")),
