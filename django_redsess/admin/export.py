@@ -84,9 +84,9 @@ class ExportMixin(EndSessionsMixin):
         sessions = self._matching(request, request.GET.urlencode())
         # Written before the first byte is sent: whoever breaks off may have got the first part.
         history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
-        rows = _batches(sessions, partial(self.has_view_permission, request))
+        batches = _batches(sessions, partial(self.has_view_permission, request))
         looked_through = sessions.looked_through
-        parts = _csv(rows) if file_format == "csv" else _json(rows, looked_through)
+        parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through)
         # A server that runs asynchronously would collect all of an ordinary iterator.
         content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
         content_type = "text/csv" if file_format == "csv" else "application/json"
@@ -144,7 +144,7 @@ def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[by
     count = 0
     yield b'{"sessions": ['
     for rows in batches:
-        lines = (("," if count + place else "") + "\n" + json.dumps(row) for place, row in enumerate(rows))
+        lines = (("," if count + number else "") + "\n" + json.dumps(row) for number, row in enumerate(rows))
         yield "".join(lines).encode()
         count += len(rows)
     is_all = looked_through is None or looked_through.is_all

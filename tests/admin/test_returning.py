@@ -48,7 +48,7 @@ def test_without_a_list_before_it_returns_to_the_whole_list() -> None:
     assert return_page_of(at(CONFIRM)).url(site) == LIST
 
 
-def test_the_form_passes_the_place_on() -> None:
+def test_the_form_passes_the_return_page_on() -> None:
     page = return_page_of(at(f"{LIST}?q=bob"))
     assert return_page_of(at(f"{LIST}end/", **page.parameters)) == page
 
@@ -87,7 +87,7 @@ def test_a_query_string_that_is_too_long_for_a_url_is_dropped() -> None:
     assert parameters(end_url(request, site, sid="x")) == {"sid": "x"}
 
 
-def test_the_place_is_no_filter() -> None:
+def test_the_return_page_is_no_filter() -> None:
     assert without_return_page(QueryDict(f"q=a&{FILTERS}=q%3Db&user=1&user=2&{PAGE}=users")) == "q=a&user=1&user=2"
 
 
