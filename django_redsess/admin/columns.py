@@ -52,7 +52,7 @@ class ColumnsMixin(EndSessionsMixin):
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
 
     def complete(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
-        """Set what columns show and a session does not have: links, names of items, and words that tell rows apart."""
+        """Set what columns show and sessions lack: links, names of items, and words that tell rows apart."""
         rows, columns = list(rows), set(columns)
         _describe(rows)
         if "end" in columns:

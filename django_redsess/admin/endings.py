@@ -125,7 +125,7 @@ class EndSessionsMixin(EndQuestionMixin):
         if not is_ours or matching.sids is not None or progress is None:
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
-        # The message about one session names its browser. The own session may be among them, and stay.
+        # The message about one session names its browser. A second row may be the administrator's own session, which stays.
         rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
         work = self._work(request, matching, data, progress)
         started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
@@ -186,5 +186,5 @@ class EndSessionsMixin(EndQuestionMixin):
     def _text_of(
         self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
     ) -> SafeString:
-        # Who has ended the own session reads this on the page to sign in: it names nobody.
+        # An administrator who ended their own session reads this on the sign-in page: it names nobody.
         return count_text(len(ended)) if own_sid_of(request) is None else ended_text(ended, rows)
