@@ -125,7 +125,7 @@ class EndSessionsMixin(EndQuestionMixin):
         if not is_ours or matching.sids is not None or progress is None:
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
-        # The message about one session names its browser. A second row may be the administrator's own session, which stays.
+        # The message about one session names its browser. A second row may be the administrator's own, which stays.
         rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
         work = self._work(request, matching, data, progress)
         started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
