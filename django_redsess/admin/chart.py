@@ -34,7 +34,7 @@ class _Count(NamedTuple):
 
 
 class _Plot(NamedTuple):
-    """The range of the chart: the time from ``start`` to ``end``, and counts from 0 to ``top``, ``height`` above."""
+    """The range of the chart: the time from ``start`` to ``end``, and counts from 0 to ``top`` in ``height`` pixels."""
 
     start: datetime
     end: datetime

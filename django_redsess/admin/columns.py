@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import wraps
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.views.main import SEARCH_VAR
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
@@ -19,9 +17,8 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess.admin import links
 from django_redsess.admin.endings import EndSessionsMixin
-from django_redsess.admin.filters import WHO
 from django_redsess.admin.returning import end_url
-from django_redsess.admin.session_page import url_of
+from django_redsess.admin.session_page import address_link, own_mark
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.presentation import when
@@ -55,7 +52,7 @@ class ColumnsMixin(EndSessionsMixin):
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
 
     def complete(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
-        """Set what columns show and a session does not have: links, names of items, and words that tell rows apart."""
+        """Set what columns show and sessions lack: links, names of items, and words that tell rows apart."""
         rows, columns = list(rows), set(columns)
         _describe(rows)
         if "end" in columns:
@@ -72,20 +69,20 @@ class ColumnsMixin(EndSessionsMixin):
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
-        """Name the user, and mark the administrator's own session. What tells rows apart is there to be heard."""
+        """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
         apart = (
             format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
             if session.described
             else ""
         )
-        return format_html("<bdi>{}</bdi>{}{}", session, _mark(session), apart)
+        return format_html("<bdi>{}</bdi>{}{}", session, own_mark(session), apart)
 
     @admin.display(description=gettext_lazy("user"))
     def account(self, session: OnlineSession) -> str:
         """Link to the user's page, if there is one, and mark the administrator's own session."""
         url = links.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
         name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
-        return format_html("{}{}", name, _mark(session))
+        return format_html("{}{}", name, own_mark(session))
 
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
@@ -94,11 +91,8 @@ class ColumnsMixin(EndSessionsMixin):
 
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
-        if not session.address:
-            return ""
-        query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: "everyone"})}
-        url = f"{url_of('changelist', self.admin_site)}?{urlencode(query)}"
-        return format_html('<a href="{}"><bdi>{}</bdi></a>', url, session.address)
+        """Show the address as a link to all sessions from it."""
+        return address_link(session, self.admin_site)
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
@@ -171,10 +165,6 @@ def _describe(rows: Iterable[OnlineSession]) -> None:
 
 def _named(session: OnlineSession) -> str:
     return f"{session}: {session.described}" if session.described else str(session)
-
-
-def _mark(session: OnlineSession) -> str:
-    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else ""
 
 
 def _labelled(label: str, value: str) -> SafeString:

@@ -37,8 +37,8 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
     """
     Return the user with this primary key if the administrator may deactivate the account, else None.
 
-    They may if the user's page in ``site`` would let them change "active". Nobody deactivates the own account. Only
-    superusers deactivate superusers.
+    They may if the user's page in ``site`` would let them change "active". Nobody can deactivate their own account.
+    Only superusers deactivate superusers.
     """
     users = site._registry.get(get_user_model())
     user: Any = users.get_object(request, user_id) if users is not None else None

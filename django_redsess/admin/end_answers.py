@@ -17,7 +17,7 @@ from django_redsess import online
 from django_redsess.admin.deactivating import AllEnded
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
 from django_redsess.admin.end_rules import EndRulesMixin, own_sid_of
-from django_redsess.admin.returning import place_of
+from django_redsess.admin.returning import return_page_of
 from django_redsess.admin.session_page import query_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
@@ -40,17 +40,17 @@ class EndAnswersMixin(EndRulesMixin):
     end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
 
     def _back(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponseRedirect(place_of(request).url(self.admin_site))
+        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
 
     def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-        place = place_of(request)
-        context = {"place": place, "back": place.url(self.admin_site), **context}
+        page = return_page_of(request)
+        context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
         return self.page(request, self.end_template, gettext("End sessions"), context)
 
     def _answer(
         self, request: HttpRequest, text: SafeString, replicas: int | None, again: dict[str, Any]
     ) -> HttpResponse:
-        """Say what has ended, in ``text``. If too few replicas have that, show a page whose form looks ``again``."""
+        """Say what has ended, in ``text``. If too few replicas have confirmed it, show a form that looks ``again``."""
         if not text:
             return self._back(request)
         text = format_html("{} {}", text, presentation.confirmed(replicas)) if replicas is not None else text

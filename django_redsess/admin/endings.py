@@ -23,7 +23,7 @@ from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed
 from django_redsess.admin.end_question import SIDS_MAX, EndQuestionMixin
 from django_redsess.admin.end_rules import own_sid_of
 from django_redsess.admin.one_by_one import FoundEnding, OneByOneEnding
-from django_redsess.admin.returning import end_url, without_place
+from django_redsess.admin.returning import end_url, without_return_page
 from django_redsess.admin.session_page import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -74,7 +74,7 @@ class EndSessionsMixin(EndQuestionMixin):
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         sid = request.GET.get("sid")
-        return self.ask(request, {"query": without_place(request.GET)} if sid is None else {"sids": sid})
+        return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
         """End the sessions that were confirmed, and save that in the users' histories."""
@@ -125,7 +125,7 @@ class EndSessionsMixin(EndQuestionMixin):
         if not is_ours or matching.sids is not None or progress is None:
             # This form is not from our page, or the query now means something else.
             return self.ask(request, data)
-        # The message about one session names its browser. The own session may be among them, and stay.
+        # The message about one session names its browser. A second row may be the administrator's own, which stays.
         rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
         work = self._work(request, matching, data, progress)
         started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
@@ -186,5 +186,5 @@ class EndSessionsMixin(EndQuestionMixin):
     def _text_of(
         self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
     ) -> SafeString:
-        # Who has ended the own session reads this on the page to sign in: it names nobody.
+        # An administrator who ended their own session reads this on the sign-in page: it names nobody.
         return count_text(len(ended)) if own_sid_of(request) is None else ended_text(ended, rows)

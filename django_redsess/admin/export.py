@@ -50,8 +50,8 @@ COLUMNS = (
 BYTE_ORDER_MARK = "\ufeff"
 """Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
 
-Row = dict[str, str | int]
-Rows = Iterator[list[Row]]
+Cells = dict[str, str | int]
+Batches = Iterator[list[Cells]]
 
 
 class ExportMixin(EndSessionsMixin):
@@ -73,7 +73,7 @@ class ExportMixin(EndSessionsMixin):
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Send the sessions that match the query, as ``format`` says. By POST: it is work, and it is written down."""
+        """Send the sessions that match the query, in the ``format`` of the form. By POST, since it writes a history."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         if not self.has_export_permission(request):
@@ -82,11 +82,11 @@ class ExportMixin(EndSessionsMixin):
         if file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
         sessions = self._matching(request, request.GET.urlencode())
-        # Written before the first byte is sent: whoever breaks off has the first part.
+        # Written before the first byte is sent: whoever breaks off may have got the first part.
         history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
-        rows = _batches(sessions, partial(self.has_view_permission, request))
+        batches = _batches(sessions, partial(self.has_view_permission, request))
         looked_through = sessions.looked_through
-        parts = _csv(rows) if file_format == "csv" else _json(rows, looked_through)
+        parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through)
         # A server that runs asynchronously would collect all of an ordinary iterator.
         content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
         content_type = "text/csv" if file_format == "csv" else "application/json"
@@ -96,7 +96,7 @@ class ExportMixin(EndSessionsMixin):
         return response
 
 
-def _batches(sessions: SessionQuerySet, may_view: Any) -> Rows:
+def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
     total, language = sessions.count(), translation.get_language()
     before: set[str] = set()
@@ -108,7 +108,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any) -> Rows:
         yield rows
 
 
-def _row(session: OnlineSession) -> Row:
+def _row(session: OnlineSession) -> Cells:
     return {
         "sid": session.sid,
         "user_id": session.user_id,
@@ -123,7 +123,7 @@ def _row(session: OnlineSession) -> Row:
     }
 
 
-def _csv(batches: Rows) -> Iterator[bytes]:
+def _csv(batches: Batches) -> Iterator[bytes]:
     written: list[str] = []
 
     class Lines:
@@ -139,12 +139,12 @@ def _csv(batches: Rows) -> Iterator[bytes]:
         written.clear()
 
 
-def _json(batches: Rows, looked_through: LookedThrough | None) -> Iterator[bytes]:
+def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[bytes]:
     """Write an object with a session in each line. What follows the sessions tells that the file is whole."""
     count = 0
     yield b'{"sessions": ['
     for rows in batches:
-        lines = (("," if count + place else "") + "\n" + json.dumps(row) for place, row in enumerate(rows))
+        lines = (("," if count + number else "") + "\n" + json.dumps(row) for number, row in enumerate(rows))
         yield "".join(lines).encode()
         count += len(rows)
     is_all = looked_through is None or looked_through.is_all

@@ -70,12 +70,9 @@ class WhoFilter(SimpleListFilter):
             yield {"selected": self.value() == value, "query_string": query, "display": display}
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
-        match self.value():
-            case "guests":
-                return queryset.only_guests()
-            case "everyone":
-                return queryset.with_guests()
-        return queryset
+        if self.value() == GUESTS:
+            return queryset.only_guests()
+        return queryset.with_guests() if self.value() == EVERYONE else queryset
 
 
 class ActiveFilter(SimpleListFilter):

@@ -32,7 +32,7 @@ RANGES = {
 DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """An hour or a day of the table: its name, where it leads, and counts as text."""
 
     name: str
@@ -59,7 +59,7 @@ class NumbersMixin(ListAdmin):
         The template calls this after the list was counted, which removes due sessions: so both numbers agree.
         """
         picture, at = "", timezone.now()
-        # A search or filter shows its results only.
+        # Above the results of a search or filter there is no picture: it would be of all sessions.
         if set(request.GET) <= {ORDER_VAR}:
             samples, now = online.until_now()
             picture, at = chart.draw(samples, now, small=True), now.at
@@ -107,7 +107,7 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min), timezone.get_current_timezone())
 
 
-def _rows(samples: Sequence[Sample | Present], *, by_day: bool) -> list[Row]:
+def _rows(samples: Sequence[Sample | Present], *, by_day: bool) -> list[TableRow]:
     """Return the most and the fewest of each day, or of each hour; the latest first."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]
@@ -119,7 +119,7 @@ def _rows(samples: Sequence[Sample | Present], *, by_day: bool) -> list[Row]:
             *_ends(each.signed_in for each in of_part),
             *_ends(each.guests for each in of_part),
         ]
-        rows.append(Row(name, first.date().isoformat() if by_day else "", counts))
+        rows.append(TableRow(name, first.date().isoformat() if by_day else "", counts))
     return rows[::-1]
 
 

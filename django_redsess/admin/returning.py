@@ -24,7 +24,7 @@ FILTERS_MAX = 2000
 USERS, USER = "users", "user:"
 
 
-class Place(NamedTuple):
+class ReturnPage(NamedTuple):
     """
     The page to return to.
 
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of a URL, or the hidden fields of a form, that :func:`place_of` reads."""
+        """The parameters of a URL, or the hidden fields of a form, that :func:`return_page_of` reads."""
         return {name: value for name, value in {FILTERS: self.filters, PAGE: self.page}.items() if value}
 
     def url(self, site: AdminSite) -> str:
@@ -56,7 +56,7 @@ class Place(NamedTuple):
         return _with_query(_url_of_list(site), self.filters)
 
 
-def place_of(request: HttpRequest) -> Place:
+def return_page_of(request: HttpRequest) -> ReturnPage:
     """
     Return the page to return to.
 
@@ -69,12 +69,12 @@ def place_of(request: HttpRequest) -> Place:
     lists = {f"{of_user}_changelist": USERS, f"{sessions.app_label}_{sessions.model_name}_changelist": ""}
     name = match.url_name if match else None
     if name in lists:
-        return Place(_checked(request.GET.urlencode()), lists[name])
+        return ReturnPage(_checked(request.GET.urlencode()), lists[name])
     given = request.POST if request.method == "POST" else request.GET
     filters = _checked(given.get(FILTERS, ""))
     if match and name == f"{of_user}_change":
-        return Place(filters, USER + unquote(match.kwargs["object_id"]))
-    return Place(filters, given.get(PAGE, "")[:FILTERS_MAX])
+        return ReturnPage(filters, USER + unquote(match.kwargs["object_id"]))
+    return ReturnPage(filters, given.get(PAGE, "")[:FILTERS_MAX])
 
 
 def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, query: str | None = None) -> str:
@@ -87,12 +87,12 @@ def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, qu
     parameters = QueryDict(query or "", mutable=True)
     if sid is not None:
         parameters["sid"] = sid
-    for name, value in place_of(request).parameters.items():
+    for name, value in return_page_of(request).parameters.items():
         parameters[name] = value
     return _with_query(_reverse(site, "django_redsess_onlinesession_confirm"), parameters.urlencode())
 
 
-def without_place(query: QueryDict) -> str:
+def without_return_page(query: QueryDict) -> str:
     """Return the query string of ``query`` without the parameters that say where to return to."""
     kept = query.copy()
     for name in (FILTERS, PAGE):

@@ -12,7 +12,7 @@ from django.utils.translation import gettext, gettext_lazy
 from django_redsess import online, viewed
 from django_redsess.admin import links, session_page
 from django_redsess.admin.export import ExportMixin
-from django_redsess.admin.returning import place_of
+from django_redsess.admin.returning import return_page_of
 from django_redsess.admin.session_page import SessionPage, page_url
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -75,7 +75,7 @@ class SessionFieldsMixin(ExportMixin):
         for session in self.look_up(request, *(found.sid for found in present)):
             return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
         messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
-        return HttpResponseRedirect(place_of(request).url(self.admin_site))
+        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
 
     @admin.display(description=gettext_lazy("user"))
     def owner(self, session: OnlineSession) -> str:

@@ -24,9 +24,9 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess import online, viewed
 from django_redsess.admin import links
-from django_redsess.admin.filters import USER, WHO, users_admin
+from django_redsess.admin.filters import EVERYONE, USER, WHO, users_admin
 from django_redsess.admin.links import ItemLink
-from django_redsess.admin.returning import end_url, place_of
+from django_redsess.admin.returning import end_url, return_page_of
 from django_redsess.admin.session_deadlines import deadlines_of, ends_with_browser
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -66,8 +66,8 @@ class SessionPage:
         """Show whose session it is: with links for those who may see the user."""
         name, url = format_html("<bdi>{}</bdi>", self.session), self._url_of_user("change")
         if not url:
-            return format_html("{}{}", name, _own(self.session))
-        account = format_html('<a href="{}">{}</a>{}', url, name, _own(self.session))
+            return format_html("{}{}", name, own_mark(self.session))
+        account = format_html('<a href="{}">{}</a>{}', url, name, own_mark(self.session))
         history = format_html('<a href="{}">{}</a>', self.history_url(), gettext("History of this user"))
         return _beside([account, history])
 
@@ -133,7 +133,7 @@ class SessionPage:
     def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
         browser = self._browser(other) or gettext("unknown")
         url = page_url(self.request, self.site, other.sid)
-        where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, _own(other), self._address(other))
+        where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, own_mark(other), self._address(other))
         signed_in = moment(other.login_at) if other.login_at else ""
         return [where, signed_in, moment(other.seen_at), self._end(other) if may_end else ""]
 
@@ -147,12 +147,22 @@ class SessionPage:
         return presentation.browser_name(session.user_agent)
 
     def _address(self, session: OnlineSession) -> str:
-        if not session.address:
-            return ""
-        query = {SEARCH_VAR: session.address} | ({} if session.user_id else {WHO: "everyone"})
-        url = f"{url_of('changelist', self.site)}?{urlencode(query)}"
-        # An address is written from left to right, wherever it stands.
-        return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
+        return address_link(session, self.site)
+
+
+def address_link(session: OnlineSession, site: AdminSite) -> str:
+    """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
+    if not session.address:
+        return ""
+    query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
+    url = f"{url_of('changelist', site)}?{urlencode(query)}"
+    # An address is written from left to right, wherever it stands.
+    return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
+
+
+def own_mark(session: OnlineSession) -> SafeString:
+    """Return what marks the administrator's own session, as HTML. Nothing for another one."""
+    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
 
 
 def data(details: online.Details | None, *, with_values: bool) -> str:
@@ -179,7 +189,7 @@ def moment(at: datetime) -> SafeString:
 
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
     """Return the URL of the page of a session. It returns to the same list as ``request``."""
-    url, parameters = url_of("change", site, quote(sid)), place_of(request).parameters
+    url, parameters = url_of("change", site, quote(sid)), return_page_of(request).parameters
     return f"{url}?{urlencode(parameters)}" if parameters else url
 
 
@@ -214,10 +224,6 @@ def _beside(parts: Iterable[str]) -> SafeString:
 
 def _lines(lines: Iterable[str]) -> SafeString:
     return format_html_join("", '<div class="redsess-line">{}</div>', ((line,) for line in lines))
-
-
-def _own(session: OnlineSession) -> SafeString:
-    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
 
 
 def _value_text(key: str, value: Any) -> str:

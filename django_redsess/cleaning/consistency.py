@@ -76,8 +76,7 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
 
     Each script reads all that it compares in one go, so concurrent changes by visitors are no faults. A record with a
     deadline is a session: it is added to each list that lacks it. A record without a deadline is removed, and so is a
-    deadline without a record. With ``INDEX_ADDRESSES``, the index of addresses gets entries that it
-    lacks.
+    deadline without a record. With ``INDEX_ADDRESSES``, the index of addresses gets entries that it lacks.
     """
     space = keyspace()
     for partition in space.partitions:

@@ -116,6 +116,7 @@ sessions, asessions = both(_sessions)
 def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
     rows = yield from matching.page(offset, limit, latest_first=latest_first)
     found = [session_of_row(row) for row in rows]
+    # A session may have got another address or browser since the search.
     return [session for session in found if session and matching.wanted.has(session.address, session.user_agent)]
 
 

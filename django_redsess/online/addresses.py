@@ -27,7 +27,7 @@ NEAR_ENOUGH = 200
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
-Entry = tuple[float, int, bytes]
+Placed = tuple[float, int, bytes]
 """Place of the address, number of the list, sid."""
 
 
@@ -54,7 +54,7 @@ class AddressLists:
         return sum(map(sum, self.counts))
 
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
-        """Read all sids, the latest first by sign-in or by last seen. Only those seen ``since`` then (milliseconds)."""
+        """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in queries.lists_of(self.lists.session_filter, by_seen=by_seen)]
         found: list[Scored] = []
         for offset in range(0, max(map(max, self.counts)), READ_AT_ONCE):
@@ -82,7 +82,7 @@ class AddressLists:
         if offset:
             skipped, surplus = yield from self._search(offset, below)
 
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Entry]]:
+        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Placed]]:
             def commands(place: int, _: int) -> bytes:
                 number = numbers[place]
                 starts = map(sum, zip(below[number], skipped[number], strict=True))
@@ -151,7 +151,7 @@ class AddressLists:
         return [skipped[at : at + of_each] for at in range(0, len(skipped), of_each)], surplus
 
     def _near(self, rank: int, below: list[list[int]]) -> Steps[list[int]]:
-        """Return places near the page: of each list the one that has the share of the list before it."""
+        """Return places near the page: that of the entry in each list before which is the list's share of ``rank``."""
         total = self.total
 
         def commands(number: int, _: int) -> bytes:

@@ -11,7 +11,7 @@ BROWSERS = ("Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet")
 SYSTEMS = ("Windows", "macOS", "Linux", "Android", "iOS")
 """The operating systems that lists offer as a filter."""
 
-# Most browsers also name those that they are compatible with, so the first that is found decides.
+# Most browsers also name those that they are compatible with, so the first of these that is found decides.
 _PRODUCTS = (
     *(("Edge", product) for product in ("Edg", "EdgA", "EdgiOS", "Edge")),
     *(("Opera", product) for product in ("OPR", "OPiOS", "OPT", "Opera")),
@@ -34,13 +34,6 @@ _SYSTEMS = (
 _ALSO = {"mac os x": "macos", "mac": "macos", "chrome os": "chromeos"}
 
 _PRODUCT = re.compile(r"([A-Za-z][\w.+-]*)/v?(\d+)?")
-
-
-@lru_cache(maxsize=4096)
-def family_of(user_agent: str) -> str:
-    """Return the browser that sent ``user_agent``, such as "Chrome" for each version of it. ``""`` if unknown."""
-    family, _, _ = _browser(user_agent)
-    return family
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,9 @@
 """
 Searching by network, browser and operating system.
 
-No list has these, but for networks where ``INDEX_ADDRESSES`` is on. So the newest sessions are looked through. Of each,
-the server sends the few bytes that tell who sent its last request. Only the records that match are read and unsealed.
+No list has browsers and systems, and only ``INDEX_ADDRESSES`` makes one of networks. So the newest sessions are looked
+through. Of each, the server sends the first bytes of its record, which tell who sent the last request. Only of those
+that match is the seal checked.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
         cut = [sid for sid, head in likely.items() if len(head) == HEAD_BYTES]
         if cut:
             whole = yield from _read(cut, until, cut_to=None)
-            # Some may be others by now, and some are left out if there was no time.
+            # Some may have changed by now, and some were not read if there was no time.
             likely.update((sid, record) for sid, record in whole.items() if wanted.has_packed(client_in(record)))
             looked -= len(cut) - len(whole)
         looked += len(heads)
@@ -230,7 +231,7 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
                 if _is_genuine(sid, record, base.user_ids):
                     matches.append(sid)
             except RecordError:
-                # Of a record that was only begun, too.
+                # The seal does not fit a record that was read in part, which is no fault.
                 unusable += len(record) != HEAD_BYTES
         if monotonic() > until:
             break

@@ -56,7 +56,7 @@ class SessionFilter(NamedTuple):
 
     @property
     def names_client(self) -> bool:
-        """Whether it is about networks, browsers or systems. No sorted set is ordered by that, except of networks."""
+        """Whether it is about networks, browsers or systems. Of these, only networks may have a sorted set."""
         return not (self.network is None and self.browser is None and self.system is None)
 
     @property
@@ -80,7 +80,7 @@ def filter_of(
     active_seconds: float | None = None,
     **client: Unpack[ClientFilters],
 ) -> SessionFilter:
-    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, but for too many users."""
+    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, except for too many users."""
     if isinstance(user_ids, str):
         raise ValueError("user_ids must be a list of ids, not a text.")
     if active_seconds is not None and not active_seconds >= 0:

@@ -101,7 +101,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         return found.sids if len(found.sids) == found.count else None
 
     def newest(self) -> Self:
-        """Return the sessions that were seen at any time, in the order of the same time, the latest first."""
+        """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""
         clone = self._with(active_seconds=None)
         clone._order = "-seen_at" if self._by_seen else "-login_at"
         return clone

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from django_redsess.conf import conf
-from django_redsess.session.networks import place_of_packed
+from django_redsess.session.networks import place_of
 from django_redsess.session.payload import packed_address
 from django_redsess.session.record import Record
 from django_redsess.transport import packing, scripts
@@ -39,8 +39,8 @@ class Entry(NamedTuple):
 
 def written_place(client: bytes) -> str:
     """Return the place of a session with this client part of its record, or ``NONE``."""
-    place = place_of_packed(address_of(client)) if conf.INDEX_ADDRESSES else None
-    return NONE if place is None else str(place)
+    address = address_of(client) if conf.INDEX_ADDRESSES else b""
+    return str(place_of(address)) if address else NONE
 
 
 def place_of_new(client: bytes) -> str:
@@ -56,7 +56,7 @@ def changed_entry(before: Record, client: bytes) -> Entry | None:
     return Entry(written_place(client), bool(before.user_id))
 
 
-def changing_entry(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
+def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
     """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
     script, name = scripts.CHANGE, partition.places_of(has_user=entry.has_user)
     if entry.place == NONE:

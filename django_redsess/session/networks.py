@@ -34,21 +34,13 @@ class Network(NamedTuple):
         return parsed is not None and parsed in _network(self.text)
 
 
-def place_of(address: str) -> int | None:
+def place_of(address: bytes) -> int:
     """
-    Return the place of ``address`` in the index of addresses. None for ``""``, and for a text that is no address.
+    Return the place of an address of 4 or 16 bytes in the index of addresses.
 
     Addresses have the order of their numbers, so each network is a range. IPv6 addresses share a place if they have the
     same first 52 bits.
     """
-    parsed = _parsed(address)
-    return None if parsed is None else _place(parsed)
-
-
-def place_of_packed(address: bytes) -> int | None:
-    """Do as :func:`place_of` does, for an address of 4 or 16 bytes. None for ``b""``."""
-    if not address:
-        return None
     number = int.from_bytes(address, "big")
     return number if len(address) == 4 else V6_PLACES + (number >> 128 - EXACT_BITS)
 
@@ -70,7 +62,7 @@ def network_of(text: str) -> Network | None:
     is_address = network.prefixlen == network.max_prefixlen
     is_exact = network.version == 4 or network.prefixlen <= EXACT_BITS
     shown = str(network[0]) if is_address else str(network)
-    return Network(shown, _place(network[0]), _place(network[-1]), is_exact)
+    return Network(shown, place_of(network[0].packed), place_of(network[-1].packed), is_exact)
 
 
 def named_network(text: str) -> Network:
@@ -79,10 +71,6 @@ def named_network(text: str) -> Network:
     if network is None:
         raise ValueError(f"{text!r} is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24.")
     return network
-
-
-def _place(address: IPv4Address | IPv6Address) -> int:
-    return int(address) if address.version == 4 else V6_PLACES + (int(address) >> 128 - EXACT_BITS)
 
 
 @lru_cache(maxsize=1024)

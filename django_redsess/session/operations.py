@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from django_redsess.session.addresses import Entry, adding_keys, changing_entry
+from django_redsess.session.addresses import Entry, adding_keys, packed_change
 from django_redsess.session.counting import Stored, counting, stored
 from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
@@ -119,7 +119,7 @@ def change(
     if entry is None:
         packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
     else:
-        packed = changing_entry(partition, entry, (sid, loaded, record, at))
+        packed = packed_change(partition, entry, (sid, loaded, record, at))
 
     def changed(replies: list[Any]) -> Outcome:
         found = replies[0]

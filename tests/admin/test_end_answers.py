@@ -179,6 +179,6 @@ def test_no_value_leads_to_another_site(admin_client, sids, value) -> None:
     assert not urlsplit(location).netloc
 
 
-def test_the_place_to_return_to_is_no_filter_of_the_question(admin_client, sids) -> None:
+def test_the_page_to_return_to_is_no_filter_of_the_question(admin_client, sids) -> None:
     response = admin_client.get(f"{CONFIRM}?_changelist_filters=q%3Dbob&_return_to=users")
     assert asked(response) == 3

@@ -223,12 +223,6 @@ def test_in_network_reads_a_range_with_the_scores_of_the_other_list(visitors: St
 LENGTH = 10 * MINUTE
 
 
-def samples_of(store: Store) -> dict[bytes, int]:
-    """Return the samples without their times, each with its age in minutes."""
-    stored = store.client.zrange(store.partition.samples, 0, -1, withscores=True)
-    return {sample.partition(b" ")[2]: int((store.now - score) // MINUTE) for sample, score in stored}
-
-
 def take(store: Store, *thinning: int) -> None:
     given = {"lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
     store.client.zremrangebyscore(store.partition.samples, store.now - MINUTE, "+inf")

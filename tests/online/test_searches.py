@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from ipaddress import ip_address
 from os import urandom
 from typing import Any
 
@@ -46,7 +47,7 @@ def arrive(redis: redis_py.Redis) -> NewSession:
         partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
         client = client_packed(Client(address, user_agent))
         if conf.INDEX_ADDRESSES and address:
-            redis.zadd(partition.places_of(has_user=bool(user)), {sid: place_of(address) or 0})
+            redis.zadd(partition.places_of(has_user=bool(user)), {sid: place_of(ip_address(address).packed)})
         record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
         redis.hset(partition.login, sid, pack(sid, record))
         redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -78,8 +79,8 @@ def entries(redis: redis_py.Redis) -> dict[str, tuple[str, int]]:
     }
 
 
-def entry(kind: str, address: str) -> tuple[str, int | None]:
-    return kind, place_of(address)
+def entry(kind: str, address: str) -> tuple[str, int]:
+    return kind, place_of(ip_address(address).packed)
 
 
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])

@@ -1,8 +1,8 @@
--- Compare some sessions with their entries in the index of addresses, and mend what disagrees if told to. Only the site can
--- read addresses.
+-- Compare some sessions with their entries in the index of addresses, and mend what disagrees if told to. Only the site
+-- can read addresses.
 -- ARGV: mend:flag read...
--- `read` are up to AT_ONCE_MAX sessions: sid, revision, place, sid, … A place of "none" says that there is no address. A
--- session whose record has changed since is left out.
+-- `read` are up to AT_ONCE_MAX sessions: sid, revision, place, sid, … A place of "none" says that there is no address.
+-- A session whose record has changed since is left out.
 -- Reply: three texts for each fault: its kind, sid, key.
 -- needs: partition, record_header, revision, places, faults
 local function check_place(sid, user_id, place)

@@ -13,8 +13,8 @@ local function set_deadline(sid, due, before)
   end
 end
 
--- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as in
--- set_place.
+-- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as
+-- in set_place.
 local function enter(sid, user_id, login_time, at, place)
   redis.call("ZADD", seen_list_of(user_id), "GT", at, sid)
   set_place(sid, user_id, place)

@@ -1,5 +1,5 @@
--- Thinning out samples: one for each slot of time. Slots begin at the same times in all partitions. The script's KEYS
--- have `samples`.
+-- Thin out samples, so that each slot of time has one. Slots begin at the same times in all partitions. The script's
+-- KEYS have `samples`.
 -- needs: partition, clock
 
 -- Group samples with their scores, the earliest first, by slots of `length` milliseconds.
@@ -16,8 +16,8 @@ local function slots_of(found, length)
   return slots
 end
 
--- Replace the samples of a slot by one: its time is the slot's beginning, its counts are the highest, its totals those of
--- the latest. Return whether the server took it.
+-- Replace the samples of a slot by one: its time is the slot's beginning, its counts are the highest, its totals those
+-- of the latest. Return whether the server took it.
 local function merge(slot)
   local signed_in, guests_there, latest = 0, 0, nil
   for _, sample in ipairs(slot) do

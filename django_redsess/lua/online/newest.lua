@@ -1,10 +1,11 @@
 -- Read the newest sessions of lists, after taking out up to DUE_MAX that are due.
 -- KEYS: lists...
 -- ARGV: active offset:number count:number with_scores:flag keeps_due:flag
--- Up to `count` of each list after the first `offset`, those with the highest scores first. Only sessions that were seen at most `active`
--- milliseconds ago; "" for all. Where that is given, the scores must be last seen. `keeps_due` takes out nothing.
--- Reply: a text for each list: a client takes long to read ten thousand. It has the sids one after the other; or, with
--- scores, each sid and its score, with blanks between. See with_ended.
+-- Of each list up to `count` sessions are read after the first `offset`, those with the highest scores first. `active`
+-- keeps those seen at most so many milliseconds ago, and then the scores must be last seen; "" keeps all. `keeps_due`
+-- takes out nothing.
+-- Reply: a text for each list, since a client takes long to read ten thousand texts. It has the sids one after the
+-- other; or, with scores, each sid and its score, with blanks between. See with_ended.
 -- needs: deadlines, remove, active
 local since = active_since(active)
 if since == "" then since = "-inf" end

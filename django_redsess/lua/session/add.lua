@@ -3,8 +3,9 @@
 -- ARGV: sid record at due user_id place
 -- ONCE: first
 -- seen_list is recent and the next two are given if there is a user; else it is guests. The record was made `at` that
--- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "", and
--- then no list is given. With a guest's place, `online_user` and `online_user_of` are seen_list: they are not used.
+-- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
+-- and then no list is given. With a guest's place, `online_user` and `online_user_of` are given as seen_list, and not
+-- used.
 -- Reply: 1. Or nothing is written: 0 if create.lua must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
 -- needs: clock, steady_clock

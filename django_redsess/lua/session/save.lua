@@ -3,10 +3,10 @@
 -- KEYS: popularity?
 -- ARGV: sid record user_id login_time at due:number place later_stays:flag loaded
 -- ONCE: item? keep? items_max?
--- The record was made `at` that time. A guest has "" as user id and login time. `place` is as in
--- set_place. `later_stays` keeps a later deadline.
--- `loaded` is the revision that was loaded, "" to replace any. `item` is viewed; a session keeps so many, and there may
--- be `items_max` in all. `popularity` is given if the item's views are counted in this partition.
+-- The record was made `at` that time. A guest has "" as user id and login time. `place` is as in set_place.
+-- `later_stays` keeps a later deadline. `loaded` is the revision that was loaded, "" to replace any. `item` is viewed;
+-- a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
+-- in this partition.
 -- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
 -- time by which the record must be made. These are followed by the item. See with_ended.
 -- needs: clock, seen, record_header, revision, notes, live, steady_clock, viewed_items, relief, entries, remove
