@@ -11,12 +11,18 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 
 from django_redsess import online
+from django_redsess.admin.deactivating import may_deactivate
 from django_redsess.admin.lists import ListAdmin
 from django_redsess.models import OnlineSession
 from django_redsess.online.queries import USERS_MAX
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
     from django_redsess.querysets.sessions import SessionQuerySet
+
+CHECKED_MAX = 1000
+"""If a user has more sessions, and a subclass has rules about each, the account is not deactivated with them."""
 
 
 class EndRulesMixin(ListAdmin):
@@ -57,6 +63,25 @@ class EndRulesMixin(ListAdmin):
         if len(found) > USERS_MAX:
             raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
         return found
+
+    def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+        """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
+        user = may_deactivate(request, self.admin_site, user_id)
+        return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
+
+    def _may_end_all_of(self, request: HttpRequest, user_id: str) -> bool:
+        all_of_user = OnlineSession.online.of_users([user_id])
+        visible = self.sessions(request).of_users([user_id])
+        # get_queryset() of a subclass may leave out some of them.
+        if visible.sids is not None or visible.session_filter != all_of_user.session_filter:
+            return False
+        if not self._asks_each:
+            return True
+        sessions = list(all_of_user[: CHECKED_MAX + 1])
+        return len(sessions) <= CHECKED_MAX and all(
+            self.has_view_permission(request, session) and self.has_end_permission(request, session)
+            for session in sessions
+        )
 
     @property
     def _has_custom_rule(self) -> bool:
