@@ -20,6 +20,7 @@ from django_redsess.session.networks import named_network
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+    from django.db.models import QuerySet
 
     from django_redsess.models import OnlineSession
 
@@ -246,8 +247,12 @@ def _is_listed(session: online.Session, guests: Guests) -> bool:
     return guests != "only" if session.login_at else bool(guests)
 
 
-def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out."""
+def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[str, AbstractBaseUser]:
+    """
+    Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out.
+
+    So are users who are not in ``among``, if it is given.
+    """
     user_model = get_user_model()
     keys = []
     for user_id in user_ids:
@@ -257,5 +262,6 @@ def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
             keys.append(key)
         except ValidationError:
             continue
-    found = user_model._base_manager.in_bulk(keys) if keys else {}
+    users = user_model._base_manager.all() if among is None else among
+    found = users.in_bulk(keys) if keys else {}
     return {online.user_id_of(user): user for user in found.values()}
