@@ -250,6 +250,27 @@ def test_who_is_not_online_can_not_be_told_from_who_does_not_exist(client) -> No
     assert names(client, q="firefox") == ["alice", "carol"]
 
 
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({}, ["alice", "bob"]),
+        ({"q": "198.51.100.8"}, ["bob"]),
+        ({"q": "2001:db8::7"}, []),
+        ({"q": "0.0.0.0/0"}, ["alice", "bob"]),
+        ({"browser": "Chrome"}, ["bob"]),
+    ],
+    ids=str,
+)
+def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch, query, found) -> None:
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_network("198.51.100.0/24")
+    )
+    assert names(admin_client, **query) == found
+    assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text
+
+
 def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 3}
     staff(client, "view_onlinesession", "view_user")
