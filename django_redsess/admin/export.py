@@ -164,8 +164,9 @@ def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
     try:
         yield from parts
     except Exception:
-        # The status was sent long ago, and not every client notices that a response was broken off.
-        logger.error("An export of the list of sessions was cut off by an error.")  # noqa: TRY400  # the server logs it
+        # The status was sent long ago, and not every client notices that a response was broken off. The server logs the
+        # error itself.
+        logger.error("An export of the list of sessions was cut off by an error.")
         if last:
             yield last
         raise
