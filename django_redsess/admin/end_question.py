@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 
 from django_redsess import online
-from django_redsess.admin.deactivating import may_deactivate
 from django_redsess.admin.end_answers import EndAnswersMixin, names_of
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
 from django_redsess.admin.end_rules import own_sid_of
@@ -114,7 +113,7 @@ class EndQuestionMixin(EndAnswersMixin):
         # Offered for one user whose sessions may all be ended.
         user = None
         if len(user_ids) == 1 and "" not in user_ids and not protected:
-            user = may_deactivate(request, self.admin_site, *user_ids)
+            user = self._to_deactivate(request, *user_ids)
         if user is None or not user.is_active:
             return {}
         return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}

@@ -11,12 +11,18 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 
 from django_redsess import online
+from django_redsess.admin.deactivating import may_deactivate
 from django_redsess.admin.lists import ListAdmin
 from django_redsess.models import OnlineSession
 from django_redsess.online.queries import USERS_MAX
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
     from django_redsess.querysets.sessions import SessionQuerySet
+
+CHECKED_MAX = 1000
+"""More sessions of a user, or of superusers, are not read one by one."""
 
 
 class EndRulesMixin(ListAdmin):
@@ -58,6 +64,25 @@ class EndRulesMixin(ListAdmin):
             raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
         return found
 
+    def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+        """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
+        user = may_deactivate(request, self.admin_site, user_id)
+        return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
+
+    def _may_end_all_of(self, request: HttpRequest, user_id: str) -> bool:
+        all_of_user = OnlineSession.online.of_users([user_id])
+        visible = self.sessions(request).of_users([user_id])
+        # get_queryset() of a subclass may leave out some of them.
+        if visible.sids is not None or visible.session_filter != all_of_user.session_filter:
+            return False
+        if not self._asks_each:
+            return True
+        sessions = list(all_of_user[: CHECKED_MAX + 1])
+        return len(sessions) <= CHECKED_MAX and all(
+            self.has_view_permission(request, session) and self.has_end_permission(request, session)
+            for session in sessions
+        )
+
     @property
     def _has_custom_rule(self) -> bool:
         return type(self).has_end_permission is not EndRulesMixin.has_end_permission
@@ -89,7 +114,12 @@ class EndRulesMixin(ListAdmin):
             superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
         if not superusers or session_filter.guests == "only":
             return 0
-        if matching.found_sids is not None:
+        if (found := matching.found_sids) is not None:
+            of_them = OnlineSession.online.of_users(superusers)
+            # Reading all that a search has found takes half a second. Superusers usually have fewer sessions.
+            if of_them.count() <= CHECKED_MAX:
+                found_sids = set(found)
+                return sum(session.sid in found_sids for session in of_them)
             return sum(session.user_id in superusers for session in matching)
         of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
         return online.count(**of_superusers._asdict())

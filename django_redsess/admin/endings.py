@@ -17,7 +17,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import history
-from django_redsess.admin.deactivating import deactivate, may_deactivate
+from django_redsess.admin.deactivating import deactivate
 from django_redsess.admin.end_answers import count_text, ended_text
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.end_question import SIDS_MAX, EndQuestionMixin
@@ -171,7 +171,7 @@ class EndSessionsMixin(EndQuestionMixin):
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
-        user = may_deactivate(request, self.admin_site, data["deactivate"])
+        user = self._to_deactivate(request, data["deactivate"])
         if user is None:
             raise PermissionDenied
         result = deactivate(request, user, data["message"])

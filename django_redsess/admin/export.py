@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -50,6 +51,11 @@ COLUMNS = (
 BYTE_ORDER_MARK = "\ufeff"
 """Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
 
+CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
+"""The last row of a CSV file that is not whole. A JSON file has no end then."""
+
+logger = logging.getLogger("django_redsess")
+
 Cells = dict[str, str | int]
 Batches = Iterator[list[Cells]]
 
@@ -87,6 +93,7 @@ class ExportMixin(EndSessionsMixin):
         batches = _batches(sessions, partial(self.has_view_permission, request))
         looked_through = sessions.looked_through
         parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through)
+        parts = _telling_of_failure(parts, CUT_OFF if file_format == "csv" else b"")
         # A server that runs asynchronously would collect all of an ordinary iterator.
         content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
         content_type = "text/csv" if file_format == "csv" else "application/json"
@@ -150,6 +157,19 @@ def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[by
     is_all = looked_through is None or looked_through.is_all
     last = {"count": count, "is_all": is_all, "looked_through": looked_through and looked_through.count}
     yield f"\n], {json.dumps(last)[1:]}\n".encode()
+
+
+def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
+    """Yield ``parts``. If one can't be made, yield ``last`` and raise the error: the server breaks the response off."""
+    try:
+        yield from parts
+    except Exception:
+        # The status was sent long ago, and not every client notices that a response was broken off. The server logs the
+        # error itself.
+        logger.error("An export of the list of sessions was cut off by an error.")
+        if last:
+            yield last
+        raise
 
 
 async def _in_threads(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

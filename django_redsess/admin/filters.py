@@ -22,6 +22,7 @@ from django_redsess.querysets.sessions import users_by_id
 
 if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
+    from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess.querysets.sessions import SessionQuerySet
 
@@ -30,6 +31,9 @@ USER, WHO, ACTIVE, STAFF, BROWSER, SYSTEM = "user", "who", "active", "staff", "b
 SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
 
 GUESTS, EVERYONE = "guests", "everyone"
+
+NAMES_MAX = 5
+"""So many users are named in the filter."""
 
 NAME_MAX = 200
 """A longer name of a browser or system is cut."""
@@ -44,6 +48,12 @@ def users_admin(request: HttpRequest, site: AdminSite) -> ModelAdmin[Any] | None
     """Return the admin of users if the administrator may see users there, else None."""
     found = site._registry.get(get_user_model())
     return found if found is not None and found.has_view_or_change_permission(request) else None
+
+
+def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
+    of_users = users_admin(request, site)
+    return {} if of_users is None else users_by_id(user_ids, among=of_users.get_queryset(request))
 
 
 class WhoFilter(SimpleListFilter):
@@ -174,7 +184,9 @@ class UserFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         self.user_ids = params.pop(USER, [])[:USERS_MAX]
-        self.may_name_users = users_admin(request, model_admin.admin_site) is not None
+        self.named: dict[str, AbstractBaseUser] = visible_users(
+            request, model_admin.admin_site, set(self.user_ids[:NAMES_MAX])
+        )
         if self.user_ids:
             self.used_parameters[USER] = self.user_ids
 
@@ -191,10 +203,8 @@ class UserFilter(ListFilter):
             "display": gettext("All"),
         }
         # The users in the list were fetched with it.
-        known: dict[str, object] = {row.user_id: row.user for row in changelist.result_list if row.user}
-        if self.may_name_users:
-            known |= users_by_id({user_id for user_id in self.user_ids[:5] if user_id not in known})
-        names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:5]]
+        known = self.named | {row.user_id: row.user for row in changelist.result_list if row.user}
+        names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:NAMES_MAX]]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {
             "selected": True,

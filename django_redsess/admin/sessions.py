@@ -26,6 +26,7 @@ from django_redsess.admin.filters import (
     chosen,
     only_by_seen,
     users_admin,
+    visible_users,
 )
 from django_redsess.admin.numbers import NumbersMixin
 from django_redsess.admin.returning import end_url
@@ -34,7 +35,6 @@ from django_redsess.admin.session_fields import SessionFieldsMixin
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.querysets.sessions import users_by_id
 from django_redsess.session import limits
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
         # Only for administrators who may see users: others must not learn whether there is a user with this id.
         match request.GET.getlist(USER):
             case [user_id] if users_admin(request, self.admin_site) is not None:
-                return limits.describe(users_by_id({user_id}).get(user_id))
+                return limits.describe(visible_users(request, self.admin_site, {user_id}).get(user_id))
         return ""
 
     def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from django.contrib.auth import get_user_model
@@ -16,10 +17,11 @@ from django_redsess.online.clients import Wanted
 from django_redsess.online.looking import LookedThrough, Matching
 from django_redsess.online.queries import Guests, SessionFilter
 from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
-from django_redsess.session.networks import named_network
+from django_redsess.session.networks import named_network, network_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+    from django.db.models import QuerySet
 
     from django_redsess.models import OnlineSession
 
@@ -158,10 +160,11 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         return clone
 
     def _of_client(self, **changes: str) -> Self:
-        for name, value in changes.items():
-            if getattr(self.session_filter, name) not in (None, value):
-                raise NotSupportedError(f"Online sessions can be filtered by one {name} only.")
-        return self._with(**changes)
+        # A site's list may have a filter of its own. A filter of the page can only narrow it.
+        [(name, value)] = changes.items()
+        before = getattr(self.session_filter, name)
+        wanted = value if before is None else _narrower(before, value)
+        return self._of_sids(()) if wanted is None else self._with(**{name: wanted})
 
     def _of_sids(self, sids: Sequence[Any]) -> Self:
         clone = self._unsliced()
@@ -242,12 +245,25 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         return sorted(found, key=place, reverse=self._order.startswith("-"))
 
 
+def _narrower(first: str, second: str) -> str | None:
+    """Return the narrower of two networks, or of two names such as ``Chrome`` and ``Chrome 120``; None if none is."""
+    if (one := network_of(first)) and (other := network_of(second)):
+        outer, inner = sorted((one, other), key=lambda network: ip_network(network.text).prefixlen)
+        return inner.text if outer.has(str(ip_network(inner.text)[0])) else None
+    short, long = sorted((first, second), key=len)
+    return long if long.lower().startswith(short.lower()) else None
+
+
 def _is_listed(session: online.Session, guests: Guests) -> bool:
     return guests != "only" if session.login_at else bool(guests)
 
 
-def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out."""
+def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[str, AbstractBaseUser]:
+    """
+    Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out.
+
+    So are users who are not in ``among``, if it is given.
+    """
     user_model = get_user_model()
     keys = []
     for user_id in user_ids:
@@ -257,5 +273,6 @@ def users_by_id(user_ids: set[str]) -> dict[str, AbstractBaseUser]:
             keys.append(key)
         except ValidationError:
             continue
-    found = user_model._base_manager.in_bulk(keys) if keys else {}
+    users = user_model._base_manager.all() if among is None else among
+    found = users.in_bulk(keys) if keys else {}
     return {online.user_id_of(user): user for user in found.values()}

@@ -14,7 +14,9 @@ from django.contrib.auth.models import User
 from django.db.models.signals import post_save
 from django.test import Client
 
+from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
+from django_redsess.models import OnlineSession
 from django_redsess.signals import Reason, session_ended
 from testproject.servers import free_port
 from tests.support.admin_pages import CONFIRM, END, MARKUP, Page, answer, left, staff, told
@@ -225,6 +227,34 @@ def test_a_superuser_deactivates_another(admin_client, new_session) -> None:
     new_session(str(root.pk))
     deactivate(admin_client, question_about(admin_client, root))
     assert not is_active(root)
+
+
+def _hidden(self: Any, request: Any) -> Any:
+    return OnlineSession.online.filter(user_id="0")
+
+
+def _may_end(self: Any, request: Any, obj: Any = None) -> bool:
+    return obj is None or str(obj) != "bob"
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("get_queryset", _hidden), ("has_end_permission", _may_end), ("has_view_permission", _may_end)],
+    ids=["hidden", "not to end", "not to view"],
+)
+def test_a_rule_of_the_sites_own_holds_for_deactivating(admin_client, users, sids, monkeypatch, name, rule) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, name, rule)
+    assert not offered(question_about(admin_client, users["bob"]))
+    assert admin_client.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
+    assert is_active(users["bob"])
+    assert sids["bob"] in left()
+
+
+def test_a_rule_of_the_sites_own_lets_others_be_deactivated(admin_client, users, sids, monkeypatch) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", _may_end)
+    deactivate(admin_client, question_about(admin_client, users["alice"]))
+    assert not is_active(users["alice"])
+    assert sids["alice"] not in left()
 
 
 @pytest.mark.parametrize("value", ["nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"], ids=repr)

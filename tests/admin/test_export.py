@@ -23,11 +23,14 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.admin import export as export_module
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
+from testproject.servers import free_port
 from tests.support.admin_pages import LIST, Page, staff
+from tests.support.outages import caches, our_errors
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
@@ -286,6 +289,28 @@ def test_whoever_goes_away_stops_it(admin_client, new_session, commands) -> None
     response.close()
     assert list(content) == []
     assert "evalsha" not in commands()
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_an_outage_meanwhile_is_told(settings, admin_client, new_session, caplog, file_format) -> None:
+    sign_in_many(new_session, 10)
+    content = iter(admin_client.post(EXPORT, {"format": file_format}))
+    parts, working = [next(content), next(content)], settings.CACHES
+    settings.CACHES = {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
+    try:
+        # The web server breaks the response off.
+        with pytest.raises(SessionStoreUnavailable):
+            parts.extend(content)
+    finally:
+        settings.CACHES = working
+    assert "An export of the list of sessions was cut off by an error." in our_errors(caplog)
+    text = b"".join(parts).decode("utf-8-sig")
+    if file_format == "csv":
+        assert text.splitlines()[-1].startswith("INCOMPLETE")
+    else:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import Client
 
-from django_redsess.admin import OnlineSessionAdmin, endings, one_by_one
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin, end_question, end_rules, endings, one_by_one
 from django_redsess.online import looking
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
 from tests.support.behind import make_seen
@@ -114,6 +115,24 @@ def test_a_superusers_session_stays(client, found) -> None:
     answer(client, response)
     assert browser.session.sid in left()
     assert not set(found.values()) & left()
+
+
+def test_counting_superusers_sessions_reads_no_others(client, monkeypatch, found, few_on_a_page) -> None:
+    arrive("root")
+    User.objects.filter(username="root").update(is_superuser=True)
+    staff(client, "view_onlinesession", "end_onlinesession")
+    monkeypatch.setattr(end_question, "ROWS_MAX", 2)
+    limits, page_of = [], online.page_of
+    monkeypatch.setattr(
+        online, "page_of", lambda *args, **kwargs: (limits.append(args[2]), page_of(*args, **kwargs))[1]
+    )
+    assert asked(client.get(CONFIRM)) == 4
+    assert limits
+    assert max(limits) == 2
+    limits.clear()
+    monkeypatch.setattr(end_rules, "CHECKED_MAX", 0)
+    assert asked(client.get(CONFIRM)) == 4
+    assert max(limits) == 5
 
 
 def test_the_own_session_stays_or_ends_as_the_box_says(found) -> None:

@@ -228,7 +228,7 @@ def test_a_name_that_looks_like_a_browser_is_a_user_first(admin_client, users, c
 def test_a_search_that_finds_no_user_finds_browsers_and_says_so(admin_client) -> None:
     response = admin_client.get(LIST, {"q": "firefox", "o": "3"}, follow=True)
     page = Page(response)
-    assert page.names == ["alice", "carol"]
+    assert sorted(page.names) == ["alice", "carol"]
     assert page.messages == ["No user matches. These are the sessions whose browser matches."]
     # What is ended later is what was shown: the address names browsers, whoever signs in meanwhile.
     [(url, _)] = response.redirect_chain
@@ -248,6 +248,41 @@ def test_who_is_not_online_can_not_be_told_from_who_does_not_exist(client) -> No
     assert Page(known).messages == Page(unknown).messages == []
     User.objects.create_user("firefox")
     assert names(client, q="firefox") == ["alice", "carol"]
+
+
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({}, ["alice", "bob"]),
+        ({"q": "198.51.100.8"}, ["bob"]),
+        ({"q": "2001:db8::7"}, []),
+        ({"q": "0.0.0.0/0"}, ["alice", "bob"]),
+        ({"browser": "Chrome"}, ["bob"]),
+    ],
+    ids=str,
+)
+def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch, query, found) -> None:
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_network("198.51.100.0/24")
+    )
+    assert names(admin_client, **query) == found
+    assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text
+
+
+def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 3}
+    staff(client, "view_onlinesession", "view_user")
+    query = {"user": str(users["bob"].pk)}
+    text = client.get(LIST, query).text
+    assert "bob" in text
+    assert "At most 3 sessions" in text
+    of_users = type(admin.site._registry[User])
+    monkeypatch.setattr(of_users, "get_queryset", lambda *_: User.objects.exclude(username="bob"))
+    text = client.get(LIST, query).text
+    assert "bob" not in text
+    assert "At most" not in text
 
 
 def test_the_line_below_the_box_names_what_can_be_searched(admin_client, client) -> None:

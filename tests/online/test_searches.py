@@ -154,6 +154,21 @@ def test_a_queryset_searches_and_tells_how_far(arrive: NewSession, sent: list[st
     assert list(rows.only_guests()) == list(rows.of_users(["1"]).only_guests()) == []
 
 
+@pytest.mark.django_db
+def test_of_two_filters_of_a_kind_the_narrower_holds(arrive: NewSession) -> None:
+    one, other = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.9", FIREFOX, "2")
+    rows = OnlineSession.online.of_network("198.51.100.0/24")
+    for network in ("198.51.100.7", "198.51.100.0/29", "198.51.0.0/16"):
+        assert [row.sid for row in rows.of_network(network)] == ([other, one] if "/16" in network else [one]), network
+    # None of them has a session from both.
+    for network in ("203.0.113.7", "2001:db8::/32"):
+        assert (list(rows.of_network(network)), rows.of_network(network).count()) == ([], 0), network
+    chrome = OnlineSession.online.of_browser("chrome").of_system("Windows")
+    assert [row.sid for row in chrome.of_browser("Chrome 1").of_browser("c").of_system("windows")] == []
+    assert [row.sid for row in chrome.of_browser("Chrome").of_browser("c")] == [one]
+    assert list(chrome.of_browser("Firefox")) == list(chrome.of_system("Linux")) == []
+
+
 def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
     settings: Any, monkeypatch: pytest.MonkeyPatch, arrive: NewSession
 ) -> None:
