@@ -181,8 +181,8 @@ def links(response: HttpResponse, beginning: str) -> list[str]:
 
 def link(response: HttpResponse, text: str) -> str:
     """Return where the only link of that text leads."""
-    found = re.findall(r'href="([^"]*)"[^>]*>([^<]*)</a>', response.text)
-    [href] = {href for href, shown in found if html.unescape(shown).strip() == text}
+    found = re.findall(r'<a\b[^>]*href="([^"]*)"[^>]*>(.*?)</a>', response.text, re.DOTALL)
+    [href] = {href for href, shown in found if html.unescape(re.sub("<[^>]*>", "", shown)).strip() == text}
     return html.unescape(href)
 
 

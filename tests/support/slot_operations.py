@@ -396,6 +396,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "list": lambda: [each.sid for each in online.sessions(guests=True)],
         "list by sign-in": lambda: [each.sid for each in online.sessions()],
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],
+        "search by browser": lambda: online.count(browser="Chrome"),
+        "search by network": lambda: [each.sid for each in online.sessions(network="192.0.2.0/24")],
         "find": lambda: [each.sid for each in online.find([sid])],
         "history": lambda: len(online.history()),
         "recent items": lambda: [each.item for each in viewed.recent(world.user)],
