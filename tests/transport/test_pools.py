@@ -130,11 +130,20 @@ class Interruption(BaseException):
 def interrupted_after() -> Iterator[Callable[[float], None]]:
     """Return a function that says in how many seconds the test is interrupted; 0 takes that back."""
 
+    is_wanted = False
+
     def interrupt(*args: Any) -> None:
-        raise Interruption
+        # Another thread may get the signal, and tell this one later.
+        if is_wanted:
+            raise Interruption
+
+    def interrupt_after(seconds: float) -> None:
+        nonlocal is_wanted
+        is_wanted = seconds > 0
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    yield interrupt_after
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
