@@ -138,6 +138,18 @@ def test_ending_everyone_else_is_below_the_list_and_apart_from_other_buttons(adm
     assert "End everyone else" not in staff(Client(), "view_onlinesession").get(LIST).text
 
 
+def test_what_a_search_or_a_filter_lists_is_ended_from_below_the_list(admin_client, clients) -> None:
+    found = Page(admin_client.get(LIST, {"q": "198.51.100.0/24"}))
+    assert asked(admin_client.get(found.links["End these 2 sessions"])) == found.count == 2
+    assert "End the session that is listed" in Page(admin_client.get(LIST, {"browser": "Chrome"})).links
+    for client, query in (
+        (admin_client, ""),
+        (admin_client, "?q=nobody"),
+        (staff(Client(), "view_onlinesession"), "?q=bob"),
+    ):
+        assert not re.search("End these|that is listed", client.get(LIST + query, follow=True).text)
+
+
 # Columns that a subclass adds.
 
 
