@@ -99,13 +99,14 @@ def draw(
     plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
     levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, top if small else step)]
     margin = 10 + CHARACTER * max(len(label) for _, label in levels)
+    gone = evicted(sampled)
     has_stopped = not day and now.at - sampled[-1].at > GAP
     context: dict[str, Any] = {
         "title": title_of(hours, day),
         "is_now": not day,
         "small": small,
         "height": plot.height,
-        "whole_height": plot.height + 40 if not small else plot.height + 32,
+        "whole_height": plot.height + (32 if small else 40),
         "ticks": (plot.height, plot.height + 5, plot.height + 21),
         "start": _time(start, "SHORT_DATETIME_FORMAT"),
         "end": _time(end, "SHORT_DATETIME_FORMAT"),
@@ -116,7 +117,7 @@ def draw(
         "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
         "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
         "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
-        "evicted": [_number(count) for count in evicted(sampled)] if any(evicted(sampled)) and not small else None,
+        "evicted": [_number(count) for count in gone] if any(gone) and not small else None,
     }
     return render_to_string("django_redsess/online_chart.html", context)
 

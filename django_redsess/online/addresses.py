@@ -9,10 +9,11 @@ from typing import Any
 
 from django_redsess.online import queries
 from django_redsess.online.lists import Lists
+from django_redsess.online.pages import NEAR_ENOUGH
 from django_redsess.online.queries import SessionFilter
 from django_redsess.session.networks import Network
 from django_redsess.transport import scripts
-from django_redsess.transport.bisection import Bound, bisect, guess_by_share
+from django_redsess.transport.bisection import Bound, bisect, guess_by_share, narrowed
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.merging import Parts, merged
 from django_redsess.transport.packing import head, tail
@@ -21,9 +22,6 @@ from django_redsess.transport.together import Scored, ask_each, together, with_s
 
 READ_AT_ONCE = 2_500
 """How many entries of a list one call reads."""
-
-NEAR_ENOUGH = 200
-"""A search for a page may stop this many ranks before it."""
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
@@ -126,13 +124,11 @@ class AddressLists:
             return Bound(score, [count for counts in found for count in counts])
 
         low, high = Bound(self.network.first, [0] * len(flat)), Bound(self.network.last + 1, flat)
-        near = yield from self._near(rank, below)
-        for score in (min(near), max(near) + 1) if near else ():
-            bound = yield from bound_at(score)
-            if low.total <= bound.total <= rank:
-                low = bound
-            elif rank < bound.total <= high.total:
-                high = bound
+        places = yield from self._near(rank, below)
+        near = []
+        for place in (min(places), max(places) + 1) if places else ():
+            near.append((yield from bound_at(place)))
+        low, high = narrowed(rank, low, high, near)
         low, high = yield from bisect(
             bound_at,
             rank,

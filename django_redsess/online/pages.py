@@ -9,7 +9,7 @@ from itertools import accumulate
 from django_redsess.online import queries
 from django_redsess.online.lists import BEYOND, Lists
 from django_redsess.online.queries import Row, SessionFilter
-from django_redsess.transport.bisection import Bound, bisect, guess_by_share
+from django_redsess.transport.bisection import Bound, bisect, guess_by_share, narrowed
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.merging import Parts, merged
 from django_redsess.transport.steps import Steps
@@ -122,11 +122,8 @@ def _search(lists: Lists, first: int, *, latest_first: bool) -> Steps[tuple[int,
 
     low = Bound(-BEYOND, [0] * len(counts))
     high = Bound(BEYOND, [sum(of_partition) for of_partition in counts])
-    for bound in (yield from bounds_at((yield from _guesses(lists, counts, rank, latest_first=latest_first)))):
-        if low.total <= bound.total <= rank and bound.score > low.score:
-            low = bound
-        elif rank < bound.total <= high.total and bound.score < high.score:
-            high = bound
+    near = yield from bounds_at((yield from _guesses(lists, counts, rank, latest_first=latest_first)))
+    low, high = narrowed(rank, low, high, near)
     low, high = yield from bisect(
         bound_at,
         rank,

@@ -89,8 +89,9 @@ def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present
     Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now. The
     samples are one text with a line for each, the earliest first.
     """
-    bounds = (None if seconds is None else f"{seconds * 1000:.0f}" for seconds in (first, last))
-    args = scripts.READ_SAMPLES.arguments(**dict(zip(("first", "last"), bounds, strict=True)))
+    args = scripts.READ_SAMPLES.arguments(
+        first=f"{first * 1000:.0f}", last=None if last is None else f"{last * 1000:.0f}"
+    )
     calls = on_each(scripts.READ_SAMPLES, args, _samples)
     # The samples of more than a day take the server long: it serves others in between.
     at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE

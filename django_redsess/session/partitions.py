@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from django_redsess.transport.keys import Partition, bucket_of, keyspace
+from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import CONSTANTS, Script, Values
 from django_redsess.transport.steps import Call, T
 
@@ -21,7 +21,7 @@ def batches(sids: Iterable[str], at_once: int = CONSTANTS["AT_ONCE_MAX"]) -> Ite
         groups[0] = list(dict.fromkeys(sids))
     else:
         for sid in dict.fromkeys(sids):
-            groups.setdefault(bucket_of(sid) * space.count >> 10, []).append(sid)
+            groups.setdefault(space.number_of(sid), []).append(sid)
     for number, group in groups.items():
         for start in range(0, len(group), at_once):
             yield space.partitions[number], group[start : start + at_once]

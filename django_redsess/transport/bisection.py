@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from django_redsess.transport.steps import Steps
@@ -39,6 +39,20 @@ def guess_by_share(rank: int) -> Callable[[Bound, Bound], int]:
 
 def _never(low: Bound, high: Bound) -> bool:
     return False
+
+
+def narrowed(rank: int, low: Bound, high: Bound, found: Iterable[Bound]) -> tuple[Bound, Bound]:
+    """
+    Return the nearest of ``low``, ``high`` and the bounds ``found`` between which the entry with ``rank`` is.
+
+    Counts may have changed between two readings. A bound that does not fit the others is left out.
+    """
+    for bound in found:
+        if low.total <= bound.total <= rank and bound.score > low.score:
+            low = bound
+        elif rank < bound.total <= high.total and bound.score < high.score:
+            high = bound
+    return low, high
 
 
 def bisect(

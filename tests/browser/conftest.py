@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,19 @@ def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
         yield open_page
 
 
+@contextmanager
+def themed(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[str]:
+    """Give the address of the demo with the settings ``name`` of the tests' site."""
+    directory: Path = tmp_path_factory.mktemp(name)
+    with running(directory, DJANGO_SETTINGS_MODULE=f"tests.site.settings.{name}") as demo:
+        yield demo.url
+
+
 @pytest.fixture(scope="module")
 def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the demo with the looks of django-unfold."""
-    directory: Path = tmp_path_factory.mktemp("unfold")
-    with running(directory, DJANGO_SETTINGS_MODULE="tests.site.settings.unfold") as demo:
-        yield demo.url
+    with themed(tmp_path_factory, "unfold") as url:
+        yield url
 
 
 @pytest.fixture
@@ -63,9 +71,8 @@ def unfold_visitor(browser: Browser, unfold: str) -> Iterator[Callable[..., Page
 @pytest.fixture(scope="module")
 def jazzmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the demo with the looks of django-jazzmin."""
-    directory: Path = tmp_path_factory.mktemp("jazzmin")
-    with running(directory, DJANGO_SETTINGS_MODULE="tests.site.settings.jazzmin") as demo:
-        yield demo.url
+    with themed(tmp_path_factory, "jazzmin") as url:
+        yield url
 
 
 @pytest.fixture

@@ -14,13 +14,12 @@ from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
 from tests.support.behind import have_views, note, now_of
-from tests.support.browsing import LIST, Visitor, sign_in
+from tests.support.browsing import LIST, MOST_VIEWED, Visitor, sign_in
 from tests.support.outages import caches
 from tests.support.shop import use_our_templates
 
 pytestmark = pytest.mark.slow
 
-MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 # Of all text inside of what the selector finds: where its contrast with what is behind it is below that of WCAG's AA.
 TOO_WEAK = """

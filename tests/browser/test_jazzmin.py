@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
+from tests.support.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
 
 pytestmark = pytest.mark.slow
-
-MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -19,16 +17,7 @@ def test_pages_fit_with_django_jazzmin(
 ) -> None:
     page = jazzmin_visitor(width, dark)
     sign_in(page, "admin", "admin")
-    page.goto(LIST)
-    session = page.locator("#result_list a[href*='onlinesession'][href*='/change/']").last.get_attribute("href") or ""
-    for path, name in (
-        (LIST, "list"),
-        (LIST + "?who=everyone", "everyone"),
-        (LIST + "confirm/", "confirm"),
-        (session, "session"),
-        (MOST_VIEWED, "most-viewed"),
-        (MOST_VIEWED + "confirm/", "reset"),
-    ):
+    for path, name in (*pages_of_admin(page), (MOST_VIEWED + "confirm/", "reset")):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
         keep_picture(page, f"jazzmin-{name}-{width}{'-dark' * dark}")

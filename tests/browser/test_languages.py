@@ -7,7 +7,7 @@ from django.utils import translation
 
 from django_redsess.cleaning import cleaner
 from testproject import people
-from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
+from tests.support.browsing import LIST, KeepPicture, Visitor, pages_of_admin, sign_in
 from tests.support.texts import LANGUAGES
 
 pytestmark = pytest.mark.slow
@@ -20,16 +20,7 @@ def test_pages_fit_in_each_language(visitor: Visitor, keep_picture: KeepPicture,
     page = visitor()
     sign_in(page, "admin", "admin")
     page.set_extra_http_headers({"Accept-Language": translation.to_language(language)})
-    page.goto(LIST)
-    session = page.locator("#result_list a[href*='onlinesession'][href*='/change/']").last.get_attribute("href") or ""
-    for path, name in (
-        (LIST, "list"),
-        (LIST + "?who=everyone", "everyone"),
-        (LIST + "confirm/", "confirm"),
-        (session, "session"),
-        ("/admin/django_redsess/popularitem/", "most-viewed"),
-        ("/account/sessions/", "own"),
-    ):
+    for path, name in (*pages_of_admin(page), ("/account/sessions/", "own")):
         page.goto(path)
         keep_picture(page, f"{language}-{name}")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path

@@ -20,6 +20,7 @@ Visitor = Callable[..., Page]
 KeepPicture = Callable[[Page, str], None]
 
 LIST = "/admin/django_redsess/onlinesession/"
+MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 def sign_in(page: Page, username: str, password: str) -> None:
@@ -28,6 +29,14 @@ def sign_in(page: Page, username: str, password: str) -> None:
     page.get_by_label("Password").fill(password)
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def pages_of_admin(page: Page) -> list[tuple[str, str]]:
+    """Return the paths of the admin's pages, the last session's among them, each with a name."""
+    page.goto(LIST)
+    session = page.locator("#result_list a[href*='onlinesession'][href*='/change/']").last.get_attribute("href") or ""
+    lists = [(LIST, "list"), (LIST + "?who=everyone", "everyone")]
+    return [*lists, (LIST + "confirm/", "confirm"), (session, "session"), (MOST_VIEWED, "most-viewed")]
 
 
 def go_to(page: Page, what: Locator) -> None:
