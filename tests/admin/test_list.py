@@ -353,7 +353,9 @@ def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
     page = Page(admin_client.get(LIST))
     for text, found in (("Firefox", ["carol", "alice"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
         filtered = Page(admin_client.get(LIST + page.links[text]))
-        assert filtered.names == found
+        # In the order of the list. Two may have signed in within a millisecond: then it is not known here.
+        assert filtered.names == [name for name in page.names if name in found] or found == ["guest"]
+        assert sorted(filtered.names) == sorted(found)
         assert f"Filters: {text}. Clear all filters" in filtered.text
     assert "Filters:" not in page.text
 
