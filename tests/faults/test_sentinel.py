@@ -19,7 +19,7 @@ from testproject.servers import Server
 from tests.site import MIDDLEWARE
 from tests.support.behind import faults
 from tests.support.failovers import Outcome, Writers
-from tests.support.outages import BUDGET, caches, close_connections, end_outage
+from tests.support.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
 from tests.support.running import wait_until
 from tests.support.sentinels import Watched, watched
 from tests.support.visitors import Browser
@@ -34,11 +34,11 @@ def watch(server: Server, settings: Any, tmp_path: Path) -> Iterator[Watch]:
     """Return a function that has the site on a master with so many replicas, behind sentinels."""
     with ExitStack() as ended:
 
-        def watch(*, minimum: int = 0, **counts: int) -> Watched:
+        def watch(*, minimum: int = 0, timeout: float = TIMEOUT, **counts: int) -> Watched:
             found = ended.enter_context(watched(server.binary, tmp_path, **counts))
             found.set("min-replicas-max-lag", 2)
             found.set("min-replicas-to-write", minimum)
-            settings.CACHES = found.caches()
+            settings.CACHES = found.caches(timeout=timeout)
             ended.callback(close_connections)
             end_outage()
             return found
@@ -52,7 +52,8 @@ def written_while(site: Watched, happens: Callable[[], None]) -> Outcome:
     with writers.busy():
         wait_until(lambda: writers.written > 200)
         happens()
-        wait_until(lambda: site.master() is not before)
+        # Longer where the sentinels have to vote twice.
+        wait_until(lambda: site.master() is not before, seconds=60)
         # Sentinels demote the old master some ten seconds later.
         wait_until(site.in_place, seconds=60)
         served = writers.written
@@ -97,7 +98,13 @@ def test_a_planned_failover_without_a_pause_may_lose_and_is_no_error(watch: Watc
 def test_a_killed_master_loses_nothing_that_its_replicas_have(watch: Watch) -> None:
     site = watch(replicas=2, sentinels=3, minimum=1)
     master = site.master()
-    outcome = written_while(site, master.stop)
+
+    def kill() -> None:
+        # Else it may have told a visitor what it has not yet told a replica.
+        site.pause_writes()
+        master.stop()
+
+    outcome = written_while(site, kill)
     assert site.master() is not master
     assert (outcome.lost, outcome.undone) == (0, 0)
     assert outcome.refused > 0
@@ -112,7 +119,7 @@ def replaced(watch: Watch, settings: Any) -> Callable[[str], None]:
     The old master is demoted, has still the data that it had, and hears of no changes.
     """
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.site.urls", MIDDLEWARE
-    site = watch(replicas=1)
+    site = watch(replicas=1, timeout=PATIENCE)
     behind, old = settings.CACHES, site.master()
 
     def replace(sid: str) -> None:
@@ -121,7 +128,7 @@ def replaced(watch: Watch, settings: Any) -> Callable[[str], None]:
         wait_until(lambda: site.master() is not old)
         # Sentinels do so some ten seconds later.
         old.client.replicaof("127.0.0.1", 1)
-        settings.CACHES = caches(site.master().url, timeout=5)
+        settings.CACHES = caches(site.master().url)
         assert online.end(sid)
         close_connections()
         settings.CACHES = behind

@@ -11,13 +11,13 @@ from typing import Any
 import redis as redis_py
 
 from testproject.servers import Server, free_port
-from tests.support.outages import TIMEOUT
+from tests.support.outages import PATIENCE
 from tests.support.running import wait_until
 
 
 @contextmanager
 def behind_sentinel(
-    server: Server, folder: Path, *, port: int = 0, timeout: float = TIMEOUT, **pool: Any
+    server: Server, folder: Path, *, port: int = 0, timeout: float = PATIENCE, **pool: Any
 ) -> Iterator[dict[str, Any]]:
     """
     Start a sentinel that names ``port`` as where ``server`` is (its own, unless said otherwise), and give ``CACHES``.
@@ -30,7 +30,7 @@ def behind_sentinel(
         yield caches(f"shop-{at}", [at], timeout=timeout, **pool)
 
 
-def caches(name: str, ports: list[int], *, timeout: float = TIMEOUT, **pool: Any) -> dict[str, Any]:
+def caches(name: str, ports: list[int], *, timeout: float = PATIENCE, **pool: Any) -> dict[str, Any]:
     """Settings that keep the sessions on the master that the sentinels at ``ports`` know as ``name``."""
     return {
         "sessions": {
@@ -63,7 +63,7 @@ class Watched:
             replica.client.replicaof("127.0.0.1", master.port)
         for sentinel in self._sentinels:
             sentinel.sentinel_monitor(self.name, "127.0.0.1", master.port, len(self.ports) // 2 + 1)
-            for option, milliseconds in (("down-after-milliseconds", 1000), ("failover-timeout", 10_000)):
+            for option, milliseconds in (("down-after-milliseconds", 1000), ("failover-timeout", 5_000)):
                 sentinel.sentinel_set(self.name, option, milliseconds)
         for sentinel in self._sentinels:
             wait_until(lambda sentinel=sentinel: self._knows_all(sentinel))
