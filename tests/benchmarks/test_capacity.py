@@ -44,7 +44,8 @@ def test_a_plan_is_made_from_what_is_measured(tmp_path: Path) -> None:
     assert run("--figures", str(file)) == printed
     figures = json.loads(file.read_text())
     for partitions, of in figures["requests"].items():
-        assert (of["load"]["round_trips"], of["change"]["round_trips"]) == (1, 2)
+        # A process that was held up asks for the time once more.
+        assert [round(of[name]["round_trips"]) for name in ("load", "change")] == [1, 2]
         # Only the first load in an interval is written.
         assert of["load"]["replicated"] > of["reload"]["replicated"] == 0
         # Lists ask every partition.
