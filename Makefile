@@ -22,8 +22,8 @@ test-django: .venv/installed-test  ## Run Django's own tests of session engines 
 
 test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
-	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner
-	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s' */log/* | sed 's|/log/[^:]*||'
+	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
+	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s|RERUN .*' */log/* | sed 's|/log/[^:]*||'
 
 bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions, ARGS=--targets: half an hour)
 	@QUICK=$(QUICK) FULL=$(FULL) $(BIN)/python -m benchmarks $(ARGS)

@@ -127,8 +127,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     With each change of CACHES, Django leaves a context variable behind, and asgiref goes through all there are whenever
     it changes threads: after some thousand tests, a request over ASGI would take seconds.
     """
-    runner = item.config.pluginmanager.get_plugin("runner")
-    return copy_context().run(runner.pytest_runtest_protocol, item=item, nextitem=nextitem)
+    # The first one does nothing but with --reruns.
+    for name in ("rerunfailures", "runner"):
+        plugin = item.config.pluginmanager.get_plugin(name)
+        if copy_context().run(plugin.pytest_runtest_protocol, item=item, nextitem=nextitem):
+            return True
+    return None
 
 
 def pytest_report_header() -> str:

@@ -47,7 +47,7 @@ def emptied(client: redis.Redis) -> Iterator[None]:
     found = disagreements(client)
     client.flushall()
     # What is found is told here: pytest explains only the assertions of tests.
-    assert not found, "\n".join(found)
+    assert not found, "disagreements: " + "\n".join(found)
 
 
 def disagreements(client: redis.Redis) -> list[str]:

@@ -229,4 +229,4 @@ def test_a_test_that_leaves_a_disagreement_fails_at_its_end(tmp_path: Path) -> N
         text=True,
     )
     assert "2 passed, 1 error in " in run.stdout
-    assert "test_sets - AssertionError: b'something' belongs to no session" in run.stdout
+    assert "test_sets - AssertionError: disagreements: b'something' belongs to no session" in run.stdout
