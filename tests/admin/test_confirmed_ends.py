@@ -31,7 +31,7 @@ TOO_FEW = (
 def servers(server: Server, partitions: int, settings: Any) -> Iterator[Replicated]:
     """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
     started = Replicated(server.binary)
-    settings.CACHES = caches(started.server.url, timeout=5)
+    settings.CACHES = caches(started.server.url)
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 300)}
     yield started
     close_connections()
@@ -96,7 +96,7 @@ def test_where_too_few_have_it_a_button_looks_again(
     response = answer(staff, response)
     assert told(response) == "3 sessions were ended. 1 replica has this."
     assert LogEntry.objects.count() == lines
-    settings.CACHES = caches(servers.fail_over(), timeout=5)
+    settings.CACHES = caches(servers.fail_over())
     assert len(left()) == 1
 
 
@@ -121,7 +121,7 @@ def test_looking_again_ends_again_what_has_returned(
     servers.cut()
     names = sids.values() if chosen == "by sid" else ()
     response = answer(staff, ask_about(staff, *names))
-    settings.CACHES = caches(servers.fail_over(), timeout=5)
+    settings.CACHES = caches(servers.fail_over())
     assert len(left()) == 4
     response = answer(staff, response)
     assert len(left()) == 1

@@ -14,7 +14,7 @@ import redis as redis_py
 
 from django_redsess.cleaning.waker import Waker
 from django_redsess.transport.keys import keyspace
-from tests.support.outages import caches, frozen
+from tests.support.outages import TIMEOUT, caches, frozen
 from tests.support.running import asleep, wait_until
 
 pytestmark = pytest.mark.both_servers
@@ -245,6 +245,6 @@ def test_closing_before_any_wait_is_no_error_and_has_asked_nobody(commands) -> N
 
 
 def test_a_frozen_server_does_not_prolong_a_wait(own_server, settings, sleeper) -> None:
-    settings.CACHES = caches(own_server.url)
+    settings.CACHES = caches(own_server.url, timeout=TIMEOUT)
     with frozen(own_server):
         assert 0.3 <= sleeper.sleep(0.3) < 5

@@ -20,7 +20,7 @@ from tests.support.outages import caches
 def server() -> Iterator[servers.Server]:
     """A server of its own for the whole run."""
     started = servers.Server(next(iter(servers.available().values())))
-    with override_settings(CACHES=caches(started.url, timeout=5)):
+    with override_settings(CACHES=caches(started.url)):
         yield started
     started.close()
 

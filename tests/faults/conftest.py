@@ -46,12 +46,12 @@ def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterato
     settings.LOGIN_URL = "/sign-in/nobody/"
     settings.TEMPLATES = TEMPLATES
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
-    settings.CACHES = caches(proxy.url)
+    settings.CACHES = caches(proxy.url, timeout=TIMEOUT)
     end_outage()
     yield
     proxy.restore()
     close_connections()
-    settings.CACHES = caches(proxy.url)
+    settings.CACHES = caches(proxy.url, timeout=TIMEOUT)
     end_outage()
     close_connections()
 
@@ -128,12 +128,11 @@ def durable_server(server: servers.Server) -> Iterator[servers.Server]:
 
 
 @pytest.fixture
-def use_server(site: None, settings: Any) -> Callable[[servers.Server], None]:
+def use_server(site: None, settings: Any) -> Callable[..., None]:
     """Return a function that moves the site's sessions to another server, without a proxy."""
 
-    def use(server: servers.Server) -> None:
-        # One that is durable waits for the disk, which other tests may keep busy.
-        settings.CACHES = caches(server.url, timeout=5 if "--appendonly" in server.options else TIMEOUT)
+    def use(server: servers.Server, **options: float) -> None:
+        settings.CACHES = caches(server.url, **options)
         end_outage()
 
     return use

@@ -33,7 +33,7 @@ settings.configure(
     INSTALLED_APPS=["django_redsess"],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
-    CACHES=caches_at(url, timeout=5) if on_cluster else caches(url, timeout=5),
+    CACHES=caches_at(url) if on_cluster else caches(url),
     REDSESS={"PARTITIONS": PARTITIONS} if on_cluster else {},
 )
 django.setup()

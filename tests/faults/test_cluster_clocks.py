@@ -32,7 +32,7 @@ def fail_over(
     """Sessions on a cluster whose replicas have another clock. Returns a function: replica and primary swap roles."""
     other = clocks.stepped(tmp_path / "clock", request.param)
     cluster = Cluster(server.binary, environments={3: other, 4: other, 5: other})
-    settings.CACHES = cluster_caches(cluster, timeout=5)
+    settings.CACHES = cluster_caches(cluster)
 
     def fail_over() -> None:
         node = cluster.node_of(keyspace().partitions[0].tag)

@@ -25,7 +25,7 @@ from testproject.nodes import Node
 from testproject.servers import Server, free_port
 from tests.site import MIDDLEWARE
 from tests.support.on_clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
-from tests.support.outages import BUDGET, lines_of, our_errors
+from tests.support.outages import BUDGET, TIMEOUT, lines_of, our_errors
 from tests.support.running import wait_until
 from tests.support.serving import Answer, assert_own, serving
 from tests.support.visitors import Browser, assert_unavailable
@@ -80,7 +80,7 @@ def refusing() -> Iterator[str]:
 def test_no_start_node_answers(visitor: Browser, settings: Any, log: Any, start: Any) -> None:
     with ExitStack() as ended:
         urls = [ended.enter_context(start()) for _ in range(3)]
-        use_cluster(settings, urls)
+        use_cluster(settings, urls, timeout=TIMEOUT)
         visitor.cookie = "k" * 32
         for _ in range(3):
             assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
@@ -201,7 +201,7 @@ def ask_all(keys: list[str], *, tasks: bool) -> list[tuple[int, float]]:
 def test_every_node_stalls(
     own_cluster: Cluster, settings: Any, new_session: NewSession, log: Any, tasks: bool, fresh: bool
 ) -> None:
-    use_cluster(settings, own_cluster.urls)
+    use_cluster(settings, own_cluster.urls, timeout=TIMEOUT)
     keys = list(session_on_each(own_cluster, new_session, colour="blue").values()) * 17
     ask_all(keys[:3], tasks=tasks)
     if fresh:
@@ -225,7 +225,7 @@ def test_one_node_stalls_and_the_others_go_on(
     """No replica takes over: the outage lasts."""
     cluster = Cluster(server.binary, replicas=0)
     try:
-        use_cluster(settings, cluster.urls)
+        use_cluster(settings, cluster.urls, timeout=TIMEOUT)
         sessions = session_on_each(cluster, new_session, colour="blue")
         (node, lost), *others = sessions.items()
         log.clear()
@@ -281,7 +281,7 @@ def test_a_replica_takes_over_and_one_line_says_so(
 
 
 def session_on_each_of(cluster: Cluster, settings: Any, new_session: NewSession, start: str) -> dict[Node, str]:
-    use_cluster(settings, cluster.urls if start == "all" else cluster.urls[-1])
+    use_cluster(settings, cluster.urls if start == "all" else cluster.urls[-1], timeout=TIMEOUT)
     return session_on_each(cluster, new_session, colour="blue")
 
 
@@ -326,7 +326,7 @@ def test_a_slot_that_moves_is_one_line(own_cluster: Cluster, settings: Any, new_
 def test_a_stall_hands_nobody_the_reply_of_another(
     own_cluster: Cluster, settings: Any, new_session: NewSession, tasks: bool, resp: int
 ) -> None:
-    use_cluster(settings, own_cluster.urls, CONNECTION_POOL_KWARGS={"protocol": resp})
+    use_cluster(settings, own_cluster.urls, timeout=TIMEOUT, CONNECTION_POOL_KWARGS={"protocol": resp})
     visitors = {name: str(new_session(name=name).session_key) for name in map(str, range(8))}
     answers: list[tuple[str, Answer]] = []
     over = threading.Event()

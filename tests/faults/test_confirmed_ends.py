@@ -20,7 +20,8 @@ from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.servers import Server
-from tests.support.outages import caches, close_connections, frozen, lines_of
+from tests.support.clusters import cluster_caches
+from tests.support.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
 from tests.support.proxy import Proxy
 from tests.support.replicas import Replicated
 from tests.support.running import wait_until
@@ -28,7 +29,7 @@ from tests.support.sign_ins import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
-MILLISECONDS = 300
+MILLISECONDS = 1000
 
 
 @pytest.fixture
@@ -257,13 +258,14 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicate
         with frozen(servers.server), pytest.raises(Exception, match="can't be reached"):
             await asyncio.wait_for(online.aget(sid), 5)
 
-    settings.CACHES = caches(servers.server.url, timeout=0.5)
+    # django-redis finds a pool by its address, and by nothing else.
+    settings.CACHES = caches(f"{servers.server.url}?client_name=impatient", timeout=TIMEOUT)
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 1500)}
     servers.cut()
     assert online.end(sid).confirmed_by == 0
     connection = pool().take()
     try:
-        assert connection._sock.gettimeout() == 0.5
+        assert connection._sock.gettimeout() == TIMEOUT
     finally:
         pool().give(connection)
     asyncio.run(wait())
@@ -277,7 +279,7 @@ def test_lost_replies(
     other = sign_in(str(alice.pk))
     proxy = Proxy(servers.server.port)
     try:
-        settings.CACHES = caches(proxy.url)
+        settings.CACHES = caches(proxy.url, timeout=TIMEOUT if hang else PATIENCE)
         end(sid_of_nobody(sid))
         online.count()
         proxy.lose_reply("WAIT", hang=hang)
@@ -319,17 +321,7 @@ def test_in_a_cluster_each_node_has_its_own_replicas(
     own_cluster: Cluster, store_settings: Any, new_session: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confirming, "_short_of_replicas", set())
-    store_settings.CACHES = {
-        "sessions": {
-            "BACKEND": "django_redis.cache.RedisCache",
-            "LOCATION": own_cluster.urls,
-            "OPTIONS": {
-                "CONNECTION_FACTORY": "django_redsess.cluster.ClusterConnectionFactory",
-                "SOCKET_CONNECT_TIMEOUT": 5,
-                "SOCKET_TIMEOUT": 5,
-            },
-        }
-    }
+    store_settings.CACHES = cluster_caches(own_cluster)
     store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": 64, "CONFIRM_ENDS": (1, MILLISECONDS)}
     sids = [str(new_session(str(number)).sid) for number in range(30)]
 

@@ -127,7 +127,7 @@ def test_max_guests_are_as_many_as_there_may_be(new_session, settings) -> None:
 def small_server(server: servers.Server, settings: Any) -> Iterator[servers.Server]:
     """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
     for each in servers.serving(server.binary):
-        settings.CACHES = caches(each.url, timeout=5)
+        settings.CACHES = caches(each.url)
         yield each
         each.client.config_set("maxmemory", 0)
         close_connections()

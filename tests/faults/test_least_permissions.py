@@ -54,7 +54,7 @@ def life(
 ) -> Callable[[], None]:
     """Return a function that does whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
     url = f"redis://shop:secret@127.0.0.1:{own_server.port}/1"
-    settings.CACHES = {**settings.CACHES, **caches(url, timeout=5)}
+    settings.CACHES = {**settings.CACHES, **caches(url)}
     settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "slug"}, "VIEWED_LIMIT": 3, "VIEWED_GUESTS": True}
     monkeypatch.setenv("PARTITIONS", str(partitions))
 

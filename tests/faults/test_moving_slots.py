@@ -57,7 +57,7 @@ def nodes(
         options = ("--cluster-node-timeout", "15000", "--hash-max-listpack-value", "1024")
         kept_nodes[server.binary] = Cluster(server.binary, *options, primaries=2, replicas=0)
     nodes = kept_nodes[server.binary]
-    settings.CACHES = cluster_caches(nodes, timeout=5)
+    settings.CACHES = cluster_caches(nodes)
     # Nothing moves while an operation waits.
     monkeypatch.setattr(repeating, "MOVING_SECONDS", 0.01)
     yield nodes

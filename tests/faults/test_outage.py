@@ -19,7 +19,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import stored
-from tests.support.outages import BUDGET, caches, frozen, lines_of
+from tests.support.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
 from tests.support.proxy import Proxy
 from tests.support.visitors import Browser, assert_unavailable
 
@@ -361,11 +361,11 @@ def test_a_frozen_server_is_a_503_in_time(
     browser: Browser,
     alice: User,
     own_server: Any,
-    use_server: Callable[[Any], None],
+    use_server: Callable[..., None],
     meanwhile: Any,
     log: pytest.LogCaptureFixture,
 ) -> None:
-    use_server(own_server)
+    use_server(own_server, timeout=TIMEOUT)
     browser.sign_in(alice, colour="blue")
     with frozen(own_server):
         for _ in range(2):

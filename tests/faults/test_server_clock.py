@@ -38,7 +38,7 @@ LIMITS = {
 @pytest.fixture
 def stepped(server: servers.Server, tmp_path: Any, settings: Any) -> Iterator[Clock]:
     with clock(server.binary, tmp_path) as made:
-        settings.CACHES = caches(made.server.url, timeout=5)
+        settings.CACHES = caches(made.server.url)
         settings.SESSION_COOKIE_AGE = HOUR
         yield made
         made.set(0)

@@ -241,7 +241,7 @@ def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
     redis, server: servers.Server, settings, index: Switch, save: Save
 ) -> None:
     proxy, direct = Proxy(server.port), settings.CACHES
-    settings.CACHES = caches(proxy.url, timeout=5)
+    settings.CACHES = caches(proxy.url)
     try:
         proxy.lose_reply(scripts.ADD.digest)
         session = visited(HOME, **user())

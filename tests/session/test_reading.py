@@ -94,7 +94,7 @@ def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
     for durable in servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always"):
-        settings.CACHES = caches(durable.url, timeout=5)
+        settings.CACHES = caches(durable.url)
         session = new_session("7", colour="blue")
         make_seen(durable.client, str(session.sid), 1000)
 
@@ -179,7 +179,7 @@ def test_a_refused_touch_does_not_disturb_the_read(
     refusing: Callable[[servers.Server], AbstractContextManager[None]],
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
-    settings.CACHES = caches(own_server.url, timeout=5)
+    settings.CACHES = caches(own_server.url)
     sessions = [new_session(user, colour=f"of {user}") for user in ("7", "8", "")]
     connections = own_server.client.info("stats")["total_connections_received"]
     own_server.client.config_resetstat()

@@ -475,7 +475,7 @@ def test_a_save_whose_reply_was_lost_is_done_once(
 ) -> None:
     session = new_session("7", colour="blue")
     proxy, direct = Proxy(server.port), settings.CACHES
-    settings.CACHES = caches(proxy.url, timeout=5)
+    settings.CACHES = caches(proxy.url)
     one = opened(session)
     before = packed(redis, session)
     one["colour"] = "red"
@@ -487,7 +487,7 @@ def test_a_save_whose_reply_was_lost_is_done_once(
         if others_save:
             settings.CACHES = direct
             write(session, size=5)
-            settings.CACHES = caches(proxy.url, timeout=5)
+            settings.CACHES = caches(proxy.url)
 
     proxy.lose_reply(scripts.CHANGE.digest)
     proxy.before(scripts.CHANGE.digest, lambda: proxy.before(scripts.CHANGE.digest, meanwhile))

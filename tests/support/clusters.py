@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from testproject.clusters import Cluster
-from tests.support.outages import TIMEOUT, caches
+from tests.support.outages import PATIENCE, caches
 
 FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 PARTITIONS = 64
 
 
-def caches_at(location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> dict[str, Any]:
+def caches_at(location: str | Sequence[str], *, timeout: float = PATIENCE, **options: Any) -> dict[str, Any]:
     """
     Settings that keep the sessions on the cluster of which ``location`` names some nodes.
 
@@ -23,6 +23,6 @@ def caches_at(location: str | Sequence[str], *, timeout: float = TIMEOUT, **opti
     return {"sessions": {**entry, "LOCATION": location, "OPTIONS": {**entry["OPTIONS"], **more}}}
 
 
-def cluster_caches(cluster: Cluster, *, timeout: float = TIMEOUT) -> dict[str, Any]:
+def cluster_caches(cluster: Cluster, *, timeout: float = PATIENCE) -> dict[str, Any]:
     """Settings that keep the sessions on ``cluster``."""
     return caches_at(cluster.urls, timeout=timeout)

@@ -16,14 +16,14 @@ from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from tests.support.clusters import caches_at
-from tests.support.outages import TIMEOUT
+from tests.support.outages import PATIENCE
 from tests.support.proxy import Proxy
 
 PARTITIONS = 8
 """Enough for each of three nodes to have some."""
 
 
-def use_cluster(settings: Any, location: str | Sequence[str], *, timeout: float = TIMEOUT, **options: Any) -> None:
+def use_cluster(settings: Any, location: str | Sequence[str], *, timeout: float = PATIENCE, **options: Any) -> None:
     """Keep the sessions on this cluster, with pools of connections that nobody has used before."""
     ClusterConnectionFactory._pools.clear()
     settings.REDSESS = {**settings.REDSESS, "PARTITIONS": PARTITIONS}

@@ -19,6 +19,9 @@ from django_redsess.backend import SessionStore
 from testproject.servers import Server
 from tests.support.running import wait_until
 
+PATIENCE = 5
+"""Seconds that a test waits for the server, unless it is about outages: a busy machine is none."""
+
 TIMEOUT = 0.5
 """Seconds, for connecting and for an answer: with one repetition no request takes longer than 1.5 s for it."""
 
@@ -29,7 +32,7 @@ OURS = "EVALSHA"
 """What every command of ours contains, once the server knows the scripts."""
 
 
-def caches(url: str, *, timeout: float = TIMEOUT) -> dict[str, Any]:
+def caches(url: str, *, timeout: float = PATIENCE) -> dict[str, Any]:
     """Settings that keep the sessions on the server at ``url``, and wait ``timeout`` seconds for it."""
     return {
         "sessions": {

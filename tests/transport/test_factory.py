@@ -72,13 +72,13 @@ def test_credentials(locked: Cluster, settings: Any, new_session: NewSession, wh
         options |= {"USERNAME": "shop", "PASSWORD": SECRET}
     else:
         options |= {"PASSWORD": f"{SECRET}2"}
-    use_cluster(settings, url, timeout=5, **options)
+    use_cluster(settings, url, **options)
     assert_works(new_session)
     assert len(pools()) == 3
 
 
 def test_options_of_the_url_hold_for_each_node(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
-    use_cluster(settings, f"{cluster.urls[0]}?socket_timeout=7&client_name=shop", timeout=5)
+    use_cluster(settings, f"{cluster.urls[0]}?socket_timeout=7&client_name=shop")
     assert_works(new_session)
     assert {
         (each.connection_kwargs["socket_timeout"], each.connection_kwargs["client_name"]) for each in pools().values()
@@ -93,7 +93,6 @@ def test_a_maximum_of_connections_is_that_of_each_node(
     use_cluster(
         settings,
         cluster.urls,
-        timeout=5,
         CONNECTION_POOL_CLASS="redis.BlockingConnectionPool",
         CONNECTION_POOL_KWARGS={"max_connections": 1, "timeout": 0.1},
     )
@@ -113,13 +112,13 @@ def test_one_start_node_that_answers_is_enough(
 ) -> None:
     with deaf() as silent:
         urls = [f"redis://127.0.0.1:{free_port()}", silent, cluster.urls[2]]
-        use_cluster(settings, kind(urls), timeout=5)
+        use_cluster(settings, kind(urls))
         assert_works(new_session)
 
 
 def test_a_start_node_that_drops_all_packets(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
     with full_backlog() as dropping:
-        use_cluster(settings, [dropping, cluster.urls[0]], timeout=5)
+        use_cluster(settings, [dropping, cluster.urls[0]])
         assert_works(new_session)
 
 
@@ -201,7 +200,7 @@ def test_addresses_are_remapped(
     with proxies_of(unreachable) as proxies:
         for node in unreachable.nodes:
             remap[NOWHERE, node.port] = "127.0.0.1", proxies[node.port].port
-        use_cluster(settings, unreachable.urls[0], timeout=5, ADDRESS_REMAP=way)
+        use_cluster(settings, unreachable.urls[0], ADDRESS_REMAP=way)
         assert_works(new_session)
         through = {proxy.port for proxy in proxies.values() if proxy.accepted}
         assert {each.connection_kwargs["port"] for each in pool().nodes()} == through
@@ -224,7 +223,7 @@ def test_the_address_of_a_redirection_is_remapped(
     with proxies_of(unreachable) as proxies:
         for node in unreachable.nodes:
             remap[NOWHERE, node.port] = "127.0.0.1", proxies[node.port].port
-        use_cluster(settings, unreachable.urls[0], timeout=5, ADDRESS_REMAP=remapped)
+        use_cluster(settings, unreachable.urls[0], ADDRESS_REMAP=remapped)
         sessions = [new_session(number=number) for number in range(12)]
         partition = keyspace().of_sid(sessions[0].sid)
         move_all_of(unreachable, partition.tag)
@@ -241,7 +240,7 @@ def test_nodes_that_do_not_tell_their_host(
     """The map has a null in place of the host, or a question mark; a redirection has nothing, or a question mark."""
     for node in own_cluster.nodes:
         node.client.config_set("cluster-preferred-endpoint-type", endpoint)
-    use_cluster(settings, own_cluster.urls[0].replace("127.0.0.1", "localhost"), timeout=5)
+    use_cluster(settings, own_cluster.urls[0].replace("127.0.0.1", "localhost"))
     assert_works(new_session)
     assert {each.connection_kwargs["host"] for each in pool().nodes()} == {"localhost"}
     session = new_session(colour="blue")
@@ -293,7 +292,7 @@ def encrypted(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
 def test_tls(encrypted: tuple[Cluster, Path], settings: Any, new_session: NewSession) -> None:
     cluster, certificate = encrypted
     url = f"rediss://localhost:{cluster.nodes[0].port - TLS_BELOW}"
-    use_cluster(settings, url, timeout=5, CONNECTION_POOL_KWARGS={"ssl_ca_certs": str(certificate)})
+    use_cluster(settings, url, CONNECTION_POOL_KWARGS={"ssl_ca_certs": str(certificate)})
     assert_works(new_session)
     ports = {node.port - TLS_BELOW for node in cluster.primaries}
     assert {each.connection_kwargs["port"] for each in pool().nodes()} == ports
@@ -304,7 +303,7 @@ def test_tls(encrypted: tuple[Cluster, Path], settings: Any, new_session: NewSes
 def test_a_certificate_that_nobody_vouches_for_is_an_outage(
     encrypted: tuple[Cluster, Path], settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    use_cluster(settings, f"rediss://localhost:{encrypted[0].nodes[0].port - TLS_BELOW}", timeout=5)
+    use_cluster(settings, f"rediss://localhost:{encrypted[0].nodes[0].port - TLS_BELOW}")
     with pytest.raises(SessionStoreUnavailable):
         SessionStore("k" * 32).load()
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
@@ -349,7 +348,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 def test_a_cache_operation_says_that_it_does_not_work_here(
     cluster: Cluster, settings: Any, new_session: NewSession, ignore: bool
 ) -> None:
-    use_cluster(settings, cluster.urls, timeout=5, IGNORE_EXCEPTIONS=ignore)
+    use_cluster(settings, cluster.urls, IGNORE_EXCEPTIONS=ignore)
     session = new_session(colour="blue")
     before = set(cluster.client.keys())
     for name, operation in OPERATIONS.items():
@@ -364,7 +363,7 @@ def test_a_cache_operation_says_that_it_does_not_work_here(
 def test_the_end_of_a_request_leaves_the_map(
     cluster: Cluster, settings: Any, new_session: NewSession, close: bool
 ) -> None:
-    use_cluster(settings, cluster.urls, timeout=5)
+    use_cluster(settings, cluster.urls)
     settings.DJANGO_REDIS_CLOSE_CONNECTION = close
     session = new_session(colour="blue")
     known = pool()

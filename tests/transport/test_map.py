@@ -37,7 +37,7 @@ def asking() -> list[threading.Thread]:
 @pytest.fixture
 def slow(cluster: Cluster, settings: Any, new_session: NewSession) -> Iterator[str]:
     """Let the map take a second to come: the first node that is asked never answers. Give a session's key."""
-    use_cluster(settings, cluster.urls, timeout=5)
+    use_cluster(settings, cluster.urls)
     key = str(new_session(colour="blue").session_key)
     with deaf() as silent:
         use_cluster(settings, [silent, cluster.urls[0]], timeout=2)
@@ -174,7 +174,7 @@ def test_a_child_that_is_born_while_the_map_is_changed(slow: str) -> None:
 
 
 def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
-    use_cluster(settings, cluster.urls, timeout=5)
+    use_cluster(settings, cluster.urls)
     session_on_each(cluster, new_session)
 
     def numbers() -> list[int]:
@@ -191,7 +191,7 @@ def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new
 def test_nothing_stays_of_nodes_that_come_and_go(own_cluster: Cluster, settings: Any, new_session: NewSession) -> None:
     """The clients of event loops, too; and those of the nodes that stay are not touched."""
     start = own_cluster.primaries[0]
-    use_cluster(settings, start.url, timeout=5)
+    use_cluster(settings, start.url)
     sessions = session_on_each(own_cluster, new_session, colour="blue")
     staying, other, going = sessions[start], *[key for node, key in sessions.items() if node is not start]
 
@@ -234,14 +234,14 @@ def test_a_function_for_addresses_that_fails_is_named_in_the_log(
     def fail(address: Any) -> Any:
         raise LookupError("no such container")
 
-    use_cluster(settings, cluster.urls[0], timeout=5, ADDRESS_REMAP=fail)
+    use_cluster(settings, cluster.urls[0], ADDRESS_REMAP=fail)
     with pytest.raises(SessionStoreUnavailable):
         SessionStore("k" * 32).load()
     assert "no such container" in caplog.text
 
 
 def test_a_name_that_is_none_is_an_outage(settings: Any, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    use_cluster(settings, f"redis://{'a' * 70}..invalid:{free_port()}", timeout=5)
+    use_cluster(settings, f"redis://{'a' * 70}..invalid:{free_port()}")
     with pytest.raises(SessionStoreUnavailable):
         SessionStore("k" * 32).load()
     assert "No node of the cluster" in caplog.text

@@ -41,7 +41,7 @@ def use(server: Server, settings: Any) -> Iterator[Use]:
     def use(*, blocking: bool = False, **options: Any) -> Any:
         # django-redis finds a pool by its address, and by nothing else.
         url = f"{server.url}?client_name=lean-{random.getrandbits(60)}"
-        settings.CACHES = caches(url, timeout=5)
+        settings.CACHES = caches(url)
         settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = options
         if blocking:
             settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = "redis.BlockingConnectionPool"
@@ -207,7 +207,7 @@ FORKED = """
 import os, sys
 from django.conf import settings
 from tests.support.outages import caches
-made = caches(sys.argv[1], timeout=5)
+made = caches(sys.argv[1])
 made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)
 from django_redsess.transport import connections

@@ -30,7 +30,7 @@ def four(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def on_cluster(four: None, cluster: Cluster, settings: Any) -> Cluster:
-    settings.CACHES = cluster_caches(cluster, timeout=5)
+    settings.CACHES = cluster_caches(cluster)
     return cluster
 
 
@@ -149,7 +149,7 @@ def test_scripts_that_one_node_forgot_are_sent_again(on_cluster: Cluster, new_se
 
 @pytest.mark.slow
 def test_partitions_that_moved_are_found(own_cluster: Cluster, four: None, settings: Any, new_session: Any) -> None:
-    settings.CACHES = cluster_caches(own_cluster, timeout=5)
+    settings.CACHES = cluster_caches(own_cluster)
     for user in USERS:
         new_session(user)
     assert online.count() == len(USERS)
