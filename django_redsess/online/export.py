@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
-"""The characters with which spreadsheets begin a formula: in some languages, wide ones too."""
-
-# Some spreadsheets split a file at semicolons, as Excel does in German, or at tabs: a new cell begins there.
-_WITHIN = re.compile(r"(?<=[;|\t\r\n])(?=[=+@＝＋－＠-])")  # noqa: RUF001
+# These characters begin a formula: in some languages, wide ones too. A tab or the end of a line before them is skipped.
+# Some spreadsheets split a file at semicolons, as Excel does in German, or at tabs: a new cell begins there. Blanks and
+# quotation marks before its text may be dropped, since the CSV writer doubles each quotation mark.
+_FORMULA = re.compile(r'\A(?=[\t\r\n])|(?:\A|(?<=[;|\t\r\n]))(?=[" ]*[=+@＝＋－＠-])')  # noqa: RUF001
 
 
 def csv_cell(text: str) -> str:
@@ -17,5 +16,4 @@ def csv_cell(text: str) -> str:
 
     So does what it would take for a formula if it splits the file at another character than a comma.
     """
-    text = _WITHIN.sub("'", text)
-    return f"'{text}" if text.startswith(FORMULAS) else text
+    return _FORMULA.sub("'", text)
