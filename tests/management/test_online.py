@@ -19,8 +19,8 @@ from django.core.management import CommandError, call_command, execute_from_comm
 
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
-from django_redsess.management.session_records import FIELDS
 from django_redsess.online import looking
+from django_redsess.online.export import COLUMNS
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from testproject import servers
@@ -385,7 +385,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     assert names("--address", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
     assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
     assert run("--browser", "opera") == ["No such session is online."]
-    assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(FIELDS)]
+    assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(COLUMNS)]
 
 
 def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest.MonkeyPatch) -> None:
