@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 60
 """A single pass gives up after this time without an answer. With ``--forever``, the command never gives up."""
 
 TIMED_SECONDS_MIN = 1
-"""Of a shorter pass, the speed is not reported: it says nothing about a longer one."""
+"""The speed of a shorter pass is not reported: a few entries in no time say nothing about a million."""
 
 logger = logging.getLogger("django_redsess")
 

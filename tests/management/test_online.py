@@ -337,7 +337,7 @@ def test_a_narrow_terminal_says_what_it_does_not_show(users, new_session, monkey
     titles, row, dropped, _ = run(out=Terminal())
     assert titles.split() == ["USER", "SIGNED", "IN", "LAST", "SEEN", "ADDRESS", "SID"]
     assert "192.0.2.7" in row
-    assert dropped == "Too wide for this terminal: expires, browser, size, newest item. A pipe gets all: | less -S"
+    assert dropped == "Too wide: expires, browser, size, newest item. All columns: … | less -S"
 
 
 def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
