@@ -6,7 +6,6 @@ import csv
 import json
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,7 @@ from django.utils import timezone, translation
 
 from django_redsess.admin import history
 from django_redsess.admin.endings import EndSessionsMixin
-from django_redsess.models import OnlineSession
-from django_redsess.online import presentation
-from django_redsess.online.export import csv_cell
+from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
 
 if TYPE_CHECKING:
     from django_redsess.online.looking import LookedThrough
@@ -43,11 +40,6 @@ AT_ONCE = 900
 OVERLAP = 100
 """So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
 
-COLUMNS = (
-    *("sid", "user_id", "user", "login_at", "seen_at", "expires_at"),
-    *("address", "browser", "user_agent", "size"),
-)
-
 BYTE_ORDER_MARK = "\ufeff"
 """Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
 
@@ -56,8 +48,7 @@ CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
 
 logger = logging.getLogger("django_redsess")
 
-Cells = dict[str, str | int]
-Batches = Iterator[list[Cells]]
+Batches = Iterator[list[Record]]
 
 
 class ExportMixin(EndSessionsMixin):
@@ -105,29 +96,19 @@ class ExportMixin(EndSessionsMixin):
 
 def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
-    total, language = sessions.count(), translation.get_language()
+    total = sessions.count()
     before: set[str] = set()
     for start in range(0, total, AT_ONCE):
-        with translation.override(language):
+        # The file is the same in all languages.
+        with translation.override(None):
             batch = list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
-            rows = [_row(session) for session in batch if session.sid not in before and may_view(session)]
+            rows = [
+                record_of(session.session, session.user)
+                for session in batch
+                if session.sid not in before and may_view(session)
+            ]
         before = {session.sid for session in batch}
         yield rows
-
-
-def _row(session: OnlineSession) -> Cells:
-    return {
-        "sid": session.sid,
-        "user_id": session.user_id,
-        "user": str(session),
-        "login_at": _iso(session.login_at),
-        "seen_at": _iso(session.seen_at),
-        "expires_at": _iso(session.expires_at),
-        "address": session.address,
-        "browser": presentation.browser_name(session.user_agent),
-        "user_agent": session.user_agent,
-        "size": session.session.size,
-    }
 
 
 def _csv(batches: Batches) -> Iterator[bytes]:
@@ -136,11 +117,11 @@ def _csv(batches: Batches) -> Iterator[bytes]:
     class Lines:
         write = written.append
 
-    writer = csv.DictWriter(Lines, COLUMNS)
+    writer = csv.writer(Lines)
     written.append(BYTE_ORDER_MARK)
-    writer.writeheader()
+    writer.writerow(COLUMNS)
     for rows in chain([[]], batches):
-        writer.writerows({name: csv_cell(str(value)) for name, value in row.items()} for row in rows)
+        writer.writerows(map(csv_row, rows))
         # A record may hold any text, half a surrogate pair too.
         yield "".join(written).encode(errors="backslashreplace")
         written.clear()
@@ -188,7 +169,3 @@ def _file_name(file_format: str, looked_through: LookedThrough | None) -> str:
 
 def _query_text(query: QueryDict) -> str:
     return "&".join(f"{name}={value}" for name, values in query.lists() for value in values)
-
-
-def _iso(at: datetime | None) -> str:
-    return "" if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import close_old_connections
 from redis.exceptions import ResponseError
 
 from django_redsess.cleaning.batches import BATCH_MAX
 from django_redsess.cleaning.cleaner import BATCH_SIZE
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.management.examples import CommandWithExamples
 from django_redsess.management.terminal import LINE_SECONDS, Stop, progress_bar
 
 T = TypeVar("T")
@@ -30,10 +31,13 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.25, 5.0
 PATIENCE_SECONDS = 60
 """A single pass gives up after this time without an answer. With ``--forever``, the command never gives up."""
 
+TIMED_SECONDS_MIN = 1
+"""The speed of a shorter pass is not reported: a few entries in no time say nothing about a million."""
+
 logger = logging.getLogger("django_redsess")
 
 
-class CleaningCommand(BaseCommand):
+class CleaningCommand(CommandWithExamples):
     """
     A command that works in batches, for one pass or until it is stopped.
 
@@ -199,7 +203,8 @@ class CleaningCommand(BaseCommand):
         else:
             # A service is always stopped.
             stopped = "Stopped. " if self.stop.asked and not self.options["forever"] else ""
-            took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if done else ""
+            worth_telling = done and seconds >= TIMED_SECONDS_MIN
+            took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if worth_telling else ""
             self.say(f"{stopped}{self.sentence(self.counts)}{took}")
 
     def _beat(self) -> None:

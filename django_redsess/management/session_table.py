@@ -49,7 +49,7 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
     for row in ({title: title.upper() for title in widths}, *rows):
         yield GAP.join(_fit(row[title], widths[title], title) for title in widths).rstrip()
     if dropped := [title for title in rows[0] if title not in widths]:
-        yield f"Too wide for this terminal: {', '.join(dropped)}."
+        yield f"Too wide: {', '.join(dropped)}. All columns: … | less -S"
 
 
 def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:

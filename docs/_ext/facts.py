@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -67,7 +66,7 @@ def command(name: str) -> Command:
         _lines([parser.prog, *words]),
         help_text,
         [Option(_names(action), (action.help or "") % {"default": action.default}) for action in actions],
-        [re.sub(r" \(([^()]+)\)$", r"  # \1", example) for example in epilog.removeprefix("Examples: ").split("; ")],
+        [example.strip() for example in epilog.splitlines()[1:]],
     )
 
 

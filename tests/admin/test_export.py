@@ -16,10 +16,11 @@ from asgiref.sync import async_to_sync
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import AsyncClient, Client
 
 from benchmarks.fill import fill
-from django_redsess import online
+from django_redsess import online, viewed
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.admin import export as export_module
 from django_redsess.backend import SessionStore
@@ -73,20 +74,22 @@ def test_both_files_have_the_sessions_in_the_order_of_the_list(admin_client, sid
 
 def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, new_session) -> None:
     session = from_place(new_session(str(users["alice"].pk), basket="secret-lamp"), "192.0.2.7")
+    viewed.record(session, "lamp")
     found = online.get(session.sid)
     assert found is not None
     [row] = as_json(admin_client, "?q=alice")["sessions"]
     assert row == {
         "sid": session.sid,
         "user_id": str(users["alice"].pk),
-        "user": "alice",
-        "login_at": found.login_at.isoformat(timespec="milliseconds") if found.login_at else "",
+        "username": "alice",
+        "login_at": found.login_at.isoformat(timespec="milliseconds") if found.login_at else None,
         "seen_at": found.seen_at.isoformat(timespec="milliseconds"),
         "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
         "address": "192.0.2.7",
         "browser": "Firefox 140 on Linux",
         "user_agent": FIREFOX,
         "size": found.size,
+        "newest_item": "lamp",
     }
     assert as_csv(admin_client, "?q=alice") == [{name: str(value) for name, value in row.items()}]
     assert datetime.fromisoformat(row["seen_at"]).utcoffset() is not None
@@ -104,7 +107,7 @@ def test_no_file_has_a_session_key_or_data(admin_client, users, new_session, fil
 def test_search_and_filters_hold_for_the_file(admin_client, redis, sids, new_session) -> None:
     guest = new_session(colour="blue")
     User.objects.filter(username="bob").update(is_staff=True)
-    names = {query: {row["user"] for row in as_csv(admin_client, query)} for query in ("?q=aro", "?staff=1")}
+    names = {query: {row["username"] for row in as_csv(admin_client, query)} for query in ("?q=aro", "?staff=1")}
     assert names == {"?q=aro": {"carol"}, "?staff=1": {"bob", "admin"}}
     assert guest.sid in {row["sid"] for row in as_csv(admin_client, "?who=everyone")}
     assert as_csv(admin_client, "?q=nobody") == []
@@ -115,13 +118,31 @@ def test_a_page_of_the_list_does_not_limit_the_file(admin_client, sids, few_on_a
     assert len(as_csv(admin_client, "?p=2")) == 4
 
 
-def test_a_deleted_user_and_a_guest_are_named_as_in_the_list(admin_client, users, sids, new_session) -> None:
+def test_a_deleted_user_and_a_guest_have_no_name_in_any_language(
+    admin_client, settings, users, sids, new_session
+) -> None:
+    settings.LANGUAGE_CODE = "de"
     new_session(colour="blue")
+    from_place(new_session(str(users["alice"].pk)), "192.0.2.7")
     user_id = users["bob"].pk
     users["bob"].delete()
-    users_by_id = {row["user_id"]: row["user"] for row in as_csv(admin_client, "?who=everyone")}
-    assert users_by_id[str(user_id)] == f"deleted user {user_id}"
-    assert users_by_id[""] == "guest"
+    rows = {row["user_id"]: row for row in as_json(admin_client, "?who=everyone")["sessions"]}
+    assert rows[str(user_id)]["username"] is None
+    assert (rows[""]["username"], rows[""]["login_at"]) == (None, None)
+    assert "Firefox 140 on Linux" in {row["browser"] for row in as_csv(admin_client)}
+    assert {row["username"] for row in as_csv(admin_client, "?who=everyone")} == {"", "admin", "alice", "carol"}
+
+
+def test_the_command_writes_the_same_file(admin_client, users, sids, new_session) -> None:
+    new_session(colour="blue")
+    # The request of the export prolongs the administrator's session.
+    rows, printed = as_csv(admin_client, "?who=everyone"), io.StringIO()
+    call_command("online", "--csv", "--everyone", stdout=printed)
+    of_command = list(csv.DictReader(io.StringIO(printed.getvalue(), newline="")))
+    assert list(rows[0]) == list(of_command[0])
+    own = admin_client.session.sid
+    assert [row for row in rows if row["sid"] != own] == [row for row in of_command if row["sid"] != own]
+    assert len(rows) == 5
 
 
 # Texts of strangers.
@@ -147,7 +168,7 @@ def test_a_hostile_user_agent_stays_in_its_cell(admin_client, users, new_session
 def test_a_user_name_that_is_a_formula_is_none_in_the_file(admin_client, new_session) -> None:
     user = User.objects.create(username="=1+1")
     session = new_session(str(user.pk))
-    assert {row["sid"]: row["user"] for row in as_csv(admin_client)}[session.sid] == "'=1+1"
+    assert {row["sid"]: row["username"] for row in as_csv(admin_client)}[session.sid] == "'=1+1"
 
 
 # Who may, and how.
@@ -207,7 +228,7 @@ def test_rules_of_a_subclass_hold(admin_client, users, sids, monkeypatch) -> Non
 
     monkeypatch.setitem(admin.site._registry, OnlineSession, registered := admin.site._registry[OnlineSession])
     monkeypatch.setattr(registered, "__class__", Rules)
-    assert [row["user"] for row in as_csv(admin_client)] == ["alice"]
+    assert [row["username"] for row in as_csv(admin_client)] == ["alice"]
 
 
 # Names and ends of files.

@@ -80,7 +80,14 @@ def test_a_pass_ends_what_is_due_before_it_counts_what_is_too_much(redis, new_se
     call_command("cleansessions", max_sessions=5)
     left = {sid.decode() for sid in redis.hkeys(keyspace().partitions[0].login)}
     assert left == {session.sid for session in sessions[2:7]}
-    summary = r"Removed 3 expired sessions and 2 above the maximum of 5\. That took [\d.]+ s: [\d,]+ a second\.\n"
+    assert capsys.readouterr().out == "Removed 3 expired sessions and 2 above the maximum of 5.\n"
+
+
+def test_a_pass_that_took_long_says_how_fast_it_was(redis, new_session, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(cleaning_command, "TIMED_SECONDS_MIN", 0)
+    make_due(redis, *(new_session("7").sid for _ in range(3)))
+    call_command("cleansessions", max_sessions=5)
+    summary = r"Removed 3 expired sessions and 0 above the maximum of 5\. That took [\d.]+ s: [\d,]+ a second\.\n"
     assert re.fullmatch(summary, capsys.readouterr().out)
 
 

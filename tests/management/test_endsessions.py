@@ -26,7 +26,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.management.commands import endsessions
 from django_redsess.signals import session_ended
 from testproject import servers
-from tests.support.behind import make_due, stored
+from tests.support.behind import dump, make_due, stored
 from tests.support.online import sign_in
 from tests.support.outages import caches, close_connections
 
@@ -42,6 +42,10 @@ WRONG = {
     "all and one": (["--all", "alice"], "--all ends all sessions: give no user names or sids with it."),
     "unknown ones": (["alice", "nobody", "none"], "There is no user or session nobody, none. Nothing was ended."),
     "a name in red": (["\x1b[31m"], r"There is no user or session '\x1b[31m'. Nothing was ended."),
+    "a key that is taken in a dry run": (
+        ["--all", "--new-secret-key", "--dry-run"],
+        "--new-secret-key and --dry-run can't be given together.",
+    ),
     "a long reason": (
         ["alice", "--message", "x" * 201],
         "--message: A message to ended users has at most 200 characters, not 201.",
@@ -260,9 +264,23 @@ def test_nothing_is_asked_where_nothing_would_end(users, answer) -> None:
     assert run("alice", interactive=True) == ["alice: 0 sessions", "There is nothing to end."]
 
 
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("interactive", [False, True], ids=["noinput", "asks"])
+def test_a_dry_run_shows_what_would_end_and_ends_nothing(redis, sids, interactive: bool) -> None:
+    before = dump(redis)
+    dry = {"dry_run": True, "interactive": interactive}
+    assert run("alice", sids[2], **dry) == [
+        *("alice: 2 sessions", f"bob: the session {sids[2]}", "Would end 3 sessions of 2 users."),
+    ]
+    assert run("--all", "--keep", sids[0], **dry) == ["Would end 3 sessions, all that are signed in."]
+    assert run(GONE, **dry)[-1] == "There is nothing to end."
+    assert run("alice", json=True, stderr=StringIO(), **dry) == ['{"would_end": 2}']
+    assert dump(redis) == before
+
+
 def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
     command = start("endsessions", "--all")
-    error = "CommandError: There is no terminal to ask on: give --noinput to end without asking.\n"
+    error = "CommandError: There is no terminal to ask on: give --noinput to end 4 sessions without asking.\n"
     assert command.ended() == (1, error)
     assert online.count() == 4
 

@@ -19,8 +19,8 @@ from django.core.management import CommandError, call_command, execute_from_comm
 
 from django_redsess import online, viewed
 from django_redsess.cleaning import cleaner
-from django_redsess.management.session_records import FIELDS
 from django_redsess.online import looking
+from django_redsess.online.export import COLUMNS
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from testproject import servers
@@ -136,7 +136,7 @@ def test_how_long_ago_somebody_was_seen_is_told_in_words(redis, sids) -> None:
 @pytest.mark.usefixtures("partitions")
 def test_only_the_named_users_are_listed(sids) -> None:
     assert names("--user", "alice", "--user", "carol") == ["carol", "alice"]
-    assert run("--user", "bob")[-1] == "1 session is online."
+    assert run("--user", "bob")[-1] == "1 session matches."
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,26 @@ def test_only_who_was_seen_lately_is_listed(redis, sids, time: str, found: list[
     assert run("--active", time)[-1].startswith(f"{len(found)} ")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--user", "alice", "--user", "bob"], ["--search", "example"], ["--active", "1d", "--search", "example"]),
+        *(["--address", "192.0.2.0/24"], ["--browser", "Firefox"], ["--system", "Linux"]),
+    ],
+    ids=" ".join,
+)
+def test_what_a_filter_leaves_is_not_said_to_be_all(users, new_session, options: list[str]) -> None:
+    for name in users:
+        visit(new_session(str(users[name].pk)), **({"address": "", "user_agent": ""} if name == "carol" else {}))
+    assert run(*options)[-1] == "2 sessions match."
+    assert run(*options, "--limit", "1")[-1] == "1 of 2 matching sessions: --offset 1 shows the next."
+    assert run(*options, "--offset", "2")[-1] == "2 sessions match. There are none after the first 2."
+
+
 @pytest.mark.usefixtures("partitions")
 def test_pages_follow_on_each_other(sids) -> None:
-    assert run("--limit", "2")[-1] == "3 sessions are online. 2 of 3: --offset 2 shows the next."
-    assert run("--limit", "2", "--offset", "2")[-1] == "3 sessions are online. 3 to 3 of 3."
+    assert run("--limit", "2")[-1] == "2 of 3 online sessions: --offset 2 shows the next."
+    assert run("--limit", "2", "--offset", "2")[-1] == "3 to 3 of 3 online sessions."
     assert run("--offset", "3") == ["3 sessions are online. There are none after the first 3."]
     assert names("--limit", "2") + names("--limit", "2", "--offset", "2") == ["carol", "bob", "alice"]
 
@@ -221,7 +237,7 @@ def test_more_sessions_than_are_read_at_once_are_listed_once_each(new_session) -
     listed = [row["sid"] for row in rows("--limit", "5000")]
     assert len(listed) == 1001
     assert set(listed) == made
-    assert run()[-1] == "1,001 sessions are online. 50 of 1,001: --offset 50 shows the next."
+    assert run()[-1] == "50 of 1,001 online sessions: --offset 50 shows the next."
 
 
 def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> None:
@@ -321,7 +337,7 @@ def test_a_narrow_terminal_says_what_it_does_not_show(users, new_session, monkey
     titles, row, dropped, _ = run(out=Terminal())
     assert titles.split() == ["USER", "SIGNED", "IN", "LAST", "SEEN", "ADDRESS", "SID"]
     assert "192.0.2.7" in row
-    assert dropped == "Too wide for this terminal: expires, browser, size, newest item."
+    assert dropped == "Too wide: expires, browser, size, newest item. All columns: … | less -S"
 
 
 def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
@@ -365,11 +381,11 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
         visit(new_session(str(users[name].pk)), address=address, user_agent=browser)
     errors = StringIO()
     assert [row["username"] for row in rows("--address", "198.51.100.0/24", stderr=errors)] == ["alice"]
-    assert errors.getvalue() == "Looked through all sessions: 2.\n"
+    assert errors.getvalue() == "", "nothing was left out"
     assert names("--address", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
-    assert names("--browser", "firefox 145", "--user", "alice") == ["alice"]
+    assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
     assert run("--browser", "opera") == ["No such session is online."]
-    assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(FIELDS)]
+    assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(COLUMNS)]
 
 
 def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +404,10 @@ def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest
     ("arguments", "text"),
     [
         (["--address", "198.51.100"], "--address must be an address or a network"),
-        (["--browser", " "], "--browser needs a name"),
+        (["--browser", " "], "--browser can't be empty"),
+        (["--system", ""], "--system can't be empty"),
+        (["--search", ""], "--search can't be empty"),
+        (["--sid", "00" + "a" * 18, "--system", "macOS"], "--sid and --system can't be given together"),
         (["--json", "--csv"], "--json and --csv can't be given together"),
         (["--sid", "00" + "a" * 18, "--browser", "Edge"], "--sid and --browser can't be given together"),
     ],

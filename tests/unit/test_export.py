@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from itertools import product
+
 import pytest
 
 from django_redsess.online.export import csv_cell
@@ -12,7 +16,7 @@ def test_what_a_spreadsheet_would_take_for_a_formula_gets_an_apostrophe(text: st
     assert csv_cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("text", ["", "anna", "2001:db8::1", "a=b", "a; b=c", "'=1", " =1", 'a "b", c\nd'])
+@pytest.mark.parametrize("text", ["", "anna", "2001:db8::1", "a=b", "a; b=c", "'=1", 'a "b", c\nd', '"a"=1'])
 def test_any_other_text_stays(text: str) -> None:
     assert csv_cell(text) == text
 
@@ -21,3 +25,23 @@ def test_any_other_text_stays(text: str) -> None:
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1+1"])  # noqa: RUF001
 def test_a_spreadsheet_that_splits_at_another_character_finds_no_formula(separator: str, formula: str) -> None:
     assert csv_cell(f"x{separator}{formula}{separator}y") == f"x{separator}'{formula}{separator}y"
+
+
+@pytest.mark.parametrize("before", [" ", '"', '""', ' "', '" " '])
+def test_blanks_and_quotation_marks_before_a_formula_hide_it_from_nobody(before: str) -> None:
+    assert csv_cell(f"{before}=1") == f"'{before}=1"
+    assert csv_cell(f"x;{before}=1") == f"x;'{before}=1"
+
+
+@pytest.mark.parametrize("skips_blanks", [False, True], ids=["keeps blanks", "skips blanks"])
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"], ids=repr)
+def test_no_reader_finds_a_formula_however_it_splits(delimiter: str, skips_blanks: bool) -> None:
+    agent = "Mozilla;\"=cmd|'/c calc'!A0;x".replace(";", delimiter)
+    texts = [agent, *map("".join, product([delimiter, '"', "=", " ", "x", "\r", "\n"], repeat=5))]
+    for text in texts:
+        written = io.StringIO(newline="")
+        rows = [["sid", csv_cell(text), csv_cell(f"x{text}"), "12"]] * 2
+        csv.writer(written).writerows(rows)
+        lines = io.StringIO(written.getvalue(), newline="")
+        for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=skips_blanks):
+            assert [cell for cell in row if cell.startswith("=")] == [], text

@@ -36,13 +36,15 @@ class Command(CleaningCommand):
         "until the next deadline, and takes the samples that online.history() returns. Between runs, each new session "
         "ends some of both. It can be stopped at any moment, and can run in several places at once."
     )
+    examples = (
+        "manage.py cleansessions  # from cron",
+        "manage.py cleansessions --forever --heartbeat /run/cleansessions  # as a service",
+        "manage.py cleansessions --dry-run",
+        "manage.py cleansessions --check",
+        "manage.py cleansessions --guests 0  # after a flood of visitors without an account: nobody is signed out",
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = (
-            "Examples: manage.py cleansessions (from cron); manage.py cleansessions --forever --heartbeat "
-            "/run/cleansessions (as a service); manage.py cleansessions --dry-run; manage.py cleansessions --check; "
-            "manage.py cleansessions --guests 0 (after a flood of visitors without an account: nobody is signed out)"
-        )
         add = parser.add_argument
         add("--only", metavar="expired|excess", help="end only expired sessions, or only those above the maximum")
         add("--max-sessions", type=int, metavar="N", help="keep N sessions (default: MAX_SESSIONS)")

@@ -23,12 +23,13 @@ class Command(CleaningCommand):
         "stay. Before more than a tenth of all items go, it asks; without a terminal, as from cron, it then needs "
         "--noinput. It can be stopped at any moment, and can run twice at once."
     )
+    examples = (
+        "manage.py cleanviewed --noinput  # from cron",
+        "manage.py cleanviewed --limit 10000 --dry-run",
+        "manage.py cleanviewed --limit 10000",
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = (
-            "Examples: manage.py cleanviewed --noinput (from cron); manage.py cleanviewed --limit 10000 --dry-run; "
-            "manage.py cleanviewed --limit 10000"
-        )
         add = parser.add_argument
         add("--limit", type=int, metavar="N", help="keep N items (default: VIEWED_LIMIT)")
         add("--dry-run", action="store_true", help="count the items that would be forgotten, and change nothing")

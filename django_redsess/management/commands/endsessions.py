@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
+from django.core.management.base import CommandError, CommandParser, no_translations
 
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.management.examples import CommandWithExamples
 from django_redsess.management.people import command_errors, owner_of, user_named
 from django_redsess.management.terminal import LINE_SECONDS, STOPPED, Stop, confirm, need_terminal, progress_bar, say
 from django_redsess.online import EndedList, presentation
@@ -24,19 +25,21 @@ from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
 
 
-class Command(BaseCommand):
+class Command(CommandWithExamples):
     help = (
         "End sessions: all sessions of a user, or one session by its sid, which the command online shows. It shows "
         "how many these are, and asks. The next request of each session finds itself signed out. It can be stopped at "
         "any moment: the sessions ended so far stay ended, and it says how many."
     )
+    examples = (
+        "manage.py endsessions alice",
+        "manage.py endsessions alice --dry-run",
+        "manage.py endsessions alice bob Zk1.vV0qUoT7_bXn3sLa",
+        "manage.py endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa",
+        "manage.py endsessions --all --noinput --message 'Please sign in again: we have moved.'",
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = (
-            "Examples: manage.py endsessions alice; manage.py endsessions alice bob Zk1.vV0qUoT7_bXn3sLa; manage.py "
-            "endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa; manage.py endsessions --all --noinput --message 'Please "
-            "sign in again: we have moved.'"
-        )
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
         add("--all", action="store_true", help="all signed-in sessions")
@@ -52,8 +55,13 @@ class Command(BaseCommand):
             metavar="TEXT",
             help=f"shown to the users on their next page, at most {notice.TEXT_MAX} characters",
         )
+        add("--dry-run", action="store_true", help="show which sessions would end, and end none")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
-        add("--json", action="store_true", help='print {"ended": N} at the end, and nothing else on stdout')
+        add(
+            "--json",
+            action="store_true",
+            help='print {"ended": N} at the end, with --dry-run {"would_end": N}, and nothing else on stdout',
+        )
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,16 +73,17 @@ class Command(BaseCommand):
                 # Until the new key is taken, all other operations fail.
                 drive(agreement.take_new_secret_key())
             self._resolve()
-            # This check comes after the names: an error about a wrong name is more useful.
-            if options["interactive"]:
-                need_terminal("end")
             count = self._tell()
-            if not count:
+            if options["dry_run"]:
+                self._summarize(
+                    "would_end", count, f"Would end {self._whose}." if count else "There is nothing to end."
+                )
+            elif not count:
                 self._replicas = look_again().confirmed_by
                 earlier = self._worth()
-                self._summarize(0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
-            elif not self._confirmed():
-                self._summarize(0, "Nothing was ended.")
+                self._summarize("ended", 0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
+            elif not self._confirmed(count):
+                self._summarize("ended", 0, "Nothing was ended.")
             else:
                 self._end(count)
 
@@ -86,6 +95,8 @@ class Command(BaseCommand):
             raise CommandError("Give user names or sids, or --all.")
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
+        if options["new_secret_key"] and options["dry_run"]:
+            raise CommandError("--new-secret-key and --dry-run can't be given together.")
         try:
             notice.check(options["message"])
         except ValueError as error:
@@ -132,9 +143,13 @@ class Command(BaseCommand):
         self._whose = str(tally)
         return tally.sessions
 
-    def _confirmed(self) -> bool:
+    def _confirmed(self, count: int) -> bool:
+        if not self.options["interactive"]:
+            return True
+        # This check comes last: an error about a wrong name is more useful, and this one says how many would end.
+        need_terminal(f"end {_sessions(count)}")
         out = self.stderr if self.options["json"] else self.stdout
-        return not self.options["interactive"] or confirm(f"End {self._whose}?", out, refused="Nothing was ended.")
+        return confirm(f"End {self._whose}?", out, refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
         tally, stop, bar, told = _Tally(), Stop(), None, time.monotonic()
@@ -155,13 +170,13 @@ class Command(BaseCommand):
                     if stop.asked:
                         break
         except SessionStoreUnavailable as error:
-            self._summarize(tally.sessions)
+            self._summarize("ended", tally.sessions)
             # It is unknown whether the batch without an answer has ended.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
         finally:
             if bar is not None:
                 bar.close()
-        self._summarize(tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
+        self._summarize("ended", tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
         if stop.asked:
             raise CommandError(f"Stopped. Ended {tally}.{self._worth()}", returncode=STOPPED)
 
@@ -176,12 +191,12 @@ class Command(BaseCommand):
                 user_ids=user_ids, keep=[session.sid for session in self.kept], message=message
             )
 
-    def _summarize(self, ended: int, sentence: str = "") -> None:
+    def _summarize(self, what: str, count: int, sentence: str = "") -> None:
         if sentence:
             self._say(sentence)
         if self.options["json"]:
             confirmed = {} if self._replicas is None else {"confirmed_by": self._replicas}
-            self.stdout.write(json.dumps({"ended": ended, **confirmed}))
+            self.stdout.write(json.dumps({what: count, **confirmed}))
 
     def _worth(self) -> str:
         """Return a text about the replicas that hold what has ended, with a blank in front. ``""`` if none is asked."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
-from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
+from django.core.management.base import CommandError, CommandParser, no_translations
 from django.db.models import Q
 
 from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.management import session_records, session_table
+from django_redsess.management.examples import CommandWithExamples
 from django_redsess.management.people import command_errors, user_named
 from django_redsess.management.terminal import progress_bar, say
 from django_redsess.online.looking import LookedThrough
@@ -34,26 +35,34 @@ LIMIT = 50
 
 ORDERS = ("login_at", "-login_at", "seen_at", "-seen_at")
 
+FILTERS = ("user", "search", "staff", "active", "address", "browser", "system")
+"""The options that leave sessions out, apart from ``--sid``."""
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Command(BaseCommand):
+class Command(CommandWithExamples):
     help = (
         "List the signed-in sessions, the newest sign-in first: user, sign-in, last seen, deadline, address, browser, "
         "size, newest viewed item and sid, which the command endsessions takes. Times are in TIME_ZONE. A narrow "
         "terminal gets fewer columns; a pipe or a file gets all. With --json, each session is one line of JSON, and "
-        "with --csv one row of a CSV file; both have times in UTC. --browser, and --address without INDEX_ADDRESSES, "
-        "look through the newest 10,000 sessions, and say so if there are more. No session key is shown: nothing here "
-        "works as a cookie."
+        "with --csv one row of a CSV file; both have times in UTC. --browser, --system, and --address without "
+        "INDEX_ADDRESSES, look through the newest 10,000 sessions, and say so if there are more. No session key is "
+        "shown: nothing here works as a cookie."
+    )
+    examples = (
+        "manage.py online",
+        "manage.py online --user alice --user bob",
+        "manage.py online --search example --active 5m",
+        "manage.py online --everyone --limit 200",
+        "manage.py online --order -seen_at",
+        "manage.py online --everyone --address 198.51.100.0/24",
+        "manage.py online --browser 'Chrome 120' --system Android",
+        "manage.py online --csv --limit 1000000",
+        "manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.epilog = (
-            "Examples: manage.py online; manage.py online --user alice --user bob; manage.py online --search example "
-            "--active 5m; manage.py online --everyone --limit 200; manage.py online --order -seen_at; manage.py online "
-            "--everyone --address 198.51.100.0/24; manage.py online --browser 'Chrome 120'; manage.py online --csv "
-            "--limit 1000000; manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c"
-        )
         add = parser.add_argument
         add("--user", action="append", metavar="USERNAME", help="only this user's sessions; can be repeated")
         add(
@@ -66,6 +75,7 @@ class Command(BaseCommand):
         add("--active", metavar="TIME", help="only sessions that were seen in the last TIME, such as 90s, 5m, 1h or 1d")
         add("--address", metavar="ADDRESS", help="only from this address or network, such as 198.51.100.0/24")
         add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
+        add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
         add("--sid", help="only this session, signed in or a guest's")
         add("--order", metavar="FIELD", help=f"{', '.join(ORDERS)}; a minus puts the latest first")
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
@@ -106,7 +116,7 @@ class Command(BaseCommand):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
         by_seen = [f"--{name}" for name in ("everyone", "active") if options[name]]
-        of_clients = [f"--{name}" for name in ("address", "browser") if options[name] is not None]
+        of_clients = [f"--{name}" for name in ("address", "browser", "system") if options[name] is not None]
         if options["json"] and options["csv"]:
             raise CommandError("--json and --csv can't be given together.")
         if options["sid"] is not None and (others := of_users + by_seen + of_clients):
@@ -121,8 +131,9 @@ class Command(BaseCommand):
             example = "198.51.100.7 or 198.51.100.0/24"
             found = printable(options["address"])
             raise CommandError(f"--address must be an address or a network, such as {example}, not {found}.")
-        if options["browser"] is not None and not options["browser"].strip():
-            raise CommandError("--browser needs a name.")
+        for option in ("search", "browser", "system"):
+            if options[option] is not None and not options[option].strip():
+                raise CommandError(f"--{option} can't be empty.")
         self._active_seconds = self._seconds()
 
     def _seconds(self) -> float | None:
@@ -156,6 +167,7 @@ class Command(BaseCommand):
             "active_seconds": self._active_seconds,
             "network": options["address"],
             "browser": options["browser"],
+            "system": options["system"],
         }
         session_filter, order = filter_of(**filters), options["order"]
         if not session_filter.names_client:
@@ -175,14 +187,12 @@ class Command(BaseCommand):
             yield read(offset=start, limit=min(READ_AT_ONCE, end - start))
 
     def _say_how_far(self, looked: LookedThrough | None, session_filter: SessionFilter, *, by_seen: bool) -> None:
-        if looked is None:
+        if looked is None or looked.is_all:
             return
         newest = "sessions seen last" if by_seen else "newest sign-ins"
-        text = f"Looked through all sessions: {looked.count:,}."
-        if not looked.is_all:
-            text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
-            if session_filter.network is not None and not conf.INDEX_ADDRESSES:
-                text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
+        text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
+        if session_filter.network is not None and not conf.INDEX_ADDRESSES:
+            text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
         say(text, self.stderr)
 
     def _stream(
@@ -249,11 +259,15 @@ class Command(BaseCommand):
 
     def _sentence(self, listed: int, count: int) -> str:
         first, options = self.options["offset"], self.options
+        filtered = any(options[name] for name in FILTERS)
         if not count:
-            if any(options[name] for name in ("user", "search", "staff", "active", "sid", "address", "browser")):
+            if filtered or options["sid"]:
                 return "No such session is online."
             return "Nobody is online." if options["everyone"] else "Nobody is signed in."
-        total = f"{count:,} {'session is' if count == 1 else 'sessions are'} online."
+        if filtered:
+            total = f"{count:,} {'session matches' if count == 1 else 'sessions match'}."
+        else:
+            total = f"{count:,} {'session is' if count == 1 else 'sessions are'} online."
         if options["sid"] or listed >= count:
             return total
         if not listed:
@@ -261,7 +275,7 @@ class Command(BaseCommand):
         last = first + listed
         these = f"{listed:,}" if not first else f"{first + 1:,} to {last:,}"
         more = f": --offset {last} shows the next." if last < count else "."
-        return f"{total} {these} of {count:,}{more}"
+        return f"{these} of {count:,} {'matching' if filtered else 'online'} sessions{more}"
 
 
 def _has(model: type[AbstractBaseUser], field: str) -> bool:
