@@ -59,7 +59,9 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
-        before = () if self.session_filter.guests == "only" else self.session_filter.user_ids
+        if self.session_filter.guests == "only":
+            return self._of_sids(())
+        before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
@@ -68,8 +70,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def only_guests(self) -> Self:
         """Keep guests' sessions only. The order is then by last seen."""
-        nobody = () if self.session_filter.user_ids is not None else None
-        return self._with(guests="only", user_ids=nobody)
+        return self._with(guests="only") if self.session_filter.user_ids is None else self._of_sids(())
 
     def of_network(self, network: str) -> Self:
         """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
