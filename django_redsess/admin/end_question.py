@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 
@@ -37,9 +38,9 @@ class EndQuestionMixin(EndAnswersMixin):
         self._require_permission(request)
         if "query" in choice and not choice.get("sids"):
             matching = self._matching(request, str(choice.get("query", "")))
-            if matching.sids is None:
+            if (sids := self._sids_of(request, matching)) is None:
                 return self._ask_about(request, choice, self._context_of_query(request, matching), form)
-            choice = {"sids": " ".join(matching.sids)}
+            choice = {"sids": " ".join(sids)}
         context = self._context_of_sids(request, choice.get("sids", "").split()[:SIDS_MAX])
         if context["found"]:
             return self._ask_about(request, choice, context, form)
@@ -118,13 +119,26 @@ class EndQuestionMixin(EndAnswersMixin):
             return {}
         return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
 
+    def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
+        # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
+        # after the question could find sessions that nobody was asked about.
+        if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
+            return None
+        return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
+
     def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
-        # Read the query as the list does, with its search and filters.
+        listed = self._listed(request, query)
+        return OnlineSession.online.none() if listed is None else listed.queryset
+
+    def _listed(self, request: HttpRequest, query: str) -> ChangeList | None:
+        # Read the query as the list does, with its search and filters. None if the list refuses it.
         original, method = request.GET, request.method
         request.GET, request.method = QueryDict(query), "GET"
         try:
-            return self.get_changelist_instance(request).queryset  # type: ignore[no-any-return]
+            listed = self.get_changelist_instance(request)
+            # With a search that its form refuses, Django's list says so and shows all.
+            return None if request.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
         except IncorrectLookupParameters:
-            return OnlineSession.online.none()
+            return None
         finally:
             request.GET, request.method = original, method

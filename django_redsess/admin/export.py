@@ -87,7 +87,10 @@ class ExportMixin(EndSessionsMixin):
         file_format = request.POST.get("format", "")
         if file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
-        sessions = self._matching(request, request.GET.urlencode())
+        listed = self._listed(request, request.GET.urlencode())
+        if listed is None:
+            return HttpResponseBadRequest()
+        sessions: SessionQuerySet = listed.queryset
         # Written before the first byte is sent: whoever breaks off may have got the first part.
         history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
         batches = _batches(sessions, partial(self.has_view_permission, request))
