@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-from django_redsess.admin import OnlineSessionAdmin
+from benchmarks.fill import fill
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.backend import SessionStore
+from django_redsess.querysets import sessions as querysets
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left
@@ -95,3 +100,44 @@ def test_a_search_that_is_refused_asks_about_nothing(admin_client, sids) -> None
     assert "There is no session here that you can end." in Page(response).text
     assert "Null characters are not allowed." in Page(response).text
     assert len(left()) == 4
+
+
+# Numbers that may be too low.
+
+
+@pytest.mark.parametrize(
+    "query", ["user=1&o=-4", "user=1&user=2", "user=1&active=1d", "user=1&active=1d&browser=Chrome"]
+)
+def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query) -> None:
+    fill(redis, 5100, viewed=0, users=1)
+    page = Page(admin_client.get(f"{LIST}?{query}"))
+    assert 4500 < page.count < 5100
+    assert f"At least {page.count:,} online sessions" in page.text
+    response = admin_client.post(f"{LIST}export/?{query}", {"format": "json"})
+    exported = json.loads(response.getvalue())
+    assert (exported["count"], exported["is_all"]) == (page.count, False)
+    assert re.search(r"-(part|of-newest-[0-9]+)\.json", response.headers["Content-Disposition"])
+    response = admin_client.get(f"{CONFIRM}?{query}")
+    says_more = "More may end: only the latest sign-ins were counted." in Page(response).text
+    answer(admin_client, response)
+    ended = 5101 - online.count()
+    assert says_more if ended > asked(response) else ended == asked(response)
+
+
+@pytest.mark.parametrize("query", ["user=1", "user=1&user=2", "user=1&active=1d"])
+def test_a_number_that_is_exact_is_shown_as_exact(admin_client, redis, query) -> None:
+    fill(redis, 100, viewed=0, users=1)
+    assert "At least" not in Page(admin_client.get(f"{LIST}?{query}")).text
+    response = admin_client.post(f"{LIST}export/?{query}", {"format": "json"})
+    assert json.loads(response.getvalue())["is_all"]
+    assert re.search(r"sessions-[0-9-]+\.json", response.headers["Content-Disposition"])
+    assert "More may end" not in Page(admin_client.get(f"{CONFIRM}?{query}")).text
+
+
+def test_more_users_than_are_searched_are_at_least_so_many(admin_client, sids, monkeypatch) -> None:
+    for module in (filters, querysets):
+        monkeypatch.setattr(module, "USERS_MAX", 2)
+    for query, limited in (("q=a", True), ("q=alice", False)):
+        assert ("At least" in Page(admin_client.get(f"{LIST}?{query}")).text) == limited
+        exported = json.loads(admin_client.post(f"{LIST}export/?{query}", {"format": "json"}).getvalue())
+        assert exported["is_all"] != limited
