@@ -45,7 +45,7 @@ class EndAnswersMixin(EndRulesMixin):
     def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         page = return_page_of(request)
         context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
-        return self.page(request, self.end_template, gettext("End sessions"), context)
+        return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
     def _answer(
         self, request: HttpRequest, text: SafeString, replicas: int | None, again: dict[str, Any]

@@ -55,7 +55,7 @@ class EndForm(forms.Form):
         label=gettext_lazy("Message"),
         required=False,
         max_length=notice.TEXT_MAX,
-        help_text=gettext_lazy("Optional. The users read the reason and the message on the next page they open."),
+        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
         widget=forms.TextInput(attrs={"size": 60}),
     )
     own = forms.BooleanField(

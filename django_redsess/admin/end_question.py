@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 
@@ -15,6 +17,7 @@ from django_redsess import online
 from django_redsess.admin.end_answers import EndAnswersMixin, names_of
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
 from django_redsess.admin.end_rules import own_sid_of
+from django_redsess.admin.filters import chosen
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.presentation import when
@@ -28,6 +31,9 @@ SIDS_MAX = 1000
 ROWS_MAX = 10
 """The question shows so many of the sessions."""
 
+PARTS_MAX = 5
+"""To find these rows, so many times as many sessions are read: some may stay."""
+
 
 class EndQuestionMixin(EndAnswersMixin):
     """The part of ``OnlineSessionAdmin`` that asks before it ends sessions."""
@@ -35,14 +41,18 @@ class EndQuestionMixin(EndAnswersMixin):
     def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
         """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
         self._require_permission(request)
+        about: dict[str, Any] = {}
         if "query" in choice and not choice.get("sids"):
-            matching = self._matching(request, str(choice.get("query", "")))
-            if matching.sids is None:
-                return self._ask_about(request, choice, self._context_of_query(request, matching), form)
-            choice = {"sids": " ".join(matching.sids)}
+            listed = self._listed(request, str(choice["query"]))
+            matching: SessionQuerySet = OnlineSession.online.none() if listed is None else listed.queryset
+            about = {} if listed is None else _about_list(listed)
+            if (sids := self._sids_of(request, matching)) is None:
+                context = self._context_of_query(request, matching)
+                return self._ask_about(request, choice, about | context, form)
+            choice = {"sids": " ".join(sids)}
         context = self._context_of_sids(request, choice.get("sids", "").split()[:SIDS_MAX])
         if context["found"]:
-            return self._ask_about(request, choice, context, form)
+            return self._ask_about(request, choice, about | context, form)
         self._report_gone(request, context["gone"])
         if not context["gone"]:
             messages.warning(request, gettext("There is no session here that you can end."))
@@ -65,37 +75,44 @@ class EndQuestionMixin(EndAnswersMixin):
         found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
         own_sid = own_sid_of(request)
         protected = {session.sid for session in found if not self.has_end_permission(request, session)}
+        number = sum(session.sid not in {*protected, own_sid} for session in found)
         return {
             "found": found,
             "gone": len(set(sids)) - len(found),
             "protected": len(protected),
             "own": any(session.sid == own_sid for session in found),
-            "number": sum(session.sid not in {*protected, own_sid} for session in found),
-            **self._rows(request, found, len(found)),
+            "number": number,
+            "asks_each": self._has_custom_rule and protected,
+            **self._rows(request, found, number, len(found)),
             **self._deactivation(request, {session.user_id for session in found}, len(protected)),
         }
 
     def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
-        total, at = online.census(matching.session_filter.of_any_client)
-        if matching.session_filter.names_client:
+        asked = matching.session_filter
+        total, at = online.census(asked.of_any_client)
+        if asked.names_client:
             total = matching.count()
         protected = self._count_protected(request, matching)
         is_own = bool(self._own_among(request, matching))
+        number = max(0, total - protected - is_own)
         # Not for a user without a session: that would tell which user ids exist.
-        user_ids = (matching.session_filter.user_ids or ()) if total else ()
+        user_ids = (asked.user_ids or ()) if total else ()
         return {
             "latest": at,
             "protected": protected,
             "own": is_own,
-            "number": max(0, total - protected - is_own),
+            "number": number,
+            # What a search has found ends up to this number. All other sessions end by their list, to the last.
+            "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
             "asks_each": self._asks_each,
             "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
-            **self._rows(request, matching[:ROWS_MAX], total),
+            **self._rows(request, _in_parts(matching), number, total),
             **self._deactivation(request, user_ids, protected),
         }
 
-    def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], total: int) -> dict[str, Any]:
-        shown = [session for session in islice(sessions, ROWS_MAX) if self.has_view_permission(request, session)]
+    def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
+        # Those that end. Those that stay have rows only if none ends.
+        may_show = partial(self._may_end_other if number else self.has_view_permission, request)
         rows = [
             {
                 "session": session,
@@ -105,9 +122,9 @@ class EndQuestionMixin(EndAnswersMixin):
                 "is_own": session.sid == own_sid_of(request),
                 "is_protected": not self.has_end_permission(request, session),
             }
-            for session in shown
+            for session in islice(filter(may_show, sessions), ROWS_MAX)
         ]
-        return {"rows": rows, "more": max(0, total - len(rows)), "custom_rule": self._has_custom_rule}
+        return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": self._has_custom_rule}
 
     def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
         # Offered for one user whose sessions may all be ended.
@@ -118,13 +135,41 @@ class EndQuestionMixin(EndAnswersMixin):
             return {}
         return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
 
+    def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
+        # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
+        # after the question could find sessions that nobody was asked about.
+        if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
+            return None
+        return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
+
     def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
-        # Read the query as the list does, with its search and filters.
+        listed = self._listed(request, query)
+        return OnlineSession.online.none() if listed is None else listed.queryset
+
+    def _listed(self, request: HttpRequest, query: str) -> ChangeList | None:
+        # Read the query as the list does, with its search and filters. None if the list refuses it.
         original, method = request.GET, request.method
         request.GET, request.method = QueryDict(query), "GET"
         try:
-            return self.get_changelist_instance(request).queryset  # type: ignore[no-any-return]
+            listed = self.get_changelist_instance(request)
+            # With a search that its form refuses, Django's list says so and shows all.
+            return None if request.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
         except IncorrectLookupParameters:
-            return OnlineSession.online.none()
+            return None
         finally:
             request.GET, request.method = original, method
+
+
+def _about_list(listed: ChangeList) -> dict[str, Any]:
+    # What was searched for and filtered by, or that these are everyone's sessions.
+    filters = chosen(listed)
+    everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
+    return {"term": listed.query, "filters": filters, **everyone}
+
+
+def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:
+    for start in range(0, PARTS_MAX * ROWS_MAX, ROWS_MAX):
+        part = list(matching[start : start + ROWS_MAX])
+        yield from part
+        if len(part) < ROWS_MAX:
+            return

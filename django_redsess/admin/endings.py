@@ -100,7 +100,6 @@ class EndSessionsMixin(EndQuestionMixin):
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
             if len(found) == 1:
-                form.add_error("own", gettext("This is the session you are working in. Tick the box to end it."))
                 return self.ask(request, data, form)
             del found[own_sid]
         sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]

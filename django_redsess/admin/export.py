@@ -78,18 +78,21 @@ class ExportMixin(EndSessionsMixin):
         file_format = request.POST.get("format", "")
         if file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
-        sessions = self._matching(request, request.GET.urlencode())
+        listed = self._listed(request, request.GET.urlencode())
+        if listed is None:
+            return HttpResponseBadRequest()
+        sessions: SessionQuerySet = listed.queryset
         # Written before the first byte is sent: whoever breaks off may have got the first part.
         history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
         batches = _batches(sessions, partial(self.has_view_permission, request))
-        looked_through = sessions.looked_through
-        parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through)
+        looked_through, is_all = sessions.looked_through, not sessions.is_cut
+        parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through, is_all)
         parts = _telling_of_failure(parts, CUT_OFF if file_format == "csv" else b"")
         # A server that runs asynchronously would collect all of an ordinary iterator.
         content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
         content_type = "text/csv" if file_format == "csv" else "application/json"
         response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
-        name = _file_name(file_format, looked_through)
+        name = _file_name(file_format, looked_through, is_all)
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
         return response
 
@@ -127,7 +130,7 @@ def _csv(batches: Batches) -> Iterator[bytes]:
         written.clear()
 
 
-def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[bytes]:
+def _json(batches: Batches, looked_through: LookedThrough | None, is_all: bool) -> Iterator[bytes]:
     """Write an object with a session in each line. What follows the sessions tells that the file is whole."""
     count = 0
     yield b'{"sessions": ['
@@ -135,7 +138,6 @@ def _json(batches: Batches, looked_through: LookedThrough | None) -> Iterator[by
         lines = (("," if count + number else "") + "\n" + json.dumps(row) for number, row in enumerate(rows))
         yield "".join(lines).encode()
         count += len(rows)
-    is_all = looked_through is None or looked_through.is_all
     last = {"count": count, "is_all": is_all, "looked_through": looked_through and looked_through.count}
     yield f"\n], {json.dumps(last)[1:]}\n".encode()
 
@@ -162,8 +164,9 @@ async def _in_threads(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-def _file_name(file_format: str, looked_through: LookedThrough | None) -> str:
-    part = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
+def _file_name(file_format: str, looked_through: LookedThrough | None, is_all: bool) -> str:
+    newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
+    part = "" if is_all else newest or "-part"
     return f"online-sessions-{timezone.localdate():%Y-%m-%d}{part}.{file_format}"
 
 

@@ -93,7 +93,7 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
         count = changelist.result_count
         is_part = bool(count and (changelist.query or changelist.has_active_filters))
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
-        if looked and not looked.is_all:
+        if sessions.is_cut:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
         return {
             "title": title % {"count": number_format(count, force_grouping=True)},

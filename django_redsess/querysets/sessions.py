@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.online.clients import Wanted
 from django_redsess.online.looking import LookedThrough, Matching
-from django_redsess.online.queries import Guests, SessionFilter
+from django_redsess.online.queries import USERS_MAX, Guests, SessionFilter
 from django_redsess.querysets.rows import READ_AT_ONCE, RedisQuerySet
 from django_redsess.session.networks import named_network, network_of
 
@@ -59,7 +59,9 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
-        before = () if self.session_filter.guests == "only" else self.session_filter.user_ids
+        if self.session_filter.guests == "only":
+            return self._of_sids(())
+        before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
@@ -68,8 +70,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
 
     def only_guests(self) -> Self:
         """Keep guests' sessions only. The order is then by last seen."""
-        nobody = () if self.session_filter.user_ids is not None else None
-        return self._with(guests="only", user_ids=nobody)
+        return self._with(guests="only") if self.session_filter.user_ids is None else self._of_sids(())
 
     def of_network(self, network: str) -> Self:
         """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
@@ -101,6 +102,23 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         found = self._matching()
         # A network with very many sessions is read from the index, page by page.
         return found.sids if len(found.sids) == found.count else None
+
+    @property
+    def is_cut(self) -> bool:
+        """
+        Whether there may be more rows than are counted. Known once they are read or counted, as ``looked_through``.
+
+        Searches, users' sessions that have to be sorted, and the number of users have limits.
+        """
+        looked, user_ids = self.looked_through, self.session_filter.user_ids
+        if looked is not None and not looked.is_all:
+            return True
+        if self.sids is not None or user_ids is None or not self._is_limited:
+            return False
+        total, of_users = online.total, SessionFilter(user_ids)
+        return len(user_ids) == USERS_MAX or self._once(
+            ("is_cut", user_ids), lambda: total(of_users, listed=True) < total(of_users)
+        )
 
     def newest(self) -> Self:
         """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""

@@ -52,7 +52,7 @@ def test_a_long_list_shows_its_first_rows_and_counts_the_others(admin_client, re
     fill(redis, 1234, viewed=0)
     response = admin_client.get(CONFIRM)
     assert len(rows_of(response)) == 5
-    assert "And 1,230 more." in Page(response).text
+    assert "And 1,229 more." in Page(response).text
     assert asked(response) == 1234
 
 
@@ -70,6 +70,41 @@ def test_the_rows_say_which_stay(client, new_session) -> None:
     assert "which only a superuser can end: it stays" in rows["root"]
     assert "this is your own session" in rows["staff"]
     assert root.sid in left()
+
+
+def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
+    monkeypatch.setattr(end_question, "ROWS_MAX", 2)
+    names = ["anna", "ben", "cleo", "root1", "root2"]
+    for name in names:
+        is_root = name.startswith("root")
+        new_session(str(User.objects.create_user(name, is_superuser=is_root).pk))
+    staff(client, "view_onlinesession", "end_onlinesession")
+    for response in (client.get(CONFIRM), client.get(f"{CONFIRM}?sid__in={','.join(left())}")):
+        assert asked(response) == 3
+        assert {row[0] for row in rows_of(response)} < {"anna", "ben", "cleo"}
+        text = Page(response).text
+        assert len(rows_of(response)) == 2
+        assert "And 1 more." in text
+        assert "2 more are superusers', which only a superuser can end: they stay." in text
+        assert "Your own session stays, unless you tick the box." in text
+
+
+def test_the_question_says_what_was_searched_for(admin_client, sids) -> None:
+    assert "<title>End everyone else's sessions" in html.unescape(admin_client.get(CONFIRM).text)
+    text = Page(admin_client.get(f"{CONFIRM}?q=a&active=5m")).text
+    assert "Searched for “a”. Filters: In the last 5 minutes Do you want to end" in text
+    assert "everyone else" not in text
+    assert MARKUP not in admin_client.get(CONFIRM, {"q": "a", "browser": MARKUP}, follow=True).text
+
+
+def test_where_nothing_can_end_there_is_only_a_way_back(admin_client) -> None:
+    response = admin_client.get(f"{CONFIRM}?user=999")
+    text = Page(response).text
+    assert "There is no session here that you can end." in text
+    assert "Message" not in text
+    assert 'name="message"' not in response.text
+    assert "Back to the list" in text
+    assert "No, take me back" not in text
 
 
 # The reasons.

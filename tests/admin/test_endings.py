@@ -472,8 +472,9 @@ def test_an_empty_form_asks_again_and_ends_nothing(admin_client, sids) -> None:
 
 def test_the_own_session_is_pointed_out(admin_client, sids) -> None:
     own = admin_client.session.sid
-    assert "your own session" in Page(select(admin_client, own, sids["bob"])).text
-    assert "your own session" not in Page(select(admin_client, sids["bob"])).text
+    assert "Your own session stays" in Page(select(admin_client, own, sids["bob"])).text
+    assert "This is your own session" in Page(select(admin_client, own)).text
+    assert "own session" not in Page(select(admin_client, sids["bob"])).text
     assert 'name="own"' in select(admin_client, own).text
     assert 'name="own"' not in select(admin_client, sids["bob"]).text
 
@@ -486,13 +487,26 @@ def test_the_own_session_stays_where_others_are_ended(admin_client, sids) -> Non
     assert left() == {own, sids["alice"], sids["carol"]}
 
 
-def test_the_own_session_alone_is_asked_for_again(admin_client, sids) -> None:
+def test_the_own_session_alone_ends_by_one_click(admin_client, sids) -> None:
     own = admin_client.session.sid
-    response = answer(admin_client, select(admin_client, own), message="why not")
-    assert "Tick the box to end it" in Page(response).text
+    response = select(admin_client, own)
+    assert 'value="Yes, sign me out"' in response.text
+    assert 'type="checkbox"' not in response.text
+    assert own in left()
+    ended = answer(admin_client, response)
+    assert own not in left()
+    assert ended.redirect_chain[-1][0].startswith("/admin/login/")
+
+
+def test_the_own_session_is_asked_for_again_if_the_others_are_over(admin_client, sids) -> None:
+    own = admin_client.session.sid
+    response = select(admin_client, own, sids["bob"])
+    online.end(sids["bob"])
+    response = answer(admin_client, response, message="why not")
+    assert "This is your own session, in which you are working now." in Page(response).text
     assert Page(response).fields["message"] == "why not"
     assert own in left()
-    ended = answer(admin_client, response, own="on")
+    ended = answer(admin_client, response)
     assert own not in left()
     assert ended.redirect_chain[-1][0].startswith("/admin/login/")
 

@@ -251,7 +251,7 @@ def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_se
     for name in users:
         from_place(new_session(str(users[name].pk)), "192.0.2.7")
     sessions = OnlineSession.online.of_browser("Firefox").counting_once()
-    monkeypatch.setattr(OnlineSessionAdmin, "_matching", lambda *_: sessions.all().counting_once())
+    monkeypatch.setattr(OnlineSessionAdmin, "get_queryset", lambda *_: sessions.all().counting_once())
     assert as_json(admin_client)["is_all"] is True
     monkeypatch.setattr(looking, "LOOKED_MAX", 2)
     response = admin_client.post(EXPORT, {"format": "csv"})
@@ -259,6 +259,11 @@ def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_se
     assert "-of-newest-2.csv" in response.headers["Content-Disposition"]
     whole = as_json(admin_client)
     assert (whole["count"], whole["is_all"], whole["looked_through"]) == (2, False, 2)
+
+
+@pytest.mark.parametrize("query", ["?nothing=1", "?q=%00"])
+def test_a_query_that_the_list_refuses_has_no_file(admin_client, sids, query) -> None:
+    assert admin_client.post(EXPORT + query, {"format": "json"}).status_code == 400
 
 
 # How it is sent.
