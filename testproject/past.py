@@ -8,7 +8,7 @@ are the server's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from math import cos, pi
@@ -59,7 +59,7 @@ def _move(sid: str, began: int, seen: int) -> None:
         for name in (partition.online_user, partition.online_user_of(record.user_id)):
             commands.append(["ZADD", name, began, sid])
         at = datetime.fromtimestamp(began / 1000, UTC)
-        User.objects.filter(pk=record.user_id).update(last_login=at)
+        User.objects.filter(pk=record.user_id).update(last_login=at, date_joined=at - timedelta(days=30))
     for number, item in enumerate(items, 1):
         commands.append(["ZADD", partition.viewed_by(sid), began + (seen - began) * number // len(items), item])
     _ask(

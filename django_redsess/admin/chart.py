@@ -54,7 +54,7 @@ class _Plot(NamedTuple):
         # Within one day, a time of day is unique; within a week, with the day of the week.
         span = self.end - self.start
         if span > timedelta(days=7):
-            return "SHORT_DATETIME_FORMAT"
+            return "DATETIME_FORMAT"
         return "TIME_FORMAT" if span <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
 
     def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
@@ -135,7 +135,7 @@ def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
 
 def day_name(at: datetime) -> str:
     """Return the day of ``at`` as text: day of the week and date."""
-    return date_format(localtime(at), f"D {get_format('SHORT_DATE_FORMAT')}")
+    return date_format(localtime(at), f"D {get_format('DATE_FORMAT')}")
 
 
 def _scale(peak: int) -> tuple[int, int]:

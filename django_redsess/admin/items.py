@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.utils.formats import number_format
 from django.utils.html import format_html
+from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess.admin import links
@@ -55,7 +56,7 @@ class PopularItemAdmin(ResetViewsMixin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         context = {
-            "title": gettext("Most viewed"),
+            "title": capfirst(self.opts.verbose_name_plural),
             "has_reset_permission": self.has_reset_permission(request),
             "views_are_named": bool(conf.VIEWED_VIEWS),
         }

@@ -79,14 +79,18 @@ class NumbersMixin(ListAdmin):
         bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
         samples, now = online.until_now(hours=hours, day=bounds)
         earlier = (day or today) - timedelta(days=1)
+        by_day, has_days = not day and name != "day", bool(day) or name == "day"
+        # Of a day that is over, nobody who is online now is part.
+        counted = [*samples, now] if samples and (not day or day == today) else samples
         later = day + timedelta(days=1) if day and day < today else None
         context = {
             "picture": chart.draw(samples, now, hours=hours, day=bounds),
-            "rows": _rows(samples, by_day=not day and name != "day"),
-            "by_day": not day and name != "day",
+            "rows": _rows(counted, by_day=by_day, today=day or today),
+            "by_day": by_day,
+            "day": day,
             "heading": chart.title_of(hours, bounds),
             "ranges": [(each, words, not day and each == name) for each, (_, words) in RANGES.items()],
-            "earlier": earlier if earlier > today - timedelta(days=DAYS_KEPT) else None,
+            "earlier": earlier if has_days and earlier > today - timedelta(days=DAYS_KEPT) else None,
             "later": later,
             "as_of": _as_of(now.at),
             "at": now.at,
@@ -107,14 +111,15 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min), timezone.get_current_timezone())
 
 
-def _rows(samples: Sequence[Sample | Present], *, by_day: bool) -> list[TableRow]:
-    """Return the most and the fewest of each day, or of each hour; the latest first."""
+def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[TableRow]:
+    """Return the most and the fewest of each day, or of each hour; the latest first. Hours of another day name it."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]
     for _, part in groupby(timed, key=lambda each: each[0].strftime("%Y%m%d" if by_day else "%Y%m%d%H%z")):
         (first, sample), *others = part
         of_part = [sample, *(other for _, other in others)]
-        name = chart.day_name(first) if by_day else date_format(first.replace(minute=0), "TIME_FORMAT")
+        form = get_format("TIME_FORMAT") if first.date() == today else f"D {get_format('TIME_FORMAT')}"
+        name = chart.day_name(first) if by_day else date_format(first.replace(minute=0), form)
         counts = [
             *_ends(each.signed_in for each in of_part),
             *_ends(each.guests for each in of_part),

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
+from django.utils.formats import date_format
 
 from django_redsess.cleaning import cleaner
 from tests.support.admin_pages import LIST, Page
@@ -31,7 +32,7 @@ def the_day(days_ago: int) -> date:
 
 
 def name_of(day: date) -> str:
-    return day.strftime("%a %m/%d/%Y")
+    return date_format(day, "D N j, Y")
 
 
 def note_hours(redis: Any, *hours: float, **counts: int) -> None:
@@ -102,7 +103,8 @@ def test_a_week_and_a_month_have_a_row_for_each_day_with_a_link(admin_client, re
             [name_of(the_day(ago)), *(str(n * partitions) for n in (ago, ago, 50 - ago, 50 - ago))]
             for ago in range(1, days + 1)
         ]
-        assert rows[:days] == expected
+        # The first row is today's, who is online now.
+        assert rows[1 : days + 1] == expected
         assert Page(page).links[name_of(the_day(3))] == f"?day={the_day(3)}"
         assert "redsess-chart-picture" in page.text
 
@@ -126,6 +128,29 @@ def test_a_day_has_a_row_for_each_hour_with_the_most_and_the_fewest(admin_client
     assert (links["Previous day"], links["Next day"]) == (f"?day={the_day(4)}", f"?day={the_day(2)}")
 
 
+def test_the_hours_of_yesterday_name_their_day_and_the_last_hour_counts_who_is_online_now(admin_client, redis) -> None:
+    note_hours(redis, 23, 22, 0, signed_in=0, guests=0)
+    rows = table(admin_client.get(NUMBERS))
+    # The administrator is online now: the samples had nobody.
+    assert rows[0][1:3] in (["1", "0"], ["1", "1"])
+    yesterday = the_day(1)
+    named = [row[0] for row in rows if row[0].startswith(yesterday.strftime("%a "))]
+    assert len(named) == sum(
+        timezone.localtime(now_of(redis) - timedelta(hours=ago)).date() == yesterday for ago in (23, 22)
+    )
+
+
+def test_an_empty_day_that_is_over_has_no_word_of_the_cleaner(admin_client) -> None:
+    text = Page(admin_client.get(NUMBERS, {"day": the_day(3)})).text
+    assert "There are no samples of that time." in text
+    assert "cleansessions" not in text
+
+
+@pytest.mark.parametrize("name", ["week", "month"])
+def test_a_range_of_days_has_no_previous_day(admin_client, name: str) -> None:
+    assert "Previous day" not in Page(admin_client.get(NUMBERS, {"range": name})).links
+
+
 def test_days_are_those_of_the_time_zone(admin_client, redis, settings) -> None:
     settings.TIME_ZONE = "Asia/Kathmandu"
     midnight = timezone.make_aware(datetime.combine(the_day(3), datetime.min.time()))
@@ -133,7 +158,7 @@ def test_days_are_those_of_the_time_zone(admin_client, redis, settings) -> None:
     page = admin_client.get(NUMBERS, {"day": the_day(3)})
     assert [row[0] for row in table(page)] == ["midnight"]
     assert "times of Asia/Kathmandu" in Page(page).text
-    assert [row[0] for row in table(admin_client.get(NUMBERS, {"range": "week"}))] == [name_of(the_day(3))]
+    assert [row[0] for row in table(admin_client.get(NUMBERS, {"range": "week"}))][1:] == [name_of(the_day(3))]
 
 
 @pytest.mark.parametrize("day", ["", "x", "2026-02-31", "0001-01-01", "9999-12-31", "-1", "2026-1-1\0"])
@@ -165,7 +190,7 @@ def test_last_tuesday_is_two_clicks_from_the_list(admin_client, redis) -> None:
     note_hours(redis, 24 * 6, 24 * 6 - 0.5)
     over_time = admin_client.get(Page(admin_client.get(LIST)).links["Online over time"])
     week = admin_client.get(NUMBERS + Page(over_time).links["Week"])
-    assert [row[0] for row in table(week)] == [name_of(the_day(6))]
+    assert [row[0] for row in table(week)] == [name_of(the_day(0)), name_of(the_day(6))]
 
 
 def test_the_page_is_in_german(admin_client, redis, settings) -> None:
@@ -173,10 +198,10 @@ def test_the_page_is_in_german(admin_client, redis, settings) -> None:
     note_hours(redis, 30, 29)
     text = Page(admin_client.get(NUMBERS, {"range": "week"})).text
     for words in (
-        "Online im Zeitverlauf",
+        "Online-Verlauf",
         "Online in den letzten 7 Tagen",
         "Zeitzone",
         "höchstens",
-        "Tag davor",
     ):
         assert words in text
+    assert "Tag davor" in Page(admin_client.get(NUMBERS)).text

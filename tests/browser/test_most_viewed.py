@@ -38,7 +38,7 @@ def choose(page: Page, name: str) -> None:
 
 
 def test_the_list_shows_products_the_most_viewed_first(admin: Page, keep_picture: KeepPicture) -> None:
-    expect(admin.get_by_role("heading", name="Most viewed", exact=True)).to_be_visible()
+    expect(admin.get_by_role("heading", name="Most viewed items", exact=True)).to_be_visible()
     keep_picture(admin, "most-viewed")
     views = [int(text) for text in admin.locator(".field-viewed").all_inner_texts()]
     assert len(views) > 10

@@ -84,7 +84,7 @@ def test_list_shows_the_most_viewed_first(partitions, admin_client, known) -> No
 
 def test_list_has_a_title_and_the_totals(admin_client, known) -> None:
     page = admin_client.get(LIST)
-    assert "<h1>Most viewed</h1>" in page.text
+    assert "<h1>Most viewed items</h1>" in page.text
     assert "2,053 views of 4 items" in Page(page).text
     assert "2,053 views of 4 items" in Page(admin_client.get(LIST + "?q=tail")).text
 
