@@ -658,6 +658,21 @@ def test_a_deadline_that_slides_is_told_as_it_is_now(admin_client, redis, users,
     assert is_in(deadlines["Ends"], days=days, hours=sliding)
 
 
+def test_passive_requests_do_not_make_a_page_tell_two_ends(admin_client, redis, users, new_session, settings) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 7200, "ABSOLUTE_TIMEOUT": 7200 * 2}
+    sid = new_session(str(users["alice"].pk)).sid
+    make_older(redis, sid, 5400)
+    # As passive requests leave it: seen just now, and no deadline is later.
+    redis.zincrby(keyspace().of_sid(sid).recent, 5_400_000, sid)
+    deadlines = deadlines_of(admin_client, sid)
+    assert is_in(deadlines["Ends"], seconds=7560 - 5400)
+    assert deadlines["2 hours after the last request"] == deadlines["Ends"]
+    assert is_in(deadlines["4 hours after the sign-in"], seconds=7200 * 2 - 5400)
+    assert re.search(
+        r"last request: [^()]+ \(in \d+ minutes\) \(comes first\)", Page(admin_client.get(page_of(sid))).text
+    )
+
+
 def test_a_date_that_was_set_is_a_deadline(admin_client, redis, users, new_session, settings) -> None:
     settings.REDSESS = {"SLIDING": True}
     session = new_session(str(users["alice"].pk))
