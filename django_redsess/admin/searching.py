@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -15,6 +16,7 @@ from django.utils.translation import gettext
 
 from django_redsess.admin.endings import EndSessionsMixin
 from django_redsess.admin.filters import BROWSER, ids_of, users_admin
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.session.networks import network_of
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 SEARCH_MAX = 200
 """The longest text that is searched for: each word nests the database's query deeper."""
+
+# Four numbers, or two colons.
+_LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
 
 
 class SearchMixin(EndSessionsMixin):
@@ -61,7 +66,20 @@ class SearchMixin(EndSessionsMixin):
         else:
             # By searching other fields, an administrator who may not see users could guess them letter by letter.
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return sessions.of_users(ids_of(request, users.order_by("pk"))), False
+        return sessions.of_users(ids_of(request, users.order_by("pk"), sessions)), False
+
+    def search_notes(self, changelist: ChangeList) -> list[str]:
+        """Return sentences that say what the search can't find."""
+        term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
+        if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and network_of(term) is None:
+            notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
+        if asked.guests and (asked.browser is not None or asked.system is not None):
+            notes.append(gettext("The browsers of guests are not stored."))
+        if asked.guests and asked.network is not None and not conf.INDEX_ADDRESSES:
+            notes.append(
+                gettext("The addresses of guests are not stored without %(setting)s.") % {"setting": "INDEX_ADDRESSES"}
+            )
+        return notes
 
     def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> str:
         """

@@ -100,8 +100,7 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
             "chosen": chosen(changelist),
             "looked_through": looked,
             "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
-            # Guests have no browser, and an address with that index only.
-            "lacks_guests_browsers": asked.guests and (asked.browser is not None or asked.system is not None),
+            "search_notes": self.search_notes(changelist),
             "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
             if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
             else "",

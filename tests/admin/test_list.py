@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import include, path
 
 from django_redsess import viewed
-from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.models import OnlineSession
 from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
@@ -283,6 +283,58 @@ def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch, quer
     assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text
 
 
+def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, monkeypatch) -> None:
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).only_guests())
+    for query in ({}, {"who": "everyone"}, {"who": "guests"}):
+        assert names(admin_client, **query) == ["guest"], query
+    sid = clients["alice"].sid
+    assert names(admin_client, who="everyone", q=sid) == []
+    assert admin_client.get(page_of(sid)).status_code == 302
+    for query in ({"sid": sid}, {"who": "everyone"}):
+        page = Page(admin_client.get(CONFIRM, query, follow=True))
+        assert sid not in page.text, query
+        assert "alice" not in page.text, query
+
+
+@pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
+def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
+    admin_client, users, clients, monkeypatch, query
+) -> None:
+    User.objects.update(is_staff=True)
+    monkeypatch.setattr(filters, "USERS_MAX", 1)
+    every, carol = OnlineSessionAdmin.get_queryset, str(users["carol"].pk)
+    assert Page(admin_client.get(LIST, {"q": "a", "user": carol})).names == ["carol"]
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_users([carol])
+    )
+    page = Page(admin_client.get(LIST, query))
+    assert page.names == ["carol"]
+    assert page.messages == []
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["1.2.3.4/33", "192.0.2.7:443", "192.0.2.007", "[2001:db8::]/32", "2001:db8::/129", "::1::", "10.0.0.256"],
+)
+def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_client, term) -> None:
+    page = Page(admin_client.get(LIST, {"q": term}))
+    assert "This is neither an address nor a network" in page.text
+    assert page.names == []
+
+
+@pytest.mark.parametrize("term", ["fee", "1234", "10.5", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9", "face.1.2.3.4x"])
+def test_other_text_that_finds_nothing_is_not_called_an_address(admin_client, term) -> None:
+    assert "neither an address nor" not in Page(admin_client.get(LIST, {"q": term})).text
+
+
+def test_a_user_who_is_named_like_an_address_is_found(admin_client, new_session) -> None:
+    sign_in(new_session, str(User.objects.create_user("192.0.2.007").pk))
+    page = Page(admin_client.get(LIST, {"q": "192.0.2.007"}))
+    assert page.names == ["192.0.2.007"]
+    assert "neither an address nor" not in page.text
+
+
 def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 3}
     staff(client, "view_onlinesession", "view_user")
@@ -387,6 +439,16 @@ def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client)
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
+
+
+@pytest.mark.usefixtures("clients")
+def test_a_search_by_address_says_that_guests_have_none_without_the_index(admin_client, settings) -> None:
+    note, query = "The addresses of guests are not stored without INDEX_ADDRESSES.", {"q": "198.51.100.0/24"}
+    assert note not in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
+    assert note in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
+    assert note in Page(admin_client.get(LIST, {**query, "who": "guests"})).text
+    assert note not in Page(admin_client.get(LIST, query)).text
 
 
 def test_the_front_of_a_session_page_leads_to_the_account(admin_client, users, sids) -> None:
