@@ -105,6 +105,15 @@ def test_a_session_without_an_address_has_no_link(admin_client, sids) -> None:
     assert [href for href in row["hrefs"] if "?q=" in href] == []
 
 
+def test_what_is_not_stored_of_a_guest_is_told(admin_client, new_session) -> None:
+    sid = new_session(colour="blue").sid
+    [row] = Page(admin_client.get(LIST, {"who": "guests"})).rows
+    assert (row["client"], row["signed_in"]) == ("not stored", "-")
+    # On a phone, a cell has no heading but this.
+    assert '<span class="redsess-label">Signed in </span>-' in admin_client.get(LIST, {"who": "guests"}).text
+    assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
+
+
 def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
     root = User.objects.create_superuser("root")
     root_client = Client()
@@ -241,11 +250,11 @@ def test_a_search_that_finds_no_user_finds_browsers_and_says_so(admin_client) ->
     response = admin_client.get(LIST, {"q": "firefox", "o": "3"}, follow=True)
     page = Page(response)
     assert sorted(page.names) == ["alice", "carol"]
-    assert page.messages == ["No user matches. These are the sessions whose browser matches."]
+    assert page.messages == ["No user matches “firefox”. These are the sessions whose browser matches."]
     # What is ended later is what was shown: the address names browsers, whoever signs in meanwhile.
     [(url, _)] = response.redirect_chain
-    assert parse_qs(urlsplit(url).query) == {"browser": ["firefox"], "o": ["3"]}
-    assert "Filters: firefox." in page.text
+    assert parse_qs(urlsplit(url).query) == {"browser": ["Firefox"], "o": ["3"]}
+    assert "Filters: Firefox." in page.text
     assert names(admin_client, q="chrome 120") == ["bob"]
     assert names(admin_client, q="chrome 12") == []
 
@@ -351,10 +360,10 @@ def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, use
 
 def test_the_line_below_the_box_names_what_can_be_searched(admin_client, client) -> None:
     assert (
-        "Search by username, first name, last name, email address, address or network (198.51.100.0/24), browser, or "
-        "session id"
+        "Search by address, network (198.51.100.0/24), browser, session id or user (username, first name, last name, "
+        "email address)"
     ) in Page(admin_client.get(LIST)).text
-    assert "Search by username, address or network" in Page(staff(client, "view_onlinesession").get(LIST)).text
+    assert "session id or user (username)" in Page(staff(client, "view_onlinesession").get(LIST)).text
 
 
 @pytest.mark.usefixtures("clients")
@@ -412,6 +421,13 @@ def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
     assert "Filters:" not in page.text
 
 
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize(("who", "total"), [("guests", 1), ("everyone", 5)])
+def test_the_total_is_that_of_the_visitors_who_are_listed(admin_client, who, total) -> None:
+    text = Page(admin_client.get(LIST, {"who": who, "q": "203.0.113.9"})).text
+    assert re.search(rf"0 results \({total} total\)", text), text
+
+
 def test_guests_are_listed_by_last_seen(admin_client, clients) -> None:
     page = Page(admin_client.get(LIST + Page(admin_client.get(LIST)).links["Guests, by last seen"]))
     assert "Signed in" not in {text for text, href in page.links.items() if "o=" in href}
@@ -436,6 +452,8 @@ def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client)
     page = Page(admin_client.get(LIST, {"browser": "Opera"}))
     assert "No session matches these filters." in page.text
     assert "Nothing matches" not in page.text
+    # "0 online sessions" would say that nobody is online.
+    assert "<h1>No matching session</h1>" in admin_client.get(LIST, {"browser": "Opera"}).text
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
