@@ -87,6 +87,8 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
         """Show the browser, and the address as a link to its sessions."""
+        if not (session.user_agent or session.address):
+            return _labelled(gettext("where from"), gettext("not stored"))
         return format_html("<div>{}<br>{}</div>", self.browser(session), self.address_link(session))
 
     @admin.display(description=gettext_lazy("address"))
@@ -102,8 +104,8 @@ class ColumnsMixin(EndSessionsMixin):
         )
 
     @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
-    def signed_in(self, session: OnlineSession) -> str | None:
-        return _labelled(gettext("signed in"), when(session.login_at)) if session.login_at else None
+    def signed_in(self, session: OnlineSession) -> str:
+        return _labelled(gettext("signed in"), when(session.login_at) if session.login_at else "-")
 
     @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
     def seen(self, session: OnlineSession) -> str:
@@ -120,7 +122,7 @@ class ColumnsMixin(EndSessionsMixin):
     def expires(self, session: OnlineSession) -> str:
         return _labelled(gettext("expires"), when(session.expires_at))
 
-    @admin.display(description=gettext_lazy("size"))
+    @admin.display(description=gettext_lazy("size in the store"))
     def size(self, session: OnlineSession) -> str:
         # A plain space lets the line break.
         return filesizeformat(session.session.size).replace("\xa0", " ")

@@ -130,7 +130,7 @@ class StaffFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
         if self.value() != "1":
             return queryset
-        return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk")))
+        return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk"), queryset))
 
 
 class ClientFilter(SimpleListFilter):
@@ -233,10 +233,18 @@ def chosen(changelist: ChangeList) -> list[str]:
     ]
 
 
-def ids_of(request: HttpRequest, users: QuerySet[Any]) -> list[str]:
-    """Return the ids of ``users`` as sessions hold them: at most 1 000. If there are more, a message says so."""
+def ids_of(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet) -> list[str]:
+    """
+    Return the ids of ``users`` as sessions hold them: at most 1 000. If there are more, a message says so.
+
+    If ``sessions`` are those of some users, all others are left out first.
+    """
     # The admin of users may have added joins and prefetches, which are not needed here.
-    found = list(users.select_related(None).prefetch_related(None).only("pk")[: USERS_MAX + 1])
+    users = users.select_related(None).prefetch_related(None).only("pk")
+    kept = sessions.session_filter.user_ids
+    if kept is not None:
+        return list(users_by_id(set(kept), among=users))
+    found = list(users[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":
         text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
         messages.warning(request, text % {"limit": USERS_MAX}, fail_silently=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -11,11 +12,14 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest
+from django.utils.text import Truncator
 from django.utils.translation import gettext
 
 from django_redsess.admin.endings import EndSessionsMixin
-from django_redsess.admin.filters import BROWSER, ids_of, users_admin
+from django_redsess.admin.filters import BROWSER, EVERYONE, GUESTS, WHO, ids_of, users_admin
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
+from django_redsess.online.browsers import BROWSERS
 from django_redsess.session.networks import network_of
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 SEARCH_MAX = 200
 """The longest text that is searched for: each word nests the database's query deeper."""
 
+# Four numbers, or two colons.
+_LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
+
 
 class SearchMixin(EndSessionsMixin):
     """The part of ``OnlineSessionAdmin`` that searches: by session id, address or network, user, and browser."""
@@ -35,6 +42,12 @@ class SearchMixin(EndSessionsMixin):
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
         found.search_help_text = str(self.search_help_text or self._search_help(request))
+        if request.GET.get(WHO) in (GUESTS, EVERYONE):
+            # Django has counted signed-in sessions: without any, it would offer no actions.
+            visitors: SessionQuerySet = found.root_queryset
+            visitors = visitors.only_guests() if request.GET[WHO] == GUESTS else visitors.with_guests()
+            found.full_result_count = visitors.count()
+            found.show_admin_actions = bool(found.full_result_count)
         return found
 
     def get_search_results(
@@ -61,7 +74,20 @@ class SearchMixin(EndSessionsMixin):
         else:
             # By searching other fields, an administrator who may not see users could guess them letter by letter.
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return sessions.of_users(ids_of(request, users.order_by("pk"))), False
+        return sessions.of_users(ids_of(request, users.order_by("pk"), sessions)), False
+
+    def search_notes(self, changelist: ChangeList) -> list[str]:
+        """Return sentences that say what the search can't find."""
+        term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
+        if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and network_of(term) is None:
+            notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
+        if asked.guests and (asked.browser is not None or asked.system is not None):
+            notes.append(gettext("The browsers of guests are not stored."))
+        if asked.guests and asked.network is not None and not conf.INDEX_ADDRESSES:
+            notes.append(
+                gettext("The addresses of guests are not stored without %(setting)s.") % {"setting": "INDEX_ADDRESSES"}
+            )
+        return notes
 
     def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> str:
         """
@@ -76,10 +102,12 @@ class SearchMixin(EndSessionsMixin):
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)
         query.pop(PAGE_VAR, None)
-        query[BROWSER] = term
+        # The filter has a choice of this name.
+        query[BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
         if not self._matching(request, query.urlencode()).exists():
             return ""
-        messages.info(request, gettext("No user matches. These are the sessions whose browser matches."))
+        text = gettext("No user matches “%(term)s”. These are the sessions whose browser matches.")
+        messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query.urlencode()
 
     def _search_help(self, request: HttpRequest) -> str:
@@ -87,7 +115,8 @@ class SearchMixin(EndSessionsMixin):
         user_model = get_user_model()
         fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
         names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
-        text = gettext("Search by %(fields)s, address or network (198.51.100.0/24), browser, or session id")
+        # A theme may show the beginning only: who knows the page of users expects the rest.
+        text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
         return text % {"fields": ", ".join(name for name in names if name)}
 
 

@@ -18,10 +18,11 @@ UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
 
 
 class Deadline(NamedTuple):
-    """A deadline: ``text`` says what it follows from, ``at`` when it is."""
+    """A deadline: ``text`` says what it follows from, ``at`` when it is, ``moves`` whether requests make it later."""
 
     text: str
     at: datetime
+    moves: bool = False
 
 
 def deadlines_of(session: online.Session, details: online.Details | None) -> list[Deadline]:
@@ -30,8 +31,12 @@ def deadlines_of(session: online.Session, details: online.Details | None) -> lis
     # The store ends a session a little later, so that not every request has to move the deadline. Nor does every
     # request move the time when the session was last seen.
     slack = timedelta(milliseconds=SLACK_MAX, seconds=conf.TOUCH_INTERVAL)
-    if deadlines and timedelta() < session.expires_at - deadlines[0].at <= slack:
-        deadlines[0] = deadlines[0]._replace(at=session.expires_at)
+    if deadlines and session.expires_at - deadlines[0].at <= slack:
+        # A passive request moves that time, but no deadline. Then the store ends a session earlier.
+        is_late = deadlines[0].at - session.expires_at > timedelta(seconds=1)
+        first = next((deadline for deadline in deadlines if is_late and deadline.moves), deadlines[0])
+        deadlines.remove(first)
+        deadlines.insert(0, first._replace(at=session.expires_at))
     return deadlines
 
 
@@ -58,7 +63,7 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
     if conf.IDLE_TIMEOUT:
         slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
         at = session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
-        yield Deadline(_after_last_request(conf.IDLE_TIMEOUT), at)
+        yield Deadline(_after_last_request(conf.IDLE_TIMEOUT), at, moves=True)
     if conf.ABSOLUTE_TIMEOUT and session.login_at:
         text = gettext("%(time)s after the sign-in") % {"time": duration(conf.ABSOLUTE_TIMEOUT)}
         yield Deadline(text, session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
@@ -69,7 +74,7 @@ def _django_deadline(session: online.Session, details: online.Details) -> Deadli
     if not age:
         return Deadline(gettext("At the date that the site has set"), details.django_deadline)
     if conf.SLIDING:
-        return Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age))
+        return Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
     return Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, details.django_deadline)
 
 

@@ -46,11 +46,14 @@ class SessionFieldsMixin(ExportMixin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         fieldsets = super().get_fieldsets(request, obj)
-        if obj is None or obj.user_id:
+        if obj is None:
             return fieldsets
         # A guest's session has no others.
+        empty = [] if obj.user_id else ["other_sessions"]
+        if not obj.page.has_deadlines:
+            empty.append("deadlines")
         return [
-            (title, {**options, "fields": [name for name in options["fields"] if name != "other_sessions"]})
+            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
             for title, options in cast("list[tuple[Any, Any]]", fieldsets)
         ]
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -27,7 +28,7 @@ from django_redsess.admin import links
 from django_redsess.admin.filters import EVERYONE, USER, WHO, users_admin
 from django_redsess.admin.links import ItemLink
 from django_redsess.admin.returning import end_url, return_page_of
-from django_redsess.admin.session_deadlines import deadlines_of, ends_with_browser
+from django_redsess.admin.session_deadlines import Deadline, deadlines_of, ends_with_browser
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
@@ -77,25 +78,30 @@ class SessionPage:
 
     def origin(self) -> str:
         """Show browser, system and address, with a link to all sessions from this address."""
-        return _beside([part for part in (self._browser(self.session), self._address(self.session)) if part])
+        parts = [part for part in (self._browser(self.session), self._address(self.session)) if part]
+        return _beside(parts or [gettext("not stored")])
 
     def times(self) -> str:
-        """Show when the user signed in, was last seen, and when the session ends."""
+        """Show when the user signed in, was last seen, and when and why the session ends."""
         session, times = self.session, []
         if session.login_at:
             times.append(format_html(gettext("Signed in: {time}"), time=moment(session.login_at)))
         times.append(format_html(gettext("Last seen: {time}"), time=moment(session.seen_at)))
-        times.append(format_html(gettext("Ends: {time}"), time=moment(session.expires_at)))
+        ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
+        times.append(format_html_join(" · ", "{}", [(ends,), *((first.text,) for first in self._deadlines[:1])]))
+        if ends_with_browser(self.details):
+            times.append(gettext("Its user is signed out when the browser closes."))
         return _lines(times)
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether there are several deadlines. A single one is told by :meth:`times`."""
+        return len(self._deadlines) > 1
+
     def deadlines(self) -> str:
-        """Show each deadline. If there are several, the first one is marked."""
-        deadlines = deadlines_of(self.session.session, self.details)
-        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in deadlines]
-        if len(lines) > 1:
-            lines[0] = format_html("<strong>{}</strong> ({})", lines[0], gettext("comes first"))
-        if ends_with_browser(self.details):
-            lines.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
+        """Show each deadline. The first one is marked."""
+        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in self._deadlines]
+        lines[:1] = [format_html("<strong>{}</strong> ({})", line, gettext("comes first")) for line in lines[:1]]
         return _lines(lines)
 
     def viewed_items(self) -> str:
@@ -124,6 +130,10 @@ class SessionPage:
         """Show the keys of the data, and the values to those who may see them."""
         return data(self.details, with_values=self.request.user.has_perm("django_redsess.view_session_data"))
 
+    @cached_property
+    def _deadlines(self) -> list[Deadline]:
+        return deadlines_of(self.session.session, self.details)
+
     def _url_of_user(self, page: str) -> str:
         user, of_users = self.session.user, users_admin(self.request, self.site)
         if user is None or of_users is None or not of_users.has_view_or_change_permission(self.request, user):
@@ -134,8 +144,8 @@ class SessionPage:
         browser = self._browser(other) or gettext("unknown")
         url = page_url(self.request, self.site, other.sid)
         where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, own_mark(other), self._address(other))
-        signed_in = moment(other.login_at) if other.login_at else ""
-        return [where, signed_in, moment(other.seen_at), self._end(other) if may_end else ""]
+        signed_in = when(other.login_at) if other.login_at else ""
+        return [where, signed_in, when(other.seen_at), self._end(other) if may_end else ""]
 
     def _end(self, other: OnlineSession) -> str:
         # A screen reader may read the links without their rows.

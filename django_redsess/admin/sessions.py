@@ -91,7 +91,7 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
         sessions: SessionQuerySet = changelist.queryset
         looked, asked = sessions.looked_through, sessions.session_filter
         count = changelist.result_count
-        is_part = bool(count and (changelist.query or changelist.has_active_filters))
+        is_narrowed = bool(changelist.query or changelist.has_active_filters)
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if sessions.is_cut:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
@@ -100,14 +100,17 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
             "chosen": chosen(changelist),
             "looked_through": looked,
             "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
-            # Guests have no browser, and an address with that index only.
-            "lacks_guests_browsers": asked.guests and (asked.browser is not None or asked.system is not None),
+            "search_notes": self.search_notes(changelist),
+            # "0 online sessions" would say that nobody is online.
+            **({} if count or not is_narrowed else {"title": gettext("No matching session")}),
             "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
             if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
             else "",
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
             # Of a search or a filter: all that it lists, on all pages.
-            "end_these_url": end_url(request, self.admin_site, query=request.GET.urlencode()) if is_part else "",
+            "end_these_url": end_url(request, self.admin_site, query=request.GET.urlencode())
+            if count and is_narrowed
+            else "",
             "end_all_url": end_url(request, self.admin_site),
         }
 

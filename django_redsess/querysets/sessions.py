@@ -65,8 +65,8 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
     def with_guests(self) -> Self:
-        """Add guests' sessions. The order is then by last seen."""
-        return self._with(guests=True)
+        """Add guests' sessions, unless only these are kept. The order is then by last seen."""
+        return self._with(guests=self.session_filter.guests or True)
 
     def only_guests(self) -> Self:
         """Keep guests' sessions only. The order is then by last seen."""
@@ -268,8 +268,10 @@ def _narrower(first: str, second: str) -> str | None:
     if (one := network_of(first)) and (other := network_of(second)):
         outer, inner = sorted((one, other), key=lambda network: ip_network(network.text).prefixlen)
         return inner.text if outer.has(str(ip_network(inner.text)[0])) else None
-    short, long = sorted((first, second), key=len)
-    return long if long.lower().startswith(short.lower()) else None
+    short, long = sorted((" ".join(text.split()) for text in (first, second)), key=len)
+    # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
+    cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()
+    return long if long.lower().startswith(short.lower()) and not cuts_number else None
 
 
 def _is_listed(session: online.Session, guests: Guests) -> bool:

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import include, path
 
 from django_redsess import viewed
-from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.models import OnlineSession
 from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
@@ -103,6 +103,15 @@ def test_an_address_links_to_the_sessions_from_it(admin_client, clients) -> None
 def test_a_session_without_an_address_has_no_link(admin_client, sids) -> None:
     [row] = Page(admin_client.get(LIST, {"q": sids["bob"]})).rows
     assert [href for href in row["hrefs"] if "?q=" in href] == []
+
+
+def test_what_is_not_stored_of_a_guest_is_told(admin_client, new_session) -> None:
+    sid = new_session(colour="blue").sid
+    [row] = Page(admin_client.get(LIST, {"who": "guests"})).rows
+    assert (row["client"], row["signed_in"]) == ("not stored", "-")
+    # On a phone, a cell has no heading but this.
+    assert '<span class="redsess-label">Signed in </span>-' in admin_client.get(LIST, {"who": "guests"}).text
+    assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
 
 
 def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
@@ -241,11 +250,11 @@ def test_a_search_that_finds_no_user_finds_browsers_and_says_so(admin_client) ->
     response = admin_client.get(LIST, {"q": "firefox", "o": "3"}, follow=True)
     page = Page(response)
     assert sorted(page.names) == ["alice", "carol"]
-    assert page.messages == ["No user matches. These are the sessions whose browser matches."]
+    assert page.messages == ["No user matches “firefox”. These are the sessions whose browser matches."]
     # What is ended later is what was shown: the address names browsers, whoever signs in meanwhile.
     [(url, _)] = response.redirect_chain
-    assert parse_qs(urlsplit(url).query) == {"browser": ["firefox"], "o": ["3"]}
-    assert "Filters: firefox." in page.text
+    assert parse_qs(urlsplit(url).query) == {"browser": ["Firefox"], "o": ["3"]}
+    assert "Filters: Firefox." in page.text
     assert names(admin_client, q="chrome 120") == ["bob"]
     assert names(admin_client, q="chrome 12") == []
 
@@ -283,6 +292,58 @@ def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch, quer
     assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text
 
 
+def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, monkeypatch) -> None:
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).only_guests())
+    for query in ({}, {"who": "everyone"}, {"who": "guests"}):
+        assert names(admin_client, **query) == ["guest"], query
+    sid = clients["alice"].sid
+    assert names(admin_client, who="everyone", q=sid) == []
+    assert admin_client.get(page_of(sid)).status_code == 302
+    for query in ({"sid": sid}, {"who": "everyone"}):
+        page = Page(admin_client.get(CONFIRM, query, follow=True))
+        assert sid not in page.text, query
+        assert "alice" not in page.text, query
+
+
+@pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
+def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
+    admin_client, users, clients, monkeypatch, query
+) -> None:
+    User.objects.update(is_staff=True)
+    monkeypatch.setattr(filters, "USERS_MAX", 1)
+    every, carol = OnlineSessionAdmin.get_queryset, str(users["carol"].pk)
+    assert Page(admin_client.get(LIST, {"q": "a", "user": carol})).names == ["carol"]
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_users([carol])
+    )
+    page = Page(admin_client.get(LIST, query))
+    assert page.names == ["carol"]
+    assert page.messages == []
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["1.2.3.4/33", "192.0.2.7:443", "192.0.2.007", "[2001:db8::]/32", "2001:db8::/129", "::1::", "10.0.0.256"],
+)
+def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_client, term) -> None:
+    page = Page(admin_client.get(LIST, {"q": term}))
+    assert "This is neither an address nor a network" in page.text
+    assert page.names == []
+
+
+@pytest.mark.parametrize("term", ["fee", "1234", "10.5", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9", "face.1.2.3.4x"])
+def test_other_text_that_finds_nothing_is_not_called_an_address(admin_client, term) -> None:
+    assert "neither an address nor" not in Page(admin_client.get(LIST, {"q": term})).text
+
+
+def test_a_user_who_is_named_like_an_address_is_found(admin_client, new_session) -> None:
+    sign_in(new_session, str(User.objects.create_user("192.0.2.007").pk))
+    page = Page(admin_client.get(LIST, {"q": "192.0.2.007"}))
+    assert page.names == ["192.0.2.007"]
+    assert "neither an address nor" not in page.text
+
+
 def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 3}
     staff(client, "view_onlinesession", "view_user")
@@ -299,10 +360,10 @@ def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, use
 
 def test_the_line_below_the_box_names_what_can_be_searched(admin_client, client) -> None:
     assert (
-        "Search by username, first name, last name, email address, address or network (198.51.100.0/24), browser, or "
-        "session id"
+        "Search by address, network (198.51.100.0/24), browser, session id or user (username, first name, last name, "
+        "email address)"
     ) in Page(admin_client.get(LIST)).text
-    assert "Search by username, address or network" in Page(staff(client, "view_onlinesession").get(LIST)).text
+    assert "session id or user (username)" in Page(staff(client, "view_onlinesession").get(LIST)).text
 
 
 @pytest.mark.usefixtures("clients")
@@ -360,6 +421,13 @@ def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
     assert "Filters:" not in page.text
 
 
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize(("who", "total"), [("guests", 1), ("everyone", 5)])
+def test_the_total_is_that_of_the_visitors_who_are_listed(admin_client, who, total) -> None:
+    text = Page(admin_client.get(LIST, {"who": who, "q": "203.0.113.9"})).text
+    assert re.search(rf"0 results \({total} total\)", text), text
+
+
 def test_guests_are_listed_by_last_seen(admin_client, clients) -> None:
     page = Page(admin_client.get(LIST + Page(admin_client.get(LIST)).links["Guests, by last seen"]))
     assert "Signed in" not in {text for text, href in page.links.items() if "o=" in href}
@@ -384,9 +452,21 @@ def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client)
     page = Page(admin_client.get(LIST, {"browser": "Opera"}))
     assert "No session matches these filters." in page.text
     assert "Nothing matches" not in page.text
+    # "0 online sessions" would say that nobody is online.
+    assert "<h1>No matching session</h1>" in admin_client.get(LIST, {"browser": "Opera"}).text
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
+
+
+@pytest.mark.usefixtures("clients")
+def test_a_search_by_address_says_that_guests_have_none_without_the_index(admin_client, settings) -> None:
+    note, query = "The addresses of guests are not stored without INDEX_ADDRESSES.", {"q": "198.51.100.0/24"}
+    assert note not in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
+    assert note in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
+    assert note in Page(admin_client.get(LIST, {**query, "who": "guests"})).text
+    assert note not in Page(admin_client.get(LIST, query)).text
 
 
 def test_the_front_of_a_session_page_leads_to_the_account(admin_client, users, sids) -> None:

@@ -167,6 +167,11 @@ def test_of_two_filters_of_a_kind_the_narrower_holds(arrive: NewSession) -> None
     assert [row.sid for row in chrome.of_browser("Chrome 1").of_browser("c").of_system("windows")] == []
     assert [row.sid for row in chrome.of_browser("Chrome").of_browser("c")] == [one]
     assert list(chrome.of_browser("Firefox")) == list(chrome.of_system("Linux")) == []
+    # "Chrome 12" is no beginning of "Chrome 120".
+    rows = OnlineSession.online.all()
+    for first, second in (("Chrome 12", "Chrome 120"), ("Chrome 120", "Chrome 12"), ("Chrome  12", "chrome 120")):
+        assert list(rows.of_browser(first).of_browser(second)) == [], (first, second)
+    assert [row.sid for row in rows.of_browser("Chrome  120").of_browser("chrome 120")] == [one]
 
 
 def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(

@@ -149,6 +149,14 @@ def test_a_guest_is_found_by_sid_only_where_guests_are_asked_for(sids, new_sessi
     assert listed(online.with_guests().of_users(["1"]).filter(sid__in=[guest, sids[0]])) == [sids[0]]
 
 
+def test_who_lists_guests_only_never_lists_others(sids, new_session) -> None:
+    guest = new_session(colour="blue").sid
+    rows = online.only_guests().with_guests()
+    assert listed(rows) == [guest]
+    assert rows.count() == 1
+    assert listed(rows.filter(sid__in=[*sids, guest])) == [guest]
+
+
 def test_those_not_seen_lately_are_left_out(redis, sids, new_session) -> None:
     guest = new_session(colour="blue").sid
     make_seen(redis, sids[1], minutes_ago(redis, 3))
