@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path
@@ -44,8 +44,8 @@ class SearchMixin(EndSessionsMixin):
         found.search_help_text = str(self.search_help_text or self._search_help(request))
         if request.GET.get(WHO) in (GUESTS, EVERYONE):
             # Django has counted signed-in sessions: without any, it would offer no actions.
-            visitors: SessionQuerySet = found.root_queryset
-            visitors = visitors.only_guests() if request.GET[WHO] == GUESTS else visitors.with_guests()
+            listed = cast("SessionQuerySet", found.root_queryset)
+            visitors = listed.only_guests() if request.GET[WHO] == GUESTS else listed.with_guests()
             found.full_result_count = visitors.count()
             found.show_admin_actions = bool(found.full_result_count)
         return found

@@ -141,7 +141,7 @@ def test_admin_of_the_demo_follows_the_browsers_language_and_its_shop_is_english
     admin = sign_in(demo, "admin", "admin")
     admin.headers["accept-language"] = "de"
     page = admin.get(f"{demo.url}/admin/django_redsess/onlinesession/").text
-    assert ('<html lang="de"' in page, "Was vor ihrem Start liegt, ist erfunden." in page) == (True, True)
+    assert ('<html lang="de"' in page, "In dieser Demo ist die Vergangenheit erfunden." in page) == (True, True)
     for path in ("/", "/account/sessions/", "/login/"):
         page = admin.get(demo.url + path).text
         assert ('<html lang="en">' in page, re.findall("Sitzung|vor .* Minuten", page)) == (True, [])

@@ -70,6 +70,8 @@ class Command(CommandWithExamples):
         self._validate()
         with command_errors():
             if options["new_secret_key"]:
+                if options["interactive"]:
+                    need_terminal("end all sessions")
                 # Until the new key is taken, all other operations fail.
                 drive(agreement.take_new_secret_key())
             self._resolve()
