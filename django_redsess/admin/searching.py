@@ -44,8 +44,8 @@ class SearchMixin(EndSessionsMixin):
         found.search_help_text = str(self.search_help_text or self._search_help(request))
         if request.GET.get(WHO) in (GUESTS, EVERYONE):
             # Django has counted signed-in sessions: without any, it would offer no actions.
-            visitors: SessionQuerySet = found.root_queryset
-            visitors = visitors.only_guests() if request.GET[WHO] == GUESTS else visitors.with_guests()
+            every: SessionQuerySet = found.root_queryset  # type: ignore[assignment]
+            visitors = every.only_guests() if request.GET[WHO] == GUESTS else every.with_guests()
             found.full_result_count = visitors.count()
             found.show_admin_actions = bool(found.full_result_count)
         return found

@@ -90,7 +90,7 @@ class SessionPage:
         ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
         times.append(format_html_join(" · ", "{}", [(ends,), *((first.text,) for first in self._deadlines[:1])]))
         if ends_with_browser(self.details):
-            times.append(gettext("Its user is signed out when the browser closes."))
+            times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
         return _lines(times)
 
     @property
