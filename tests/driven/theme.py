@@ -43,7 +43,7 @@ def main() -> None:
         assert names(listed) or re.search("who=guests|browser=|system=", link), link
 
     page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
-    for shown in ("Viewed items", "_auth_user_id", "When it ends", "End this session", bob.sid):
+    for shown in ("Viewed items", "_auth_user_id", "Ends:", "End this session", bob.sid):
         assert shown in page, shown
     assert "bob" in text_of(admin.get(LIST + "confirm/", {"user": people["bob"].pk}))
     assert "1 session" in text_of(admin.get(f"/admin/auth/user/{people['bob'].pk}/change/"))
