@@ -149,7 +149,7 @@ def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
     """Choose the full hours or the days to label, so that the labels fit into ``pixels``."""
     span = plot.end - plot.start
     hourly = span <= timedelta(hours=48)
-    form = "TIME_FORMAT" if hourly else "D" if span <= timedelta(days=7) else "SHORT_DATE_FORMAT"
+    form = "TIME_FORMAT" if hourly else "D" if span <= timedelta(days=7) else "MONTH_DAY_FORMAT"
     # In every time zone, a full hour is at a full quarter of an hour of UTC.
     quarters = range(ceil(plot.start.timestamp() / 900), int(plot.end.timestamp() // 900) + 1)
     local = [localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]

@@ -88,7 +88,7 @@ class SessionPage:
             times.append(format_html(gettext("Signed in: {time}"), time=moment(session.login_at)))
         times.append(format_html(gettext("Last seen: {time}"), time=moment(session.seen_at)))
         ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
-        times.append(format_html_join(" · ", "{}", [(ends,), *((first.text,) for first in self._deadlines[:1])]))
+        times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in self._deadlines[:1])]))
         if ends_with_browser(self.details):
             times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
         return _lines(times)

@@ -568,7 +568,7 @@ def deadlines_of(client: Client, sid: str) -> dict[str, datetime]:
     """The times that a session's page names, by the text before each, and by the reason of the end."""
     found = re.findall(
         r'redsess-line">(?:<strong>)?([^<]*?): <span class="redsess-moment">.*?<time datetime="(.*?)"'
-        r"(?:[^<]*</time>\)</span> · ([^<]*))?",
+        r"(?:[^<]*</time>\)</span>\xa0· ([^<]*))?",
         client.get(page_of(sid)).text,
     )
     times = {reason: at for _, at, reason in found if reason} | {name: at for name, at, _ in found}

@@ -443,5 +443,5 @@ def test_a_month_and_a_week_have_days_as_labels() -> None:
     assert labels(draw(samples, hours=7 * 24), "middle") == ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue"]
     found = labels(draw(samples, hours=31 * 24), "middle")
     assert 2 <= len(found) <= 8
-    assert all(re.fullmatch(r"0[56]/\d\d/2100", label) for label in found)
+    assert all(re.fullmatch(r"(May|June) \d+", label) for label in found)
     assert re.search(r"at most 5 at \w+ \d+, 2100", visible_text(draw(samples, hours=31 * 24)))
