@@ -95,14 +95,15 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if sessions.is_cut:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
+        elif is_narrowed and not count:
+            # "0 online sessions" would say that nobody is online.
+            title = gettext("No matching session")
         return {
             "title": title % {"count": number_format(count, force_grouping=True)},
             "chosen": chosen(changelist),
             "looked_through": looked,
             "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
-            # "0 online sessions" would say that nobody is online.
-            **({} if count or not is_narrowed else {"title": gettext("No matching session")}),
             "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
             if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
             else "",
