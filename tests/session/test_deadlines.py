@@ -24,9 +24,9 @@ def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
     return request_session
 
 
-def left(session: SessionStore) -> float:
-    """Return how many seconds the session has left, to the nearest second."""
-    return round((online.get(session.sid).expires_at - datetime.now(UTC)).total_seconds())
+def left(session: SessionStore) -> object:
+    """Return how many seconds the session has left, give or take two: a busy machine takes its time."""
+    return pytest.approx((online.get(session.sid).expires_at - datetime.now(UTC)).total_seconds(), abs=2)
 
 
 def test_without_timeouts_only_a_save_moves_the_deadline(redis, new_session, settings) -> None:
@@ -37,7 +37,7 @@ def test_without_timeouts_only_a_save_moves_the_deadline(redis, new_session, set
     assert left(session) == 900
     again.save()
     # A save moves it by so much more that the next few need not.
-    assert left(session) in (1050, 1051)
+    assert left(session) == 1050
 
 
 def test_an_idle_session_ends(redis, new_session, settings) -> None:
@@ -63,7 +63,7 @@ def test_an_idle_timeout_longer_than_djangos_age_changes_nothing(redis, new_sess
     make_older(redis, session.sid, 60)
     opened(session)
     # The record has it in whole seconds, rounded up.
-    assert left(session) in (40, 41)
+    assert left(session) == 40
 
 
 def test_nothing_ends_before_its_idle_timeout_though_touches_are_an_interval_apart(
@@ -111,7 +111,7 @@ def test_sliding_moves_djangos_deadline_without_writing_the_record(redis, new_se
     make_older(redis, session.sid, 500)
     record = redis.hget(login, session.sid)
     opened(session)
-    assert left(session) in (1050, 1051)
+    assert left(session) == 1050
     assert redis.hget(login, session.sid) == record
 
 
