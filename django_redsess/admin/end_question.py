@@ -44,8 +44,7 @@ class EndQuestionMixin(EndAnswersMixin):
         about: dict[str, Any] = {}
         if "query" in choice and not choice.get("sids"):
             listed = self._listed(request, str(choice["query"]))
-            matching: SessionQuerySet = OnlineSession.online.none() if listed is None else listed.queryset
-            about = {} if listed is None else _about_list(listed)
+            matching, about = _sessions_of(listed), _about(listed)
             if (sids := self._sids_of(request, matching)) is None:
                 context = self._context_of_query(request, matching)
                 return self._ask_about(request, choice, about | context, form)
@@ -143,8 +142,7 @@ class EndQuestionMixin(EndAnswersMixin):
         return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
 
     def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
-        listed = self._listed(request, query)
-        return OnlineSession.online.none() if listed is None else listed.queryset
+        return _sessions_of(self._listed(request, query))
 
     def _listed(self, request: HttpRequest, query: str) -> ChangeList | None:
         # Read the query as the list does, with its search and filters. None if the list refuses it.
@@ -160,8 +158,14 @@ class EndQuestionMixin(EndAnswersMixin):
             request.GET, request.method = original, method
 
 
-def _about_list(listed: ChangeList) -> dict[str, Any]:
+def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
+    return OnlineSession.online.none() if listed is None else listed.queryset
+
+
+def _about(listed: ChangeList | None) -> dict[str, Any]:
     # What was searched for and filtered by, or that these are everyone's sessions.
+    if listed is None:
+        return {}
     filters = chosen(listed)
     everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
     return {"term": listed.query, "filters": filters, **everyone}
