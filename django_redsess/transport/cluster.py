@@ -22,7 +22,7 @@ from redis.utils import str_if_bytes
 
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.outage import Outages, words_of
-from django_redsess.transport.pools import Shared, share
+from django_redsess.transport.pools import Pool, own
 
 Address = tuple[str, int]
 """Host and port."""
@@ -60,7 +60,7 @@ class Cluster:
         remap: Callable[[Address], Address] = unchanged,
     ) -> None:
         self.start, self._make_pool, self._remap = start, make_pool, remap
-        self._pools: dict[Address, Shared] = {}
+        self._pools: dict[Address, Pool] = {}
         # A change makes a new list and a new dictionary, so that readers need no lock.
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._of_tag: dict[str, Any] = {}
@@ -147,10 +147,15 @@ class Cluster:
         """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
         raise NotImplementedError("The connections of this alias are for sessions only.")
 
+    def forget_agreed(self) -> None:
+        """Have all that must be agreed on asked again."""
+        for pool in list(self._pools.values()):
+            pool.forget_agreed()
+
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         """Close the connections to all nodes."""
         for pool in list(self._pools.values()):
-            pool.disconnect(*args, **kwargs)
+            pool.disconnect()
 
     def _look_up(self, tag: str) -> Any:
         of_tag, address = self._of_tag, self._owners[key_slot(tag.encode())]
@@ -163,9 +168,7 @@ class Cluster:
         with self._lock:
             found = self._pools.get(address)
             if found is None:
-                found = self._make_pool(address)
-                share(found, cluster=self, node=named(address))
-                self._pools[address] = found
+                found = self._pools[address] = own(self._make_pool(address), cluster=self, node=named(address))
         return found
 
     def _reached_at(self, told: Address, by: Any) -> Address:
@@ -237,6 +240,7 @@ class _Nowhere:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.clock, self.outages = cluster, Clock(), Outages()
+        self.agreed = set[str]()
         self.why = ""
 
     def take(self) -> Any:

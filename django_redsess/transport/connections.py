@@ -1,46 +1,58 @@
 """
 Connections to the server that holds the sessions.
 
-The connections are those of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``, with its address, credentials and
-time-outs. Each event loop has an asyncio client with the same options.
+They are made with the settings of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``: its address, credentials and
+time-outs. The cache has connections of its own. So has each event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator, Iterable, MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 
 from django_redsess.transport.cluster import Cluster
 from django_redsess.transport.greeting import agreet
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.pools import LoopPool, SentinelLoopPool, Shared, share
+from django_redsess.transport.loop_pools import LoopPool
+from django_redsess.transport.places import MANY
+from django_redsess.transport.pools import Pool, own
 
 _pool: Any = None
+_OF_ALIAS: WeakKeyDictionary[Any, Pool] = WeakKeyDictionary()
 _POOL_LOCK = threading.Lock()
 
 
 def pool() -> Any:
     """
-    Return what sessions use to connect: the pool of the alias, or its cluster.
+    Return what sessions use to connect: a pool with the settings of the alias, or its cluster.
 
     ``pool().of(tag)`` is the pool of the server that has a partition. django-redis has one pool for each address in a
-    process.
+    process, and so have sessions.
     """
     global _pool
     if _pool is None:
+        if settings.SESSION_CACHE_ALIAS not in settings.CACHES:
+            raise ImproperlyConfigured(
+                f"SESSION_CACHE_ALIAS is {settings.SESSION_CACHE_ALIAS!r}, and CACHES has no such entry, only "
+                f"{', '.join(map(repr, settings.CACHES))}. Add it. If a test overrides CACHES, keep the entry: "
+                "override_settings(CACHES={**settings.CACHES, ...})."
+            )
         found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
         with _POOL_LOCK:
-            if not isinstance(found, (Shared, Cluster)):
-                share(found)
+            if not isinstance(found, Cluster):
+                if found not in _OF_ALIAS:
+                    _OF_ALIAS[found] = own(found)
+                found = _OF_ALIAS[found]
         _pool = found
     return _pool
 
@@ -50,10 +62,21 @@ def of(partition: Partition) -> Any:
     return (_pool or pool()).of(partition.tag)
 
 
+def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Any, list[int]]:
+    """Return for each server, as its pool, the ``numbers`` of those ``partitions`` that it has."""
+    found: dict[Any, list[int]] = {}
+    server_of = pool().of
+    for number in numbers:
+        found.setdefault(server_of(partitions[number].tag), []).append(number)
+    return found
+
+
 def _forget_pool(*, setting: str, **kwargs: Any) -> None:
     global _pool
     if setting in ("CACHES", "SESSION_CACHE_ALIAS"):
         _pool = None
+    elif _pool is not None and setting == "REDSESS":
+        _pool.forget_agreed()
 
 
 setting_changed.connect(_forget_pool)
@@ -62,11 +85,29 @@ setting_changed.connect(_forget_pool)
 async def loop_pool(connections: Any) -> Any:
     """Return the pool of the running event loop that connects to the same server as ``connections``."""
     # The pool of a node that is not known gives nothing, here either.
-    return (await _asyncio_client(connections)).connection_pool if isinstance(connections, Shared) else connections
+    if not isinstance(connections, Pool):
+        return connections
+    # A connection belongs to the event loop that opened it, so each loop has pools of its own.
+    loop = asyncio.get_running_loop()
+    pools = _OF_LOOP.get(loop)
+    if pools is None:
+        with _OF_LOOP_LOCK:
+            # A loop may end without notice. It would stay here for ever, since its connections refer to it.
+            for closed in [other for other in _OF_LOOP if other.is_closed()]:
+                del _OF_LOOP[closed]
+            pools = _OF_LOOP.setdefault(loop, WeakKeyDictionary())
+    known = pools.get(connections)
+    if known is not None:
+        return known[0]
+    made = _asyncio_twin(connections)
+    lifetime = _lifetime(made)
+    pools[connections] = made, lifetime
+    await anext(lifetime)
+    return made
 
 
-_Clients = MutableMapping[Any, tuple[redis.asyncio.Redis, Any]]
-_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
+_Pools = MutableMapping[Any, tuple[LoopPool, Any]]
+_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
 _OF_LOOP_LOCK = threading.Lock()
 
 # The options that mean the same in both halves of redis-py. The others (parser, retries, what the pools tell each
@@ -81,59 +122,39 @@ _COMMON_OPTIONS = frozenset(
 )
 
 
-async def _asyncio_client(connections: Any) -> redis.asyncio.Redis:
-    # A connection belongs to the event loop that opened it, so each loop has a client of its own.
-    loop = asyncio.get_running_loop()
-    clients = _OF_LOOP.get(loop)
-    if clients is None:
-        with _OF_LOOP_LOCK:
-            # A loop may end without notice. It would stay here for ever, since its connections refer to it.
-            for closed in [other for other in _OF_LOOP if other.is_closed()]:
-                del _OF_LOOP[closed]
-            clients = _OF_LOOP.setdefault(loop, WeakKeyDictionary())
-    if connections not in clients:
-        client = _asyncio_twin(connections)
-        lifetime = _lifetime(client)
-        clients[connections] = client, lifetime
-        await anext(lifetime)
-    return clients[connections][0]
-
-
-async def _lifetime(client: redis.asyncio.Redis) -> AsyncGenerator[None]:
+async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
     # An event loop that ends closes the asynchronous generators that are under way in it. There is no other notice.
     try:
         yield
     finally:
         loop = asyncio.get_running_loop()
         with _OF_LOOP_LOCK:
-            # Of a node that has left the cluster, the client alone is closed.
-            clients = _OF_LOOP.get(loop, {})
-            for connections in [each for each, (other, _) in clients.items() if other is client]:
-                del clients[connections]
-            if not clients:
+            # Of a node that has left the cluster, the pool alone is closed.
+            pools = _OF_LOOP.get(loop, {})
+            for connections in [each for each, (other, _) in pools.items() if other is pool]:
+                del pools[connections]
+            if not pools:
                 _OF_LOOP.pop(loop, None)
-        manager = getattr(client.connection_pool, "sentinel_manager", None)
-        for each in (client, *(manager.sentinels if manager else ())):
-            await each.connection_pool.disconnect()
+        manager = getattr(pool.source, "sentinel_manager", None)
+        for each in (pool.source, *(sentinel.connection_pool for sentinel in (manager.sentinels if manager else ()))):
+            await each.disconnect()
 
 
-def _asyncio_twin(pool: Any) -> redis.asyncio.Redis:
-    options = {name: value for name, value in pool.connection_kwargs.items() if name in _COMMON_OPTIONS}
+def _asyncio_twin(pool: Pool) -> LoopPool:
+    # A loop may have any number of requests under way, so it may have as many connections as all threads.
+    return LoopPool(_asyncio_source(pool.source), pool.max_connections, pool.wait_seconds)
+
+
+def _asyncio_source(source: Any) -> Any:
+    options = {name: value for name, value in source.connection_kwargs.items() if name in _COMMON_OPTIONS}
     options["redis_connect_func"] = agreet
-    # A loop may have any number of requests under way, and not only as many as a process has threads. So a task waits
-    # for a free connection, as long as the pool says, or else as long as for a reply.
-    waiting = {
-        "max_connections": pool.max_connections,
-        "timeout": getattr(pool, "timeout", options.get("socket_timeout")),
-    }
-    if isinstance(pool, redis.sentinel.SentinelConnectionPool):  # The sentinels tell the address.
-        sentinels = [_asyncio_twin(sentinel.connection_pool) for sentinel in pool.sentinel_manager.sentinels]
-        ssl = issubclass(pool.connection_class, redis.sentinel.SentinelManagedSSLConnection)
+    if isinstance(source, redis.sentinel.SentinelConnectionPool):  # The sentinels tell the address.
+        ssl = issubclass(source.connection_class, redis.sentinel.SentinelManagedSSLConnection)
         manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]
-        manager.sentinels = sentinels
-        master: redis.asyncio.Redis = manager.master_for(
-            pool.service_name, connection_pool_class=SentinelLoopPool, **waiting
-        )
-        return master
-    connection_class = getattr(redis.asyncio.connection, pool.connection_class.__name__)
-    return redis.asyncio.Redis(connection_pool=LoopPool(connection_class=connection_class, **waiting, **options))
+        manager.sentinels = [
+            redis.asyncio.Redis(connection_pool=_asyncio_source(sentinel.connection_pool))
+            for sentinel in source.sentinel_manager.sentinels
+        ]
+        return manager.master_for(source.service_name, max_connections=MANY).connection_pool
+    connection_class = getattr(redis.asyncio.connection, source.connection_class.__name__)
+    return redis.asyncio.ConnectionPool(connection_class=connection_class, max_connections=MANY, **options)

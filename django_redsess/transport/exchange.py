@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from redis._parsers import _AsyncHiredisParser, _HiredisParser
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -23,16 +21,10 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess.transport.lines import read_along, send_and_read, socket_of
 from django_redsess.transport.outage import UNREACHABLE
 from django_redsess.transport.packing import Part, command
-
-try:
-    from hiredis import PushNotification
-except ImportError:  # None is installed, or one that does not know them.
-    PushNotification: Any = None  # type: ignore[no-redef]
 
 WRITTEN_AT_ONCE = 16 * 1024
 """Bytes that an event loop takes without being waited for. redis-py makes a task for each command that it sends."""
@@ -122,7 +114,7 @@ def _leave_master(connections: Any, answers: list[Any]) -> bool:
             if isinstance(answer, ReadOnlyError):
                 raise answer
             answers[number] = _of_its_type(answer)
-            if str(answer).startswith("NOREPLICAS") and hasattr(connections, "sentinel_manager"):
+            if str(answer).startswith("NOREPLICAS") and connections.is_behind_sentinel:
                 # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
                 # still is the master, and goes on answering reads.
                 now = monotonic()
@@ -139,19 +131,15 @@ def send(connections: Any, packed: bytes, replies: int, then: Then | None = None
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
     its ConnectionError and TimeoutError. It raises nothing for what is sent ``then``.
     """
-    connection = connections.take()
-    answers: list[Any] = []
+    place = connections.take()
+    connection, answers = place.connection, list[Any]()
     answered = False
     try:
-        if type(connection._parser) is _HiredisParser and not connection.health_check_interval:
-            _send_and_read(connection._sock, connection._parser, packed, answers, replies)
+        if place.line is not None:
+            send_and_read(place.line, packed, answers, replies)
         else:
             connection.send_packed_command([packed], connection.health_check_interval)
-            while len(answers) < replies:
-                try:
-                    answers.append(connection.read_response(True))
-                except ResponseError as error:
-                    answers.append(error)
+            _read(connection, answers, replies)
         if _leave_master(connections, answers):
             connections.lose_idle()
         else:
@@ -161,27 +149,19 @@ def send(connections: Any, packed: bytes, replies: int, then: Then | None = None
         connections.lose_idle()
         raise
     finally:
-        if not answered:
-            connection.disconnect()
-        connections.give(connection)
+        if answered:
+            connections.give(place)
+        else:
+            connections.drop(place)
     return answers
 
 
-def _send_and_read(sock: Any, parser: Any, packed: bytes, answers: list[Any], replies: int) -> None:
-    # What redis-py does with hiredis, in a third of the calls.
-    reader, buffer = parser._reader, parser._buffer
-    try:
-        sock.sendall(packed)
-        while len(answers) < replies:
-            if not (size := sock.recv_into(buffer)):
-                raise RedisConnectionError("Connection closed by server.")
-            reader.feed(buffer, 0, size)
-            for message in _read_along(reader, answers, replies):
-                parser.handle_push_response(message)
-    except TimeoutError as error:
-        raise RedisTimeoutError("The server did not answer in time.") from error
-    except OSError as error:
-        raise RedisConnectionError(f"The connection is lost: {error}") from error
+def _read(connection: Any, answers: list[Any], replies: int, **options: Any) -> None:
+    while len(answers) < replies:
+        try:
+            answers.append(connection.read_response(disable_decoding=True, **options))
+        except ResponseError as error:
+            answers.append(error)
 
 
 def _sent_behind(connection: Any, behind: Behind | None) -> bool:
@@ -191,15 +171,15 @@ def _sent_behind(connection: Any, behind: Behind | None) -> bool:
     answers: list[Any] = []
     try:
         connection.send_packed_command([behind.packed], False)
-        sock = connection._sock
-        usual = sock.gettimeout()
-        sock.settimeout(None if usual is None else usual + behind.seconds)
-        while len(answers) < behind.replies:
-            try:
-                answers.append(connection.read_response(True))
-            except ResponseError as error:
-                answers.append(error)
-        sock.settimeout(usual)
+        sock, usual = socket_of(connection), connection.socket_timeout
+        longer = None if usual is None else usual + behind.seconds
+        if sock is None:
+            _read(connection, answers, behind.replies, timeout=longer)
+        else:
+            usual = sock.gettimeout()
+            sock.settimeout(None if usual is None else usual + behind.seconds)
+            _read(connection, answers, behind.replies)
+            sock.settimeout(usual)
     except _LOST as error:
         answers.append(error)
     behind.read(answers)
@@ -209,23 +189,22 @@ def _sent_behind(connection: Any, behind: Behind | None) -> bool:
 
 async def asend(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """Do as :func:`send` does, with the connections of the running event loop."""
-    connection = await connections.take()
-    answers: list[Any] = []
+    place = await connections.take()
+    connection, line, answers = place.connection, place.line, list[Any]()
     answered = False
     try:
-        if len(packed) < WRITTEN_AT_ONCE and not connection.health_check_interval:
-            connection._writer.write(packed)
+        if line is not None and line.write is not None and len(packed) < WRITTEN_AT_ONCE:
+            line.write(packed)
         else:
             await connection.send_packed_command([packed], connection.health_check_interval)
         while len(answers) < replies:
             try:
-                answers.append(await connection.read_response(True))
+                answers.append(await connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 answers.append(error)
-            if len(answers) < replies and type(connection._parser) is _AsyncHiredisParser:
-                parser: Any = connection._parser
-                for message in _read_along(parser._reader, answers, replies):
-                    await parser.handle_push_response(message)
+            if len(answers) < replies and line is not None and line.reader is not None:
+                for message in read_along(line.reader, answers, replies):
+                    await line.parser.handle_push_response(message)
         if _leave_master(connections, answers):
             await connections.lose_idle()
         else:
@@ -234,9 +213,10 @@ async def asend(connections: Any, packed: bytes, replies: int, then: Then | None
         await connections.lose_idle()
         raise
     finally:
-        if not answered:
-            await connection.disconnect(nowait=True)
-        await connections.give(connection)
+        if answered:
+            await connections.give(place)
+        else:
+            await connections.drop(place)
     return answers
 
 
@@ -251,7 +231,7 @@ async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
         connection.socket_timeout = None if usual is None else usual + behind.seconds
         while len(answers) < behind.replies:
             try:
-                answers.append(await connection.read_response(True))
+                answers.append(await connection.read_response(disable_decoding=True))
             except ResponseError as error:
                 answers.append(error)
     except _LOST as error:
@@ -260,18 +240,3 @@ async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
         connection.socket_timeout = usual
     behind.read(answers)
     return not any(isinstance(answer, Exception) for answer in answers)
-
-
-def _read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:
-    """Add the replies that came along with the first. Return the push messages between them."""
-    # hiredis has them ready, and redis-py takes five calls for each. redis-py's own parsers have nothing ready.
-    messages = []
-    while len(answers) < replies and (answer := reader.gets(False)) is not NOT_ENOUGH_DATA:
-        if type(answer) is PushNotification:
-            messages.append(answer)
-        elif isinstance(answer, RedisConnectionError):
-            # LOADING, for example. redis-py raises it too.
-            raise answer
-        else:
-            answers.append(answer)
-    return messages

@@ -32,6 +32,8 @@ def is_prefix(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
 
 
+PREFIXES_KEPT = 256
+"""For how many prefixes names are cached. Each tenant may have one."""
 BUCKETS = 1024
 """How many parts sessions are divided into. A partition has a run of them, so there are at most as many partitions."""
 
@@ -132,6 +134,10 @@ class Partition:
         """Sorted set: sid → login time, the sessions of one user. Scripts append the id to the name of ``''``."""
         return self._name(f"online:user:{user_id}")
 
+    def message_of(self, user_id: str) -> str:
+        """Text: a message for the next sign-in of one user, kept for a day. See ``session/messages.py``."""
+        return self._name(f"message:{user_id}")
+
     def viewed_by(self, sid: str) -> str:
         """Sorted set: item → time viewed, in one session. Scripts append the sid to the name of ``''``."""
         return self._name(f"viewed:{sid}")
@@ -175,6 +181,11 @@ class Partition:
         return self._name("viewed")
 
     @property
+    def meta(self) -> str:
+        """Hash: what all processes with this store must agree on. See :attr:`Keyspace.agreement`."""
+        return self._name("meta")
+
+    @property
     def lists(self) -> list[str]:
         """The names of the hash and the sorted sets that hold all sessions, or all of a kind."""
         lists = [self.login, self.expire, self.recent, self.guests, self.online_user]
@@ -183,19 +194,19 @@ class Partition:
     @property
     def names(self) -> list[str]:
         """A name of each kind."""
-        of_one = [self.online_user_of("0"), self.viewed_by("0"), self.ended_of("0")]
-        return [*self.lists, *of_one, self.wake, self.totals, self.samples, self.viewed]
+        of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
+        return [*self.lists, *of_one, self.wake, self.totals, self.samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
         """
-        Tell what key of this partition ``name`` is.
+        Tell what key of this partition ``name`` is: ``"list"`` holds sessions, ``"user"`` those of one user.
 
-        Returns ``"list"`` for what holds sessions, ``"user"`` for a user's, ``"session"`` for what belongs to one,
-        ``"other"`` for the rest, and ``""`` for a name that this module does not make.
+        ``"session"`` belongs to a session, ``"other"`` is any other, and ``""`` is a name that is not made here.
         """
         if name in self.lists:
             return "list"
-        if name in (self.wake, self.totals, self.samples, self.viewed):
+        others = (self.wake, self.totals, self.samples, self.viewed, self.meta)
+        if name in others or name.startswith(self.message_of("")):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"
@@ -204,19 +215,19 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Keyspace:
-    """
-    All partitions of one store.
-
-    ``count`` is how many there are: a power of two, at most 1 024.
-    """
+    """All partitions of one store. ``count`` is how many there are: a power of two, at most 1 024."""
 
     prefix: str
     count: int = 1
 
     @property
-    def meta(self) -> str:
-        """Hash: what all processes with this store must agree on. Its name does not depend on ``count``."""
-        return f"{{{self.prefix}}}:meta"
+    def agreement(self) -> Partition:
+        """
+        What names the key ``meta`` that decides: the only partition, or none of several.
+
+        Its name does not depend on ``count``. Each of several partitions has a copy of that key.
+        """
+        return Partition(self.prefix)
 
     @property
     def partitions(self) -> list[Partition]:
@@ -230,9 +241,9 @@ class Keyspace:
         return f"{{{prefix}}}:*" if self.count == 1 else f"{{{prefix}[:}}]*"
 
     def of_name(self, name: str) -> Partition | None:
-        """Return the partition whose key ``name`` is; None for ``meta``, and for one of another store."""
+        """Return the partition whose key ``name`` is; None for one of another store, or of no partition."""
         tag = name[1:].partition("}")[0]
-        mine = name.startswith("{") and name != self.meta and tag in _tags(self.prefix, self.count)
+        mine = name.startswith("{") and tag in _tags(self.prefix, self.count)
         return Partition(tag) if mine else None
 
     def of_sid(self, sid: str) -> Partition:
@@ -256,12 +267,12 @@ class Keyspace:
         return self.partitions[bucket * self.count >> 10]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=PREFIXES_KEPT)
 def _partitions(prefix: str, count: int) -> list[Partition]:
     return [Partition(tag) for tag in _tags(prefix, count)]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=PREFIXES_KEPT)
 def _tags(prefix: str, count: int) -> list[str]:
     # In a cluster each node serves a range of hash slots. The slots are divided into ``count`` equal ranges, and each
     # gets one tag. So the partitions spread evenly over any number of nodes.
@@ -281,7 +292,7 @@ def keyspace() -> Keyspace:
     return _keyspace(conf.PREFIX, conf.PARTITIONS)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=PREFIXES_KEPT)
 def _keyspace(prefix: str, count: int) -> Keyspace:
     # Checks are not always run, and what belongs to another site must not be touched.
     if not is_prefix(prefix):

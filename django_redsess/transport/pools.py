@@ -1,275 +1,244 @@
 """
-Pools that give out a connection quickly.
+The connections that sessions use: pools of their own, made of the settings of the cache's alias.
 
 redis-py's own get and release take forty calls of Python: they poll the socket each time, and report events and
-metrics. So the pool of the cache alias gets a lean way for sessions; the cache goes on with get and release. Both share
-the connections and their maximum. What redis-py does to the pool (new credentials, maintenance, another master) holds
-for both.
+metrics. So its pool is asked once for each connection, and here connections are given out. All are in use for redis-py.
+What it tells those (new credentials, maintenance) is seen when they are taken.
 """
 
 from __future__ import annotations
 
+import threading
 from os import getpid
 from time import monotonic
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from typing import Any
 
 import redis
-import redis.asyncio
 from redis.backoff import NoBackoff
+from redis.credentials import StreamingCredentialProvider
+from redis.event import AfterPooledConnectionsInstantiationEvent, ClientType, EventDispatcher
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
+from django_redsess.transport import lines
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.greeting import greet
 from django_redsess.transport.outage import UNREACHABLE, Outages
-
-if TYPE_CHECKING:
-    from redis.connection import ConnectionPool as _Pool
-else:
-    _Pool = object
+from django_redsess.transport.places import MANY, Place, Places
 
 FRESH_SECONDS = 1
 """A connection that was unused for longer is polled before it is used: the server may have closed it."""
 
+OF_ANOTHER_POOL = frozenset(
+    ("connection_pool", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler")
+)
+"""Options of connections that lead back to the pool which has them."""
 
-class Shared(_Pool):
+
+class _Thread:
+    """A thread or a greenlet that waits."""
+
+    __slots__ = ("_lock", "place")
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+        # Looked up now: gevent replaces it.
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float | None) -> None:
+        self._lock.acquire(timeout=-1 if seconds is None else seconds)
+
+    def wake(self) -> None:
+        self._lock.release()
+
+
+class Pool(Places):
     """
-    What sessions use of the alias's pool, or of the pool of a cluster's node. The cache does not use it.
+    The connections to one server, for threads and greenlets.
 
-    ``clock`` is the clock of the server, ``outages`` what is known of its outages. ``cluster`` is None for the only
-    server.
+    ``clock`` is the clock of the server, ``outages`` what is known of its outages. ``agreed`` are the tags of the
+    partitions that suit this process. ``cluster`` is None for the only server.
     """
 
-    clock: Clock
-    outages: Outages
-    cluster: Any
+    def __init__(self, source: Any, max_connections: int, wait_seconds: float | None) -> None:
+        super().__init__(source, max_connections, wait_seconds)
+        self.clock, self.outages, self.cluster = Clock(), Outages(), None
+        self.agreed: set[str] = set()
+        self._is_told = False
 
-    def of(self, tag: str) -> Shared:
+    @property
+    def connection_class(self) -> Any:
+        return self.source.connection_class
+
+    @property
+    def connection_kwargs(self) -> dict[str, Any]:
+        """The options of each connection."""
+        options: dict[str, Any] = self.source.connection_kwargs
+        return options
+
+    def of(self, tag: str) -> Pool:
         """Return the pool of the server that has the partition with this ``tag``."""
         return self
 
-    def nodes(self) -> list[Shared]:
+    def nodes(self) -> list[Pool]:
         """Return the pools of all servers that have partitions."""
         return [self]
 
-    def any_node(self) -> Shared:
+    def any_node(self) -> Pool:
         """Return the pool of one of the servers, without connecting. All have the same options."""
         return self
+
+    def forget_agreed(self) -> None:
+        """Have all that must be agreed on asked again."""
+        self.agreed.clear()
 
     def alone(self, **options: Any) -> Any:
         """Return a connection that is not of the pool, and is not open yet. It repeats nothing by itself."""
         no_repeats = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [], "retry_on_timeout": False}
         return self.connection_class(**{**self.connection_kwargs, **no_repeats, **options})
 
-    def take(self) -> Any:
-        """Return a connection that is ready."""
-        return self.get_connection()
+    def take(self) -> Place:
+        """Return a place whose connection is ready. Raises redis-py's ConnectionError if none gets free in time."""
+        if self._pid != getpid():
+            self.begin()
+        try:
+            place = self._wait() if self._waiting else self._idle.pop()
+        except IndexError:
+            place = self._wait()
+        if (
+            place.fresh_until > monotonic()
+            and not self.outages.under_way
+            and not self._is_told
+            and not (self._may_be_moved and place.connection.should_reconnect())
+        ):
+            return place
+        self._make_ready(place)
+        return place
 
-    def give(self, connection: Any) -> None:
-        """Give back what :meth:`take` returned."""
-        self.release(connection)
+    def give(self, place: Place) -> None:
+        """Give back a place. All replies on its connection have been read."""
+        if place.server != self._master:
+            # Another thread has found another master.
+            self.drop(place)
+            return
+        place.fresh_until = monotonic() + FRESH_SECONDS
+        # As put() does.
+        place.home.append(place)
+        if self._waiting:
+            self.serve()
+
+    def drop(self, place: Place) -> None:
+        """Give back a place whose connection must not be used again, and close that."""
+        _close(place)
+        self.put(place)
 
     def lose_idle(self) -> None:
         """Close the idle connections, after one was lost, or led to a server that is no master any more."""
+        idle = self.take_idle()
+        for place in idle:
+            _close(place)
+        for place in idle:
+            self.put(place)
 
+    def disconnect(self) -> None:
+        """Close all connections, those in use too."""
+        self.lose_idle()
+        self.source.disconnect()
 
-class _Lean(Shared):
-    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
-        connection: Any = super().get_connection(*args, **kwargs)
-        # The cache may release it with a reply unread.
-        connection.fresh_until = 0.0
-        return connection
+    def let_go(self, connection: Any) -> None:
+        connection.disconnect()
+        self.source.release(connection)
 
-    def reset(self) -> None:
-        super().reset()
-        self.hold_weakly()
+    def re_auth_callback(self, token: Any) -> None:
+        """Log in anew with ``token`` on each connection before it is used again: redis-py calls this."""
+        self.source.re_auth_callback(token)
+        # From now on each connection is asked.
+        self._is_told = True
 
-    def hold_weakly(self) -> None:
-        # The exception of a signal may leave a connection neither in use nor given back. It takes a place until it is
-        # garbage collected.
-        self._in_use_connections: Any = WeakSet(self._in_use_connections)
-
-    def take(self) -> Any:
-        if self.pid != getpid():
-            self._checkpid()
-        connection: Any = None
+    def _wait(self) -> Place:
+        thread = _Thread()
         try:
-            with self._lock:
-                if self._available_connections:
-                    connection = self._available_connections.pop()
-                else:
-                    self._created_connections = len(list(self._in_use_connections))
-                    connection = self.make_connection()
-                self._in_use_connections.add(connection)
-            fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
-            if not fresh or self.outages.under_way:
-                self._make_ready(connection)
-            return connection
+            self.stand_in_line(thread)
+            if thread.place is None:
+                thread.wait(self.wait_seconds)
+                if thread.place is None:
+                    self.leave_line(thread)
         except BaseException:
-            if connection is not None:
-                connection.disconnect()
-                self.release(connection)
+            self.leave_line(thread)
+            if thread.place is not None:
+                self.put(thread.place)
             raise
+        if thread.place is None:
+            raise RedisConnectionError("No connection available.")
+        return thread.place
 
-    def give(self, connection: Any) -> None:
-        if not self._keeps(connection):
-            return
-        with self._lock:
-            try:
-                self._in_use_connections.remove(connection)
-            except KeyError:
-                return
-            self._available_connections.append(connection)
-
-    def lose_idle(self) -> None:
-        self.disconnect(inuse_connections=False)
-
-    def _make_ready(self, connection: Any) -> None:
+    def _make_ready(self, place: Place) -> None:
         # Also called in an outage: nothing is repeated then, and each idle connection may be lost.
-        if connection._sock is not None:
-            try:
-                # Unread data may be a message of the server, or a reply to somebody else.
-                if not connection.can_read():
-                    return
-            except (*UNREACHABLE, OSError):
-                pass
-            connection.disconnect()
-        # Sending would reconnect too, but behind Sentinel to the old address.
-        connection.connect()
-
-    def _keeps(self, connection: Any) -> bool:
-        """Tell whether the connection can be used again. If it can't, release() has dealt with it."""
-        if connection.pid != getpid():
-            # It was taken before a fork, and belongs to the parent.
-            return False
-        if (
-            connection._sock is None
-            or connection._re_auth_token is not None
-            or getattr(connection, "_should_reconnect", False)
-            or not self.owns_connection(connection)
-        ):
-            self.release(connection)
-            return False
-        connection.fresh_until = monotonic() + FRESH_SECONDS
-        return True
-
-
-class _LeanBlocking(_Lean):
-    # redis-py's queue holds the idle connections, and None for each that may still be made.
-    pool: Any
-    timeout: float | None
-
-    def hold_weakly(self) -> None:
-        self._connections: Any = _Living(self._connections)
-
-    def take(self) -> Any:
-        if self.pid != getpid():
-            self._checkpid()
-        if getattr(self, "_in_maintenance", False):
-            return self.get_connection()
-        connection: Any = None
         try:
-            with self.pool.mutex:
-                places = self.pool.queue
-                if not places:
-                    # Connections that were garbage collected have left their places.
-                    places.extend([None] * (self.max_connections - len(list(self._connections))))
-                if not places and not self.pool.not_empty.wait_for(lambda: places, self.timeout):
-                    raise RedisConnectionError("No connection available.")
-                connection = places.pop() or self.make_connection()
-            fresh = connection._sock is not None and getattr(connection, "fresh_until", 0.0) > monotonic()
-            if not fresh or self.outages.under_way:
-                self._make_ready(connection)
-            return connection
-        except BaseException:
-            if connection is not None:
+            connection = place.connection
+            if connection is None:
+                # What is idle there was lost, perhaps in the middle of its greeting.
+                self.source.disconnect(inuse_connections=False)
+                place.known.connection = place.connection = self.source.get_connection()
+            elif place.is_open and self._stays(connection):
+                return
+            else:
                 connection.disconnect()
-                self.release(connection)
+                # Sending would connect too, but behind Sentinel to the old address.
+                connection.connect()
+            place.line, place.is_open = lines.line_of(place.connection), True
+            if self.has_new_master(place):
+                self.lose_idle()
+        except BaseException:
+            self.drop(place)
             raise
 
-    def give(self, connection: Any) -> None:
-        if not self._keeps(connection):
-            return
-        # Not by the queue's own put(): the exception of a signal could leave its lock locked.
-        with self.pool.mutex:
-            if len(self.pool.queue) < self.max_connections:
-                self.pool.queue.append(connection)
-                self.pool.not_empty.notify()
-
-    def lose_idle(self) -> None:
-        with self.pool.mutex:
-            for connection in filter(None, self.pool.queue):
-                connection.disconnect()
-
-
-class _Living(WeakSet[Any]):
-    append = WeakSet.add
-
-
-_WAYS: dict[Any, Any] = {
-    (redis.ConnectionPool.get_connection, redis.ConnectionPool.release): _Lean,
-    (redis.BlockingConnectionPool.get_connection, redis.BlockingConnectionPool.release): _LeanBlocking,
-}
-"""The lean class, by get and release of the alias's own pool class. A pool that has others, or redis-py's client-side
-cache, is used as it is."""
-
-
-def share(pool: Any, *, cluster: Any = None, node: str = "") -> None:
-    """Let sessions use the pool of the alias, beside the cache; or the pool of a ``node`` of a cluster."""
-    pool.connection_kwargs.setdefault("redis_connect_func", greet)
-    pool.clock, pool.outages, pool.cluster = Clock(), Outages(node and f"node {node}"), cluster
-    own: Any = type(pool)
-    plain = getattr(pool, "cache", None) is None
-    way = _WAYS.get((own.get_connection, own.release), Shared) if plain else Shared
-    pool.__class__ = type(own)(own.__name__, (way, own), {"__module__": __name__})
-    if isinstance(pool, _Lean):
-        with pool._lock:
-            pool.hold_weakly()
-
-
-class LoopPool(redis.asyncio.BlockingConnectionPool):
-    """Lets tasks wait for a connection. Only sessions use it, so no idle connection has an unread reply."""
-
-    _waiting = 0
-
-    async def take(self) -> Any:
-        """Return a connection that is ready."""
-        idle: list[Any] = self._available_connections
-        # Tasks that wait come first. The event loop has noticed which connections the server closed.
-        if idle and not self._waiting and idle[-1]._reader and not idle[-1]._reader.at_eof():
-            connection = idle.pop()
-            self._in_use_connections.add(connection)
-            return connection
-        self._waiting += 1
+    def _stays(self, connection: Any) -> bool:
         try:
-            return await self.get_connection()  # type: ignore[no-untyped-call]
-        finally:
-            self._waiting -= 1
-
-    async def give(self, connection: Any) -> None:
-        """Give back what :meth:`take` returned."""
-        if (
-            self._waiting
-            or connection._reader is None
-            or connection._re_auth_token is not None
-            or getattr(connection, "_should_reconnect", False)
-        ):
-            await self.release(connection)
-        else:
-            self._in_use_connections.remove(connection)
-            self._available_connections.append(connection)
-
-    async def lose_idle(self) -> None:
-        """Close the idle connections."""
-        await self.disconnect(inuse_connections=False)
+            if self._is_told:
+                connection.re_auth()
+            # Unread data may be a message of the server, or a reply to somebody else.
+            return not (self._may_be_moved and connection.should_reconnect()) and not connection.can_read()
+        except (*UNREACHABLE, OSError):
+            return False
 
 
-class SentinelLoopPool(redis.asyncio.sentinel.SentinelConnectionPool, LoopPool):
-    """Does the same behind Sentinel, which tells the address."""
+def _close(place: Place) -> None:
+    place.fresh_until, place.is_open, place.line = 0.0, False, None
+    if place.connection is not None:
+        place.connection.disconnect()
 
-    async def give(self, connection: Any) -> None:
-        """Give back what :meth:`take` returned. Close it if another task has found another master."""
-        if self.master_address != (connection.host, connection.port):
-            await connection.disconnect(nowait=True)
-        await super().give(connection)
+
+def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
+    """
+    Return a pool for sessions with the settings of ``found``, a pool of redis-py that stays as it is.
+
+    It has its connection class, its options, its Sentinel, its maximum, and its time-out for a free connection. With
+    ``cluster`` it is that of a ``node``.
+    """
+    options = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
+    options.setdefault("redis_connect_func", greet)
+    options |= {"connection_class": found.connection_class, "max_connections": MANY}
+    if isinstance(found, SentinelConnectionPool):
+        source: Any = SentinelConnectionPool(  # type: ignore[no-untyped-call]
+            found.service_name,
+            found.sentinel_manager,
+            is_master=found.is_master,
+            check_connection=found.check_connection,
+            **options,
+        )
+    else:
+        source = redis.ConnectionPool(**options)
+    pool = Pool(source, found.max_connections, getattr(found, "timeout", options.get("socket_timeout")))
+    pool.cluster = cluster
+    if node:
+        pool.outages = Outages(f"node {node}")
+    credentials = options.get("credential_provider")
+    if isinstance(credentials, StreamingCredentialProvider):
+        # A provider may know one listener only: it tells both.
+        EventDispatcher().dispatch(
+            AfterPooledConnectionsInstantiationEvent([found, pool], ClientType.SYNC, credentials)
+        )
+    return pool

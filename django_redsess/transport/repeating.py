@@ -173,7 +173,8 @@ def run(
                 raise reply
         except NoScriptError:
             # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before have
-            # been run already.
+            # been run already. What was agreed on may have gone with its data.
+            attempts.to.agreed.clear()
             by_digest, first_commands, asks = False, b"", 0
         except RedisError as error:
             if (yield from attempts.failed(error)):
@@ -209,6 +210,7 @@ def fetch(
         except NoScriptError:
             if script is None:
                 raise
+            to.agreed.clear()
             packed = packing.with_text(packed, script)
         except RedisError as error:
             attempts = attempts or _Attempts(tag, name, began)

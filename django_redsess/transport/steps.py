@@ -16,18 +16,20 @@ import inspect
 import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
 from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.confirming import Confirmation
-from django_redsess.transport.connections import loop_pool, of, pool
+from django_redsess.transport.connections import loop_pool, of
 from django_redsess.transport.exchange import Pause, Send
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import Partition
 from django_redsess.transport.packing import Part, command
 from django_redsess.transport.repeating import Along
 from django_redsess.transport.scripts import Script
@@ -148,14 +150,19 @@ class Call(Step[T]):
     confirmation: Confirmation | None = None
 
     def __iter__(self) -> Steps[T]:
-        space, connections, tag = keyspace(), pool(), self.partition.tag
-        if not agreement.agrees(space, connections):
-            yield from agreement.agree(space)
+        tag, server = self.partition.tag, of(self.partition)
+        if tag not in server.agreed:
+            yield from agreement.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
         then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
         along = Along(before, self.asks, then)
         reply, replies = yield from repeating.run(tag, self.script, self.keys, self.args, self.once, along)
-        return (yield from self.finished(reply, () if self.before is None else (replies,)))
+        result = yield from self.finished(reply, () if self.before is None else (replies,))
+        if tag not in server.agreed:
+            # The server did not know the script: it may have lost its data. Nobody else is to be the first to write.
+            with suppress(SessionStoreUnavailable):
+                yield from agreement.agree([self.partition])
+        return result
 
     def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:
         """Make the result of ``reply``, and of the replies ``beside`` it. Tell of sessions that have ended."""
@@ -190,12 +197,12 @@ class Plain(Step[T]):
     script: Script | None = None
 
     def __iter__(self) -> Steps[T]:
-        space, connections, tag = keyspace(), pool(), self.partition.tag
-        if not agreement.agrees(space, connections):
-            yield from agreement.agree(space)
+        tag, server = self.partition.tag, of(self.partition)
+        if tag not in server.agreed:
+            yield from agreement.agree([self.partition])
         packed = self.packed
         if not isinstance(packed, bytes):
-            packed = packed(connections.of(tag).clock.now() or (yield from now(self.partition)))
+            packed = packed(server.clock.now() or (yield from now(self.partition)))
         return self.read((yield from repeating.fetch(tag, self.name, packed, self.replies, self.needed, self.script)))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from django_redsess.transport import agreement, packing, repeating
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.connections import by_server
+from django_redsess.transport.keys import Partition
 from django_redsess.transport.steps import Call, Steps, T, now
 
 CLOCK_SLACK = 1000
@@ -28,13 +28,12 @@ def together(calls: Sequence[Call[T]]) -> Steps[list[T]]:
     """
     if len(calls) == 1:
         return [(yield from calls[0])]
-    space, results = keyspace(), dict[int, T]()
-    if not agreement.agrees(space, pool()):
-        yield from agreement.agree(space)
+    results = dict[int, T]()
+    yield from agreement.agree([call.partition for call in calls])
     waiting = list(range(len(calls)))
     while waiting:
         refused: list[int] = []
-        for numbers in _by_server([call.partition for call in calls], waiting).values():
+        for numbers in by_server([call.partition for call in calls], waiting).values():
             of_server = [calls[number] for number in numbers]
             packed = b"".join(packing.script_call(call.script, call.keys, call.args) for call in of_server)
             first = of_server[0]
@@ -61,14 +60,13 @@ def ask_each(
     commands. Each partition has so many ``replies``. The commands must be repeatable. ``name`` stands for what is
     asked, where it meets an outage. Raises what :class:`~django_redsess.transport.steps.Plain` raises.
     """
-    space, found = keyspace(), dict[int, list[Any]]()
-    if not agreement.agrees(space, pool()):
-        yield from agreement.agree(space)
+    found = dict[int, list[Any]]()
+    yield from agreement.agree(partitions)
     waiting = list(range(len(partitions)))
     while waiting:
         again: list[int] = []
         refused: list[int] = []
-        for server, numbers in _by_server(partitions, waiting).items():
+        for server, numbers in by_server(partitions, waiting).items():
             tag = partitions[numbers[0]].tag
             at = yield from now(partitions[numbers[0]])
             packed = b"".join([_TIME, *(commands(number, at) for number in numbers)])
@@ -100,14 +98,6 @@ def with_scores(reply: list[Any]) -> list[Scored]:
 
 
 _TIME = packing.command("TIME")
-
-
-def _by_server(partitions: Sequence[Partition], numbers: Sequence[int]) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = {}
-    server_of = pool().of
-    for number in numbers:
-        found.setdefault(server_of(partitions[number].tag), []).append(number)
-    return found
 
 
 def _has_error(replies: list[Any]) -> bool:

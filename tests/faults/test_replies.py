@@ -214,6 +214,13 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> Non
     asyncio.run(visit_all())
 
 
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_300_greenlets_at_once_are_served(server: Server, settings: Any, kind: str) -> None:
+    started = [sys.executable, "-m", "tests.faults.many_greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["300"] * 3)
+
+
 def test_greenlets_whose_time_is_up(site: None, server: Server, settings: Any) -> None:
     started = [sys.executable, "-m", "tests.faults.greenlets", server.url, settings.SECRET_KEY]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)

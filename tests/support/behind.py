@@ -17,7 +17,9 @@ from django_redsess.conf import Conf, conf
 from django_redsess.session import operations, reading
 from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
+from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import drive
 
 
 def text_of(size: int) -> str:
@@ -122,6 +124,12 @@ def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operatio
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
     """Return every key in the form in which the server writes it to disk."""
     return {name: client.dump(name) for name in client.keys()}
+
+
+def have_agreed() -> None:
+    """Have all partitions asked what this process must agree on. The test before has emptied them."""
+    agreement.forget()
+    drive(agreement.agree(keyspace().partitions))
 
 
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -16,6 +16,7 @@ from django_redis import get_redis_connection
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
+from django_redsess.transport.connections import pool
 from testproject.servers import Server
 from tests.support.running import wait_until
 
@@ -80,6 +81,7 @@ def end_outage() -> None:
 
 def close_connections() -> None:
     """Close the connections to the site's server. Each test has another address, and nobody else closes them."""
+    pool().disconnect()
     get_redis_connection("sessions").connection_pool.disconnect()
 
 

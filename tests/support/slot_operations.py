@@ -18,7 +18,7 @@ from django_redsess.cleaning import batches, cleaner
 from django_redsess.online import queries
 from django_redsess.online.queries import SessionFilter
 from django_redsess.session import capacity, operations, reading
-from django_redsess.session.operations import Limit
+from django_redsess.session.limits import Limit
 from django_redsess.session.record import Client
 from django_redsess.session.state import Visit
 from django_redsess.signals import Reason
@@ -219,7 +219,8 @@ def sign_in_again(world: World) -> Work:
     session.signed_in()
     session.save()
     yield
-    _there(world.user, colour="blue")
+    _there(session, colour="blue")
+    _gone(world.user)
 
 
 @operation
@@ -363,7 +364,7 @@ def reset_an_item(world: World) -> Work:
 def reset_all_items(world: World) -> Work:
     viewed.reset_all()
     yield
-    assert viewed.total() == (0, 0)
+    assert tuple(viewed.total())[:2] == (0, 0)
 
 
 @operation
@@ -371,7 +372,7 @@ def trim_items(world: World) -> Work:
     for call in popularity.trim([0], limit=10):
         call.run()
     yield
-    assert viewed.total() == (0, 0)
+    assert tuple(viewed.total())[:2] == (0, 0)
 
 
 @operation

@@ -61,7 +61,7 @@ def put(own_server: Server, settings: Any, tmp_path: Any) -> Iterator[Callable[.
             ended.callback(connections.pool().disconnect)
             (host, port), *_ = settings.CACHES["sessions"]["OPTIONS"]["SENTINELS"]
             sentinel = ended.enter_context(redis_py.Redis(host=host, port=port))
-            return Site(sentinel, connections.pool().service_name, first)
+            return Site(sentinel, connections.pool().source.service_name, first)
 
         yield put
 
@@ -163,14 +163,13 @@ def test_a_connection_of_a_loop_is_not_kept_when_another_master_was_found(
         pool = await connections.loop_pool(connections.pool())
         first, second = await pool.take(), await pool.take()
         site.names(server)
-        await first.disconnect()
-        await pool.give(first)
+        await pool.drop(first)
         assert await afetch("ping", PING, 1) == [b"PONG"]
         await pool.give(second)
         ports = [await afetch("info", PORT, 1) for _ in range(2)]
         assert all(f"tcp_port:{server.port}\r".encode() in told for [told] in ports)
         both = [await pool.take(), await pool.take()]
-        assert {each.port for each in both} == {server.port}
+        assert {each.connection.port for each in both} == {server.port}
         for each in both:
             await pool.give(each)
 

@@ -20,7 +20,8 @@ from django_redsess.transport import exchange
 from django_redsess.transport.cluster import FRESH_SECONDS, THREAD
 from django_redsess.transport.cluster import Cluster as Map
 from django_redsess.transport.connections import pool
-from django_redsess.transport.pools import LoopPool, Shared
+from django_redsess.transport.loop_pools import LoopPool
+from django_redsess.transport.pools import Pool
 from testproject.clusters import Cluster
 from testproject.servers import free_port
 from tests.support.on_clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
@@ -221,7 +222,7 @@ def test_nothing_stays_of_nodes_that_come_and_go(own_cluster: Cluster, settings:
 
     def count() -> dict[type, int]:
         gc.collect()
-        kinds = (Shared, LoopPool, redis.asyncio.Redis, Map)
+        kinds = (Pool, LoopPool, redis.asyncio.ConnectionPool, Map)
         there = gc.get_objects()
         return {kind: sum(issubclass(type(each), kind) for each in there) for kind in kinds}
 

@@ -18,10 +18,9 @@ def four_partitions(settings) -> None:
 
 
 @pytest.fixture
-def fresh_process(monkeypatch) -> None:
+def fresh_process() -> None:
     """As if nothing had been asked of the store by this process yet."""
-    monkeypatch.setattr(agreement, "_agreed", set())
-    monkeypatch.setattr(agreement, "_agreed_last", (None, None))
+    agreement.forget()
 
 
 def test_all_sessions_of_a_user_are_in_one_partition(new_session) -> None:

@@ -1,4 +1,4 @@
-"""The pool that sessions share with the cache, and what it must mind: it looks at a connection only now and then."""
+"""The pools of sessions, beside that of the alias, and what they must mind: they rarely look at a connection."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 import redis as redis_py
 from django.core.cache import caches as django_caches
+from django_redis import get_redis_connection
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, exchange, pools
 from django_redsess.transport.packing import command
+from django_redsess.transport.places import Place
 from testproject.servers import Server
 from tests.support.outages import caches
 from tests.support.running import wait_until
@@ -31,6 +33,8 @@ PING = command("PING")
 WAIT = command("BLPOP", "{redsess}:nothing", 5)
 
 Use = Callable[..., Any]
+
+NO_TIME = {"socket_timeout": 0.1}
 
 
 @pytest.fixture
@@ -44,6 +48,8 @@ def use(server: Server, settings: Any) -> Iterator[Use]:
         settings.CACHES = caches(url)
         settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = options
         if blocking:
+            # It has a time-out of its own.
+            options.setdefault("timeout", options.get("socket_timeout", 20))
             settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = "redis.BlockingConnectionPool"
         made.append(connections.pool())
         return made[-1]
@@ -59,9 +65,14 @@ def use_either(request: pytest.FixtureRequest, use: Use) -> Use:
     return lambda **options: use(blocking=request.param, **options)
 
 
-def own_id(connection: Any) -> int:
-    connection.send_command("CLIENT", "ID")
-    return int(connection.read_response())
+def own_id(place: Place) -> int:
+    place.connection.send_command("CLIENT", "ID")
+    return int(place.connection.read_response())
+
+
+def open_connections(redis: redis_py.Redis, pool: Any) -> int:
+    """Count the connections that the server has of ``pool``. The cache's have the same name."""
+    return [each["name"] for each in redis.client_list(_type="normal")].count(pool.connection_kwargs["client_name"])
 
 
 def close_all(redis: redis_py.Redis) -> None:
@@ -70,7 +81,7 @@ def close_all(redis: redis_py.Redis) -> None:
 
 
 def idle(pool: Any, count: int) -> list[Any]:
-    """See that ``pool`` has so many connections that nobody uses."""
+    """See that ``pool`` has so many places that nobody uses, with open connections."""
     taken = [pool.take() for _ in range(count)]
     for connection in reversed(taken):
         pool.give(connection)
@@ -87,34 +98,61 @@ def test_the_connection_given_back_last_is_taken_first(use_either: Use) -> None:
     assert pool.take() is second
 
 
-def test_no_more_connections_than_the_maximum(use: Use) -> None:
-    pool = use(max_connections=2)
+def test_no_more_connections_than_the_maximum(use_either: Use) -> None:
+    pool = use_either(max_connections=2, **NO_TIME)
     taken = [pool.take(), pool.take()]
     with pytest.raises(RedisConnectionError):
         pool.take()
-    # The cache's count, too.
-    with pytest.raises(RedisConnectionError):
-        pool.get_connection()
+    # The cache has a maximum of its own.
+    django_caches["sessions"].set("number", 1)
+    assert django_caches["sessions"].get("number") == 1
+    django_caches["sessions"].delete("number")
     pool.give(taken.pop())
     pool.give(pool.take())
-    pool.release(pool.get_connection())
 
 
-def test_a_blocking_pool_lets_wait_until_a_connection_is_given_back(use: Use) -> None:
-    pool = use(blocking=True, max_connections=1, timeout=20)
+def test_who_waits_first_is_first_served(use_either: Use) -> None:
+    pool = use_either(max_connections=1)
     taken = pool.take()
-    got: list[Any] = []
-    waiting = threading.Thread(target=lambda: got.append(pool.take()))
-    waiting.start()
-    waiting.join(0.1)
+    got: list[tuple[int, Place]] = []
+
+    def visit(number: int) -> None:
+        place = pool.take()
+        got.append((number, place))
+        pool.give(place)
+
+    waiting = [threading.Thread(target=visit, args=(number,)) for number in range(5)]
+    for count, thread in enumerate(waiting, 1):
+        thread.start()
+        wait_until(lambda count=count: len(pool._waiting) == count)
     assert got == []
     pool.give(taken)
-    waiting.join(20)
-    assert got == [taken]
+    for thread in waiting:
+        thread.join(20)
+    assert got == [(number, taken) for number in range(5)]
 
 
-def test_a_blocking_pool_lets_wait_as_long_as_it_says(use: Use) -> None:
-    pool = use(blocking=True, max_connections=1, timeout=0.05)
+def test_300_threads_at_once_are_served(use_either: Use, redis: redis_py.Redis) -> None:
+    pool, answers = use_either(max_connections=20), []
+    start = threading.Barrier(300)
+
+    def visit(number: int) -> None:
+        value = str(number).encode()
+        start.wait()
+        for _ in range(5):
+            answers.append(fetch("echo", command("ECHO", value), 1) == [value])
+
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == [True] * 1500
+    assert open_connections(redis, pool) <= 20
+
+
+def test_threads_wait_as_long_as_the_pool_or_else_the_time_out_says(use_either: Use) -> None:
+    pool = use_either(max_connections=1, **NO_TIME)
     taken = pool.take()
     with pytest.raises(SessionStoreUnavailable):
         fetch("ping", PING, 1)
@@ -148,15 +186,21 @@ def interrupted_after() -> Iterator[Callable[[float], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Let nothing be collected: a large process may take long to do it."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 # Some happen while a connection is collected, and are told then.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("no_collection")
 def test_interruptions_take_no_place(use_either: Use, interrupted_after: Callable[[float], None]) -> None:
-    pool = use_either(max_connections=20)
+    pool = use_either(max_connections=4)
     interruptions = 0
     for turn in range(1000):
-        if turn % 25 == 0:
-            # What was lost between two steps takes its place until it is collected: a large process may take long.
-            gc.collect()
         # Connecting takes locks of others that a signal may leave locked: not here, but below.
         assert fetch("ping", PING, 1) == [b"PONG"]
         try:
@@ -169,8 +213,7 @@ def test_interruptions_take_no_place(use_either: Use, interrupted_after: Callabl
         except Interruption:
             interruptions += 1
     assert interruptions > 100
-    gc.collect()
-    assert len({id(connection) for connection in idle(pool, 20)}) == 20
+    assert len({own_id(place) for place in idle(pool, 4)}) == 4
 
 
 def test_an_interrupted_greeting_takes_no_place(use_either: Use) -> None:
@@ -191,16 +234,18 @@ def test_an_interrupted_greeting_takes_no_place(use_either: Use) -> None:
             assert fetch("ping", PING, 1) == [b"PONG"]
 
 
-def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use) -> None:
+@pytest.mark.usefixtures("no_collection")
+def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use, redis: redis_py.Redis) -> None:
     pool = use_either(max_connections=2)
     for _ in range(5):
-        # Neither kept by anybody nor given back.
-        pool.take()
-        gc.collect()
+        # Neither kept by anybody nor given back, with a reply unread.
+        pool.take().connection.send_command("ECHO", "somebody else's")
     taken = [pool.take(), pool.take()]
-    assert len({own_id(connection) for connection in taken}) == 2
-    for connection in taken:
-        pool.give(connection)
+    assert len({own_id(place) for place in taken}) == 2
+    for place in taken:
+        pool.give(place)
+    # No socket of those lost is left open.
+    assert open_connections(redis, pool) == 2
 
 
 FORKED = """
@@ -280,10 +325,10 @@ def test_a_restart_that_closed_all_connections_of_a_loop_is_met_once(use: Use, r
 
 def test_a_connection_that_timed_out_empties_the_pool(use_either: Use) -> None:
     pool = use_either(socket_timeout=0.1)
-    connections = idle(pool, 3)
+    places = idle(pool, 3)
     with pytest.raises(SessionStoreUnavailable):
         fetch("wait", WAIT, 1)
-    assert [connection._sock for connection in connections] == [None] * 3
+    assert [place.is_open for place in places] == [False] * 3
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
@@ -297,25 +342,20 @@ def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, re
     assert redis.info("stats")["total_connections_received"] == before + 1
 
 
-def test_what_the_cache_left_behind_is_nobodys_answer(use_either: Use) -> None:
+def test_sessions_have_connections_of_their_own(use_either: Use, redis: redis_py.Redis) -> None:
     pool = use_either()
-    assert exchange.ask(connections.pool(), "PING") == b"PONG"
-    connection = pool.get_connection()
-    connection.send_command("ECHO", "somebody else's")
-    wait_until(connection.can_read)
-    pool.release(connection)
-    assert exchange.ask(connections.pool(), "PING") == b"PONG"
-
-
-def test_the_cache_and_sessions_share_connections(use_either: Use, redis: redis_py.Redis) -> None:
-    use_either()
+    of_alias = get_redis_connection("sessions").connection_pool
     before = redis.info("stats")["total_connections_received"]
+    kind, options = type(of_alias), dict(of_alias.connection_kwargs)
     for number in range(5):
         django_caches["sessions"].set("number", number)
         assert exchange.ask(connections.pool(), "PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
-    assert redis.info("stats")["total_connections_received"] == before + 1
+    assert redis.info("stats")["total_connections_received"] == before + 2
+    assert connections.pool() is pool
+    assert (type(of_alias), of_alias.connection_kwargs) == (kind, options)
+    assert kind.__module__ == "redis.connection"
 
 
 class Rotated(CredentialProvider):
@@ -363,39 +403,22 @@ def test_new_credentials_reach_idle_connections_and_those_in_use(use: Use) -> No
     pool.give(unused)
     pool.re_auth_callback(Token())
     pool.give(used)
-    for connection in (pool.take(), pool.take()):
-        connection.send_command("ACL", "WHOAMI")
-        assert connection.read_response() == b"shop"
+    for place in (pool.take(), pool.take()):
+        place.connection.send_command("ACL", "WHOAMI")
+        assert place.connection.read_response() == b"shop"
 
 
-def test_a_connection_that_is_to_move_is_closed_when_it_is_given_back(use_either: Use) -> None:
-    pool = use_either()
-    connection = pool.take()
-    if not hasattr(connection, "mark_for_reconnect"):
+def test_a_connection_that_is_to_move_is_opened_anew(use_either: Use) -> None:
+    pool = use_either(protocol=3)
+    place = pool.take()
+    if not hasattr(place.connection, "mark_for_reconnect"):
         pytest.skip("this redis-py knows no maintenance")
-    connection.mark_for_reconnect()
-    pool.give(connection)
-    assert connection._sock is None
-
-
-class Pool(redis_py.ConnectionPool):
-    """One that gets connections in a way of its own."""
-
-    got = 0
-
-    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
-        self.got += 1
-        return super().get_connection(*args, **kwargs)
-
-
-def test_a_pool_with_a_way_of_its_own_keeps_it(use: Use, settings: Any) -> None:
-    use()
-    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_CLASS": "tests.transport.test_pools.Pool"}
-    location = settings.CACHES["sessions"]["LOCATION"] + "-own"
-    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location, "OPTIONS": options}}
-    assert exchange.ask(connections.pool(), "PING") == b"PONG"
-    assert connections.pool().got == 1
-    connections.pool().disconnect()
+    before = own_id(place)
+    pool.give(place)
+    # As redis-py does with all connections that are in use, when the server says that it moves.
+    pool.source.update_active_connections_for_reconnect()
+    assert pool.take() is place
+    assert own_id(place) != before
 
 
 @pytest.fixture
@@ -403,7 +426,7 @@ def moved(server: Server, own_server: Server, settings: Any, tmp_path: Any) -> I
     """Have the site behind a sentinel, and return a function that lets that name another master."""
     with behind_sentinel(own_server, tmp_path, timeout=2) as settings.CACHES:
         options = settings.CACHES["sessions"]["OPTIONS"]
-        (host, port), name = options["SENTINELS"][0], connections.pool().service_name
+        (host, port), name = options["SENTINELS"][0], connections.pool().source.service_name
 
         def move() -> None:
             with redis_py.Redis(host=host, port=port) as sentinel:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import redis as redis_py
-from django_redis import get_redis_connection
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from django_redsess.backend import SessionStore
@@ -59,14 +58,15 @@ def test_a_server_of_another_cluster_is_an_outage(server: Server, settings) -> N
 def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
     key = new_session(colour="blue").session_key
     options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
+    options["SOCKET_TIMEOUT"] = 0.1
     settings.CACHES = {
         "sessions": {**settings.CACHES["sessions"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
     }
-    pool = get_redis_connection("sessions").connection_pool
-    taken = pool.get_connection()
+    pool = connections.pool()
+    taken = pool.take()
     with pytest.raises(SessionStoreUnavailable):
         SessionStore(key).load()
-    pool.release(taken)
+    pool.give(taken)
     assert SessionStore(key)["colour"] == "blue"
 
 

@@ -131,7 +131,7 @@ def test_each_node_gets_one_pipeline(
         read()
         sent.clear()
         read()
-        assert len(sent) == pipelines, read
+        assert len([name for name in sent if name != "agreement"]) == pipelines, read
 
 
 @pytest.mark.slow

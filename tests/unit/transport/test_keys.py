@@ -27,10 +27,11 @@ def test_names_of_all_keys() -> None:
     assert partition.online_user_of("7:ä") == "{redsess}:online:user:7:ä"
     assert partition.viewed_by("sid") == "{redsess}:viewed:sid"
     assert partition.ended_of("sid") == "{redsess}:ended:sid"
+    assert partition.message_of("7:ä") == "{redsess}:message:7:ä"
     assert partition.addresses == "{redsess}:addresses"
     assert partition.guests_addresses == "{redsess}:addresses:guests"
     assert partition.viewed == "{redsess}:viewed"
-    assert Keyspace("redsess", 4).meta == "{redsess}:meta"
+    assert Keyspace("redsess", 4).agreement.meta == "{redsess}:meta"
 
 
 def test_several_partitions_have_a_tag_each() -> None:
@@ -52,7 +53,7 @@ def test_prefix_is_read_when_used(settings) -> None:
 def test_a_name_of_each_kind_is_known_as_such() -> None:
     partition = Partition("redsess")
     kinds = Counter(map(partition.kind_of, [*partition.names, "{redsess}:online:seen"]))
-    assert kinds == {"list": 7, "user": 1, "session": 2, "other": 4, "": 1}
+    assert kinds == {"list": 7, "user": 1, "session": 2, "other": 6, "": 1}
 
 
 def test_sid_has_a_fixed_form() -> None:
