@@ -1,89 +1,154 @@
 """
 What a site and its store must agree on: the format of records, the number of partitions, and the ``SECRET_KEY``.
 
-A process asks the store once, before its first operation.
+It is in a key ``meta``, and with several partitions in a copy of that key in each. A process asks each partition once,
+before it first uses it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import ResponseError
 
-from django_redsess.transport import repeating, scripts
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import Keyspace, Partition, keyspace
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import packing, repeating, scripts
+from django_redsess.transport.connections import by_server, of, pool
+from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
 from django_redsess.transport.repeating import Sends
 
-FORMAT = b"3"
+FORMAT = b"4"
 """The first byte of each record. A store keeps it as its format."""
 
 
-_agreed: set[tuple[Any, Keyspace]] = set()
-_agreed_last: tuple[Any, Any] = None, None
+class Found(NamedTuple):
+    """What a key ``meta`` says: partitions and format, each ``""`` if it is missing; if it knows one of our keys."""
+
+    partitions: str
+    format: str
+    knows_key: bool
 
 
-def agrees(space: Keyspace, connections: Any) -> bool:
-    """Tell whether this process has asked the store already, which it reaches by ``connections``."""
-    # Most often it is the same store as the last time. Then there is no need to look for it.
-    if connections is _agreed_last[0] and space is _agreed_last[1]:
-        return True
-    return (connections, space) in _agreed
+class Fault(NamedTuple):
+    """Why a store does not suit this site, and what a person can do. ``about`` says what they differ in."""
+
+    about: str
+    message: str
+    hint: str
 
 
-def agree(space: Keyspace, *, takes_key: bool = False) -> Sends[None]:
+def agree(partitions: Sequence[Partition]) -> Sends[None]:
     """
-    Ask the store. Raises ImproperlyConfigured where it does not suit this site.
+    Ask those of the ``partitions`` that this process has not asked yet. Raises ImproperlyConfigured for a mismatch.
 
-    With ``takes_key``, the store takes this site's ``SECRET_KEY`` as one of its own.
+    A copy in the partition itself is enough. So a node that is not used is not asked.
     """
     # With a wrong number of partitions every session is looked for where it is not. With another site's SECRET_KEY
     # none can be read, but all can be ended.
-    global _agreed_last
-    connections, here = pool(), [str(space.count), FORMAT.decode()]
-    script, known = scripts.AGREEMENT, fingerprints(space.prefix)
-    args = script.arguments(partitions=here[0], format=here[1], takes_key=takes_key, fingerprints=known)
-    reply, _ = yield from repeating.run(
-        space.prefix, script, script.keys(Partition(space.prefix), meta=space.meta), args
-    )
-    *there, knows_key = [part.decode() for part in reply[:3]]
-    if fault := _fault(space.prefix, here, there, knows_key):
-        raise ImproperlyConfigured(fault)
-    connections.of(space.prefix).clock.learn(reply[3])
-    _agreed_last = connections, space
-    _agreed.add(_agreed_last)
+    asked = [each for each in partitions if each.tag not in of(each).agreed]
+    if not asked:
+        return
+    space = keyspace()
+    found = yield from _ask(space, asked, begins=space.count == 1)
+    _refuse(space, [each for each in found if space.count == 1 or each[:2] != ours(space)])
+    # A site with another number of partitions may use names that no copy has. And a copy that nobody has used for long
+    # may not know the present SECRET_KEY. Then the one decides that all sites know.
+    unsure = [each for each, there in zip(asked, found, strict=True) if not there.knows_key]
+    if unsure:
+        try:
+            decides = yield from _ask(space, [space.agreement])
+        except SessionStoreUnavailable:
+            _refuse(space, found)
+            raise
+        _refuse(space, decides)
+        yield from _ask(space, unsure, takes_key=True)
+    for each in asked:
+        of(each).agreed.add(each.tag)
+
+
+def forget() -> None:
+    """Go on as a process that has asked nothing yet."""
+    pool().forget_agreed()
 
 
 def take_new_secret_key() -> Sends[None]:
     """Have the store take this site's ``SECRET_KEY`` as its own: for a site that replaced it without fallbacks."""
-    return agree(keyspace(), takes_key=True)
+    space = keyspace()
+    _refuse(space, (yield from _ask(space, [space.agreement], takes_key=True)))
 
 
-def _fault(prefix: str, here: list[str], there: list[str], knows_key: str) -> str:
-    # What a person reads about a store that does not suit this site. ``here`` and ``there`` are partitions and format.
-    if there[1] != here[1]:
-        return (
-            f"The sessions under the prefix {prefix!r} are in format {there[1]}, and this release reads and "
-            f"writes format {here[1]} only. Go on with the release that wrote them; or begin anew, with "
-            "everybody signed out, under another REDSESS['PREFIX']."
+def ours(space: Keyspace) -> tuple[str, str]:
+    """Return the number of partitions and the format that this site goes by."""
+    return str(space.count), FORMAT.decode()
+
+
+def _ask(
+    space: Keyspace, partitions: Sequence[Partition], *, begins: bool = True, takes_key: bool = False
+) -> Sends[list[Found]]:
+    """Read the key ``meta`` of each partition, those on one server in one round trip."""
+    (count, written), script, replies = ours(space), scripts.AGREEMENT, dict[int, Any]()
+    known = fingerprints(space.prefix)
+    args = script.arguments(partitions=count, format=written, begins=begins, takes_key=takes_key, fingerprints=known)
+    for numbers in by_server(partitions, range(len(partitions))).values():
+        calls = [(partitions[number].tag, script.keys(partitions[number])) for number in numbers]
+        answers: list[Any] = [ResponseError()]
+        if len(calls) > 1:
+            packed = b"".join(packing.script_call(script, keys, args) for _, keys in calls)
+            answers = yield from repeating.fetch(calls[0][0], script.name, packed, len(calls), 0)
+        for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
+            if isinstance(answer, ResponseError):
+                # The server does not know the script, or the partition is elsewhere by now.
+                answer, _ = yield from repeating.run(tag, script, keys, args)
+            of(partitions[number]).clock.learn(answer[3])
+            replies[number] = answer
+    return [
+        Found(count.decode(), written.decode(), bool(knows_key))
+        for count, written, knows_key, _ in (replies[number] for number in range(len(partitions)))
+    ]
+
+
+def _refuse(space: Keyspace, found: Sequence[Found]) -> None:
+    for each in found:
+        if each.format and (fault := _fault(space, each)):
+            raise ImproperlyConfigured(f"{fault.message} {fault.hint}")
+
+
+def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Fault | None:
+    """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
+    partitions, written, keys = ((value or b"").decode() for value in stored)
+    knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
+    return _fault(space, Found(partitions, written, knows_key)) if written else None
+
+
+def _fault(space: Keyspace, there: Found) -> Fault | None:
+    sessions, (count, written) = f"The sessions under the prefix {space.prefix!r}", ours(space)
+    anew = "or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
+    if there.format != written:
+        return Fault(
+            "format",
+            f"{sessions} are in format {there.format}, and this release reads and writes format {written} only.",
+            f"Go on with the release that wrote them; {anew}",
         )
-    if there[0] != here[0]:
-        return (
-            f"The sessions under the prefix {prefix!r} are spread over {there[0]} partitions, and this site "
-            f"would look for {here[0]}. Set REDSESS['PARTITIONS'] back to {there[0]}; or begin anew, with "
-            "everybody signed out, under another REDSESS['PREFIX']."
+    if there.partitions != count:
+        return Fault(
+            "partitions",
+            f"{sessions} are spread over {there.partitions} partitions, and this site would look for {count}.",
+            f"Set REDSESS['PARTITIONS'] back to {there.partitions}; {anew}",
         )
-    if not knows_key:
-        return (
-            f"The sessions under the prefix {prefix!r} know another SECRET_KEY than this site's. If they are "
-            "another site's, set another REDSESS['PREFIX'] here. If this site's key was replaced, put the old one "
-            "into SECRET_KEY_FALLBACKS; or, where it has leaked, sign everybody out: manage.py endsessions --all "
-            "--new-secret-key."
+    if not there.knows_key:
+        return Fault(
+            "secret key",
+            f"{sessions} know another SECRET_KEY than this site's.",
+            "If they are another site's, set another REDSESS['PREFIX'] here. If this site's key was replaced, put the "
+            "old one into SECRET_KEY_FALLBACKS; or, where it has leaked, sign everybody out: manage.py endsessions "
+            "--all --new-secret-key.",
         )
-    return ""
+    return None
 
 
 def fingerprints(prefix: str) -> list[str]:
@@ -96,7 +161,7 @@ def fingerprints(prefix: str) -> list[str]:
     return [derived_key(key, b"redsess.store", prefix)[:8].hex() for key in keys]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4 * PREFIXES_KEPT)
 def derived_key(secret_key: str | bytes, purpose: bytes, prefix: str) -> bytes:
     """
     Return a key of 32 bytes for this ``purpose`` (up to 16 bytes).

@@ -37,8 +37,7 @@ def starts(monkeypatch: pytest.MonkeyPatch, redis: Any) -> Iterator[Callable[...
 
     def start(written: str = OURS) -> None:
         monkeypatch.setattr(agreement, "FORMAT", written.encode())
-        monkeypatch.setattr(agreement, "_agreed", set())
-        monkeypatch.setattr(agreement, "_agreed_last", (None, None))
+        agreement.forget()
 
     yield start
     redis.flushall()
@@ -79,7 +78,7 @@ def have_an_older_store(redis: Any) -> dict[bytes, Any]:
     """Leave what an older release has left: records of which this one can read nothing."""
     partition = keyspace().partitions[0]
     meta = {"partitions": "1", "format": OLDER, "keys": fingerprints("redsess")[0]}
-    redis.hset(keyspace().meta, mapping=meta)
+    redis.hset(keyspace().agreement.meta, mapping=meta)
     sid = SessionStore(KEY).sid
     redis.hset(partition.login, sid, b"2" + b"\x01" * 80)
     # Due, too many and wrong: what a cleaner would take out.
@@ -141,7 +140,7 @@ def test_an_older_release_is_refused_what_we_have_stored(redis: Any, starts: Any
     starts()
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")
-    assert redis.hget(keyspace().meta, "format") == OURS.encode() == b"3"
+    assert redis.hget(keyspace().agreement.meta, "format") == OURS.encode() == b"4"
     before = dump(redis)
     starts(OLDER)
     with pytest.raises(ImproperlyConfigured) as refused:
@@ -157,7 +156,7 @@ def test_of_two_releases_that_begin_at_an_empty_store_the_second_is_refused(redi
     starts(OLDER)
     assert online.count() == 0
     starts()
-    with pytest.raises(ImproperlyConfigured, match=r"in format 2\b.*\bformat 3\b"):
+    with pytest.raises(ImproperlyConfigured, match=r"in format 2\b.*\bformat 4\b"):
         online.count()
 
 

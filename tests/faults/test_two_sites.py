@@ -28,15 +28,14 @@ OTHER_KEY = r"know another SECRET_KEY"
 
 
 @pytest.fixture
-def process(settings: Any, redis: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+def process(settings: Any, redis: Any) -> Iterator[Process]:
     """Return a function that goes on as a process which has just started, with this key and these fallbacks."""
     before = settings.REDSESS
 
     def start(key: str, *fallbacks: str, **redsess: Any) -> None:
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
         settings.REDSESS = {**settings.REDSESS, **redsess}
-        monkeypatch.setattr(agreement, "_agreed", set())
-        monkeypatch.setattr(agreement, "_agreed_last", (None, None))
+        agreement.forget()
 
     yield start
     settings.REDSESS = before

@@ -9,16 +9,16 @@ from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
 
-META = "{site}:meta"
+META = "{redsess}:meta"
 
 
 @pytest.fixture
 def agree(store: Store) -> Any:
     """Return a function that asks as a site with these secret keys does."""
 
-    def agree(*fingerprints: str, partitions: int = 4, takes_key: bool = False) -> list[bytes]:
-        given = {"partitions": partitions, "format": "3", "takes_key": takes_key, "fingerprints": fingerprints}
-        *found, time = store.run(scripts.AGREEMENT, meta=META, **given)
+    def agree(*fingerprints: str, partitions: int = 4, begins: bool = True, takes_key: bool = False) -> list[bytes]:
+        given = {"partitions": partitions, "format": "4", "begins": begins, "takes_key": takes_key}
+        *found, time = store.run(scripts.AGREEMENT, **given, fingerprints=fingerprints)
         assert abs(int(time[0]) * 1000 - store.now) < 60_000
         return found
 
@@ -26,9 +26,14 @@ def agree(store: Store) -> Any:
 
 
 def test_the_first_site_to_ask_writes_what_all_must_agree_on(store: Store, agree: Any) -> None:
-    assert agree("aa") == [b"4", b"3", b"1"]
-    assert store.content() == {META: {b"partitions": b"4", b"format": b"3", b"keys": b"aa"}}
-    assert agree("aa", partitions=8) == [b"4", b"3", b"1"]
+    assert agree("aa") == [b"4", b"4", b"1"]
+    assert store.content() == {META: {b"partitions": b"4", b"format": b"4", b"keys": b"aa"}}
+    assert agree("aa", partitions=8) == [b"4", b"4", b"1"]
+
+
+def test_a_copy_that_is_missing_is_not_written_before_the_store_has_agreed(store: Store, agree: Any) -> None:
+    assert agree("aa", begins=False) == [b"", b"", b""]
+    assert store.content() == {}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,9 @@ def test_permissions_are_those_of_the_user_who_asks(own_server: Any) -> None:
     client = own_server.client
     given = scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
     assert client.eval(scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
+    # None is taken for refused because it got too many arguments, or too few.
+    every = scripts.PERMISSIONS.arguments(commands=[*scripts.commands(), "EVAL", "SELECT", "WAIT"], names=["our:a"])
+    assert client.eval(scripts.PERMISSIONS.text, 0, *every) == [[], []]
     client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~our:*", "-set")
     commands, names = client.eval(scripts.PERMISSIONS.text, 0, *given)
     assert (sorted(commands), names) == ([b"NOSUCH", b"SET"], [b"other"])

@@ -1,15 +1,18 @@
--- Read what a site and its store must agree on. The first site to ask writes it. It is enough if the store knows one of
--- the secret keys: so a key can be replaced while processes run that only have the old one. The store knows eight.
+-- Read what a site and its store must agree on. It is enough if the store knows one of the secret keys: so a key can be
+-- replaced while processes run that only have the old one. The store knows eight.
 -- KEYS: meta
--- ARGV: partitions format takes_key:flag fingerprints...
+-- ARGV: partitions format begins:flag takes_key:flag fingerprints...
 -- The number of partitions, and the format of records. The fingerprints are of the secret key, then of its fallbacks.
--- `takes_key` makes the store take a new key that it does not know.
--- Reply: number of partitions and format, as the store has them; "1" if it knows one of these keys, else ""; the reply
--- of TIME.
+-- `begins` writes what is missing. `takes_key` makes the store take a new key that it does not know.
+-- Reply: number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
+-- keys, else ""; the reply of TIME.
 -- pcall: a full server, or a replica, refuses these writes and still serves reads.
-redis.pcall("HSETNX", meta, "partitions", partitions)
-redis.pcall("HSETNX", meta, "format", format)
+if begins then
+  redis.pcall("HSETNX", meta, "partitions", partitions)
+  redis.pcall("HSETNX", meta, "format", format)
+end
 local found = redis.call("HMGET", meta, "partitions", "format", "keys")
+if not (begins or found[1]) then return { "", "", "", redis.call("TIME") } end
 
 local known, keys, newest = {}, {}, fingerprints[1]
 for key in string.gmatch(found[3] or "", "%x+") do

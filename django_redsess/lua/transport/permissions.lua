@@ -5,11 +5,18 @@
 -- of the other commands may not be run.
 if not redis.acl_check_cmd then return { {}, {} } end
 
+local ARGUMENTS_MAX = 4
+
 local function is_allowed(command, key)
-  -- The server finds the keys of a command among its arguments, so there must be enough of them. pcall: it does not
-  -- know a command that was renamed.
-  local known, allowed = pcall(redis.acl_check_cmd, command, key, key, key, key)
-  return known and allowed
+  local arguments = {}
+  for place = 1, ARGUMENTS_MAX do arguments[place] = key end
+  -- The server finds the keys of a command among its arguments, so there must be enough of them; Redis 8 refuses too
+  -- many. pcall: it raises an error for these, and for a command that it does not know, such as one that was renamed.
+  for count = ARGUMENTS_MAX, 0, -1 do
+    local known, allowed = pcall(redis.acl_check_cmd, command, unpack(arguments, 1, count))
+    if known then return allowed end
+  end
+  return false
 end
 
 local refused_commands, refused_keys, listed = {}, {}, {}
