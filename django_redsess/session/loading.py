@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
+from django.contrib.sessions.serializers import JSONSerializer
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations, reading
+from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.reading import Loaded, Touch
 from django_redsess.session.record import log_unusable, unpack
+from django_redsess.session.serializers import named
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_KNOWN, NOTHING_PENDING, Known, Visit
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
@@ -29,8 +32,8 @@ class SessionLoading(SessionBase):
     cookie = COOKIE_UNCHANGED
     known = NOTHING_KNOWN
     pending = NOTHING_PENDING
-    unavailable = False
-    """Whether an operation has met an outage. Later ones fail at once: a request waits for the server only once."""
+    unavailable: SessionStoreUnavailable | None = None
+    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
 
     @property
     def sid(self) -> str | None:
@@ -90,7 +93,9 @@ class SessionLoading(SessionBase):
             return None, None
         try:
             record = unpack(sid, packed)
-            data: dict[str, Any] = self.serializer().loads(record.data)
+            # Most often it is Django's own: then no function is called to find it.
+            serializer = named(record.serializer) if record.serializer else JSONSerializer
+            data: dict[str, Any] = serializer().loads(record.data)
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
             self._session_key = None
@@ -105,7 +110,16 @@ class SessionLoading(SessionBase):
             ):
                 active = self.visit is not None and not self.visit.passive
                 moves_to = deadlines.moved(record, due, now) if active else None
+            if MESSAGE_KEY in data:
+                self._tell(data)
         return data, moves_to
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        if self.visit is None or self.visit.on_notice is None:
+            return
+        if self.visit.on_notice(notice.about_another(str(data[MESSAGE_KEY]))):
+            del data[MESSAGE_KEY]
+            self.modified = True
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
         """Do what few loads need: find out why the session is gone, or move the deadline. Return the data."""
@@ -123,7 +137,9 @@ class SessionLoading(SessionBase):
             note = f"{Reason.EXPIRED} {loaded.due} "
         self._session_key = None
         found = notice.read(note)
-        self.cookie = self.cookie._replace(notice=found, late=bool(reading.rotated_to(note)))
+        self.cookie = self.cookie._replace(
+            notice=found, late=bool(reading.rotated_to(note)), was_guest=reading.was_guest(note)
+        )
         if found and self.visit is not None and self.visit.on_notice:
             self.visit.on_notice(found)
 

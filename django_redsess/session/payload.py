@@ -17,6 +17,9 @@ bytes  content
 2      the place of what was cut out
 rest   the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``
 ====== =================================================================================================
+
+Where another serializer than Django's wrote the data, the byte ``NAMED``, the length of the serializer's dotted path
+(one byte) and that path come before.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ PLAIN_BYTES_MAX, PLAIN_SIGNED_IN_MAX = 29, 64
 a shorter one would take the same memory. The second is for the rest that a user has: it is larger, but read faster."""
 
 DEFLATED, SIGNED_IN, HASH = 1, 2, 4
+NAMED = 8
 _BYTES = [bytes([kind]) for kind in range(8)]
 
 # The text around the user id and before the hash, in the JSON of Django's serializer. A quote follows the hash.
@@ -80,6 +84,9 @@ ID_KEY = b'"_auth_user_id":"'
 BACKEND_KEY = b'","_auth_user_backend":"django.contrib.auth.backends.ModelBackend","_auth_user_hash":"'
 HASH_KEY = b'"_auth_user_hash":"'
 PLACE_MAX = 65_535
+
+CLIENT_BYTES_MAX = 2048
+"""Far more than a user agent has. Searches inflate a client part before they check its seal, and never beyond this."""
 
 DEPTH_MAX = 200
 """The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
@@ -169,6 +176,18 @@ def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
     return kind, cut + place.to_bytes(2, "big"), rest
 
 
+def packed_name(serializer: str) -> bytes:
+    """Pack the dotted path of a serializer, to stand before the data. Raises ValueError for more than 255 bytes."""
+    name = serializer.encode()
+    return bytes((NAMED, len(name))) + name
+
+
+def unpacked_name(packed: bytes) -> tuple[str, bytes]:
+    """Return the dotted path that :func:`packed_name` has packed, and the bytes behind it."""
+    end = 2 + packed[1]
+    return packed[2:end].decode(), packed[end:]
+
+
 def packed_client(address: str, user_agent: str) -> bytes:
     """Pack the sender of a request. ``address`` is IPv4, IPv6 or ``""``. Raises OSError for any other address."""
     if not (address or user_agent):
@@ -179,17 +198,21 @@ def packed_client(address: str, user_agent: str) -> bytes:
 
 
 def unpacked_client(packed: bytes) -> tuple[str, str]:
-    """Return the address and the user agent that :func:`packed_client` has packed."""
+    """
+    Return the address and the user agent that :func:`packed_client` has packed.
+
+    Raises ValueError, OSError or zlib.error for bytes that it did not write.
+    """
     if not packed:
         return "", ""
-    user_agent, rest = _inflated(packed, AGENTS)
+    user_agent, rest = _inflated(packed, AGENTS, CLIENT_BYTES_MAX)
     address = inet_ntop(AF_INET if len(rest) == 4 else AF_INET6, rest) if rest else ""
     return address, user_agent.decode()
 
 
 def packed_address(packed: bytes) -> bytes:
     """Return the address that :func:`packed_client` has packed, in 4 or 16 bytes. Empty if there is none."""
-    return _inflated(packed, AGENTS)[1] if packed else b""
+    return _inflated(packed, AGENTS, CLIENT_BYTES_MAX)[1] if packed else b""
 
 
 def _deflated(data: bytes) -> bytes:
@@ -201,10 +224,10 @@ def _deflated(data: bytes) -> bytes:
     return deflate.compress(data) + deflate.flush()
 
 
-def _inflated(stream: bytes, dictionary: bytes) -> tuple[bytes, bytes]:
-    # Returns the content, and the bytes after the stream.
+def _inflated(stream: bytes, dictionary: bytes, most: int = 0) -> tuple[bytes, bytes]:
+    # Returns the content, at most ``most`` bytes (0: any number), and the bytes after the stream.
     inflate = zlib.decompressobj(WINDOW_BITS, dictionary)
-    content = inflate.decompress(stream)
+    content = inflate.decompress(stream, most)
     if not inflate.eof:
-        raise ValueError("cut short")
+        raise ValueError("cut short, or too long")
     return content, inflate.unused_data

@@ -11,8 +11,9 @@ from redis.exceptions import ResponseError
 from django_redsess.conf import conf
 from django_redsess.session.record import REVISION_SIZE, has_user
 from django_redsess.transport import packing, scripts
+from django_redsess.transport.agreement import agree
 from django_redsess.transport.connections import of
-from django_redsess.transport.keys import Keyspace, Partition, is_sid, keyspace
+from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
 from django_redsess.transport.steps import Plain, Steps
 
 TIME_MAX = 2.0**52
@@ -77,12 +78,16 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 def note_of(sid: str) -> Steps[str]:
     """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
     partition = keyspace().of_sid(sid)
-    packed = packing.command("GET", partition.ended_of(sid))
+    packed = packing.command("GET", partition.ended_of(sid)) + packing.command("EXISTS", partition.meta)
     try:
-        note = yield from Plain(partition, "note", packed, 1, lambda replies: replies[0])
+        note, agreed = yield from Plain(partition, "note", packed, 2, list)
     except ResponseError:
         # A foreign client may have written another type of value.
         return ""
+    if agreed == 0:
+        # All data have gone. A process with other settings must not be the first to write.
+        of(partition).agreed.discard(partition.tag)
+        yield from agree([partition])
     return note.decode(errors="replace") if note else ""
 
 
@@ -92,7 +97,7 @@ def time(partition: Partition | None = None) -> Plain[int]:
     return Plain(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=PREFIXES_KEPT)
 def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, bytes]]:
     # Each partition, with the packed commands that read a session, touch it, and change its record. Placeholders stand
     # for the variable parts. A session is in one of the two lists: XX leaves the other list unchanged.
@@ -121,5 +126,10 @@ def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, by
 
 def rotated_to(note: str) -> str:
     """Return the new sid in the note of a session that got another key. ``""`` for any other note."""
-    word, _, sid = note.partition(" ")
+    word, sid, *_ = (*note.split(" "), "")
     return sid if word == "rotated" and is_sid(sid) else ""
+
+
+def was_guest(note: str) -> bool:
+    """Return whether a session had no user when it got another key. ``note`` is the note of its old key."""
+    return bool(rotated_to(note)) and note.endswith(" guest")

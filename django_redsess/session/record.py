@@ -4,7 +4,7 @@ The record of a session: a plain header that Lua reads, then the client part and
 ====== ======= =======================================================================================
 bytes  from    content
 ====== ======= =======================================================================================
-1      0       the format, ``3``
+1      0       the format, ``4``
 6      1       revision: random, new with each write
 5      7       Django's deadline, seconds since 1970, rounded up
 4      12      Django's age, seconds, rounded up; 0 if the deadline was set as a date
@@ -14,7 +14,7 @@ n      29      user id, UTF-8; empty for a guest
 6      29 + n  login time, milliseconds since 1970; left out for a guest
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: address and user agent, see payload.py
-rest           data part: the serialized data, see payload.py
+rest           data part: the serialized data and the name of the serializer, see payload.py
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
@@ -33,8 +33,17 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from django_redsess.conf import conf
-from django_redsess.session.payload import packed_client, packed_data, unpacked_client, unpacked_data
+from django_redsess.session.payload import (
+    NAMED,
+    packed_client,
+    packed_data,
+    packed_name,
+    unpacked_client,
+    unpacked_data,
+    unpacked_name,
+)
 from django_redsess.transport.agreement import FORMAT, derived_key
+from django_redsess.transport.keys import PREFIXES_KEPT
 
 SEAL_SIZE = 12
 """96 bits, as in RFC 2404. Only the site can test whether a guessed seal is right."""
@@ -68,7 +77,8 @@ class Record(NamedTuple):
     A record after unpacking.
 
     For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
-    :func:`client_of` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made.
+    :func:`client_of` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made. ``serializer``
+    is its dotted path, ``""`` for Django's own: see serializers.py.
     """
 
     user_id: str
@@ -77,6 +87,7 @@ class Record(NamedTuple):
     age_seconds: int
     client_packed: bytes
     data: bytes
+    serializer: str = ""
     revision: bytes = b""
 
 
@@ -86,17 +97,20 @@ def pack(sid: str, record: Record) -> bytes:
 
     Raises ValueError for a user id of more than 255 bytes.
     """
-    user_id, login_ms, deadline, age, client, data, _ = record
+    user_id, login_ms, deadline, age, client, data, serializer, _ = record
     name = user_id.encode()
     if len(name) > USER_ID_MAX:
         raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(name)}.")
     login = login_ms.to_bytes(6, "big") if name else b""
     length = _BYTES[len(client)] if len(client) < 255 else b"\xff" + len(client).to_bytes(2, "big")
-    sealed = b"".join((_BYTES[len(name)], name, login, length, client, packed_data(data, name)))
+    packed = packed_data(data, name)
+    if serializer:
+        packed = packed_name(serializer) + packed
+    sealed = b"".join((_BYTES[len(name)], name, login, length, client, packed))
     if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
         deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
     times = (deadline << 32 | age).to_bytes(9, "big")
-    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings()[0], sid, sealed), sealed))
+    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings(conf.PREFIX)[0], sid, sealed), sealed))
 
 
 def revision_of(record: bytes) -> bytes:
@@ -133,10 +147,13 @@ def unpack(sid: str, record: bytes) -> Record:
         at += 2
     data_at = at + 1 + length
     times = int.from_bytes(record[7:16], "big")
-    client, data = sealed[at + 1 : data_at], unpacked_data(sealed[data_at:], name)
+    client, packed, serializer = sealed[at + 1 : data_at], sealed[data_at:], ""
+    if packed[0] == NAMED:
+        serializer, packed = unpacked_name(packed)
+    data, revision = unpacked_data(packed, name), record[1 : 1 + REVISION_SIZE]
     # As Record() does, in half the time.
     return tuple.__new__(
-        Record, (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, record[1 : 1 + REVISION_SIZE])
+        Record, (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, revision)
     )
 
 
@@ -179,7 +196,7 @@ def sealed_part(sid: str, record: bytes) -> bytes:
     if record[:1] != FORMAT or len(record) <= SEALED_AT:
         raise RecordError("unknown format")
     seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
-    for sealing in _sealings():
+    for sealing in _sealings(conf.PREFIX):
         if compare_digest(seal, _seal(sealing, sid, sealed)):
             return sealed
     raise RecordError("the seal does not fit")
@@ -193,18 +210,16 @@ def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:
     return seal.digest()
 
 
-@lru_cache(maxsize=1)
-def _sealings() -> list[blake2b]:
+@lru_cache(maxsize=PREFIXES_KEPT)
+def _sealings(prefix: str) -> list[blake2b]:
     # One for each key that may have sealed a record, the present key first. They are cached and then copied: a new one
     # takes more time than a copy, and reading Django's settings takes half as long as a seal.
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return [
-        blake2b(FORMAT, digest_size=SEAL_SIZE, key=derived_key(key, b"redsess.record", conf.PREFIX)) for key in keys
-    ]
+    return [blake2b(FORMAT, digest_size=SEAL_SIZE, key=derived_key(key, b"redsess.record", prefix)) for key in keys]
 
 
 def _forget_sealings(*, setting: str, **kwargs: Any) -> None:
-    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "REDSESS"):
+    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         _sealings.cache_clear()
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from django_redsess.session.limits import Limit
 from django_redsess.session.notice import Notice
-from django_redsess.session.operations import Limit
 from django_redsess.session.record import Client, Record
 
 
@@ -18,12 +18,13 @@ class Visit:
 
     Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
     stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
-    is called with the notice when a load finds out why the session is gone. It is called with None when a sign-in makes
-    that notice obsolete.
+    is called with the notice when a load finds out why the session is gone, and with a text when the session has a
+    message about another one. It returns whether the user is told by this request. It is called with None when a
+    sign-in or ``flush()`` makes that obsolete.
     """
 
     client: Callable[[], Client]
-    on_notice: Callable[[Notice | None], None] | None = None
+    on_notice: Callable[[Notice | str | None], bool] | None = None
     passive: bool = False
     """Whether the request is passive: made by a page itself. It prolongs nothing."""
     begins_by_view: bool = True
@@ -36,11 +37,13 @@ class Cookie(NamedTuple):
 
     - ``notice``: why the session is gone, as a notice to its user
     - ``late``: the session has another key now, which this request does not know
+    - ``was_guest``: that session had no user when it got its new key
     - ``refresh``: the cookie must be sent again, because the session's deadline has moved
     """
 
     notice: Notice | None = None
     late: bool = False
+    was_guest: bool = False
     refresh: bool = False
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.serializers import JSONSerializer
 from django.utils import timezone
 
 from django_redsess.conf import conf
@@ -17,6 +18,7 @@ from django_redsess.session.loading import SessionLoading
 from django_redsess.session.operations import Outcome
 from django_redsess.session.payload import check_depth
 from django_redsess.session.record import REVISION_SIZE, Client, Record, client_packed, pack
+from django_redsess.session.serializers import name_of
 from django_redsess.session.state import NOTHING_PENDING, Known
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
@@ -62,7 +64,7 @@ def change_of(session: SessionLoading) -> Change | None:
     deadline_seconds, age_seconds, due, _ = times
     user_id, login_ms, client = base.user_id, base.login_ms, client_of(session, base.user_id)
     entry = None if client == base.client_packed else changed_entry(base, client)
-    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, serialized(session, data))
+    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, *serialized(session, data))
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
     step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
@@ -75,15 +77,20 @@ def user_of(data: dict[str, Any]) -> str:
     return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
 
 
-def serialized(session: SessionLoading, data: dict[str, Any]) -> bytes:
-    """Return ``data`` as the serializer writes them. Raises ValueError if they have too many levels to be read."""
+def serialized(session: SessionLoading, data: dict[str, Any]) -> tuple[bytes, str]:
+    """
+    Return ``data`` as the serializer writes them, and its name for the record.
+
+    Raises ValueError if they have too many levels to be read.
+    """
+    serializer = session.serializer
     try:
-        written: bytes = session.serializer().dumps(data)
+        written: bytes = serializer().dumps(data)
     except RecursionError:
         check_depth(data)
         raise
     check_depth(data, written)
-    return written
+    return written, "" if serializer is JSONSerializer else name_of(serializer)
 
 
 def client_of(session: SessionLoading, user_id: str) -> bytes:

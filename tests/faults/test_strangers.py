@@ -23,7 +23,7 @@ from django_redsess.middleware import SessionMiddleware
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
-from tests.support.behind import make_due, stored
+from tests.support.behind import have_agreed, make_due, stored
 
 LONG = "x" * 1_000_000
 
@@ -135,7 +135,7 @@ def reads_of(sent: dict[str, int]) -> int:
 def assert_unknown_cookies_leave_nothing(
     number: int, view: Callable[[HttpRequest], None], redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
 ) -> None:
-    SessionStore().exists("k" * 32)
+    have_agreed()
     commands()
     changes = redis.info("persistence")["rdb_changes_since_last_save"]
     assert ask_as_strangers(view, unknown_keys(number)) == {200}

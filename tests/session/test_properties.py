@@ -91,6 +91,7 @@ class Sessions(RuleBasedStateMachine):
         self.stored: dict[str, Stored] = {}
         self.keys: list[str] = []
         self.rotated: dict[str, str] = {}
+        self.of_guests: set[str] = set()
         self.due: set[str] = set()
         self.views: Counter[str] = Counter()
         self.checked: tuple[Any, ...] = ()
@@ -133,7 +134,8 @@ class Sessions(RuleBasedStateMachine):
             self.actors[number] = Actor(session, session_key, deepcopy(data), deepcopy(data))
         else:
             session.get("a")
-            self.actors[number] = Actor(session, late=session_key in self.rotated)
+            # Who comes with the cookie that a guest had may go on as a guest.
+            self.actors[number] = Actor(session, late=session_key in self.rotated.keys() - self.of_guests)
 
     @rule(key=which)
     def open_all(self, key: int) -> None:
@@ -184,11 +186,13 @@ class Sessions(RuleBasedStateMachine):
         actor = self.actors[number]
         person = User(pk=int(user), password="secret")
         login(self._request(actor), person)
-        # Django rotates a guest's session, and ends one of another user or from before a change of password.
-        if not user_of(actor.mine):
-            actor.rotates = actor.key is not None
-        elif (user_of(actor.mine), actor.mine[HASH_SESSION_KEY]) != (user, person.get_session_auth_hash()):
+        # Django ends a session of another user, or from before a change of password. Any other gets a new key.
+        if user_of(actor.mine) and (user_of(actor.mine), actor.mine[HASH_SESSION_KEY]) != (
+            user,
+            person.get_session_auth_hash(),
+        ):
             self._end(actor)
+        actor.rotates = actor.key is not None
         actor.mine |= {name: actor.session[name] for name in SIGN_IN}
         assert user_of(actor.mine) == user
         actor.signs_in = True
@@ -346,17 +350,20 @@ class Sessions(RuleBasedStateMachine):
 
     def _end(self, actor: Actor) -> None:
         key = actor.key
-        # Who has read a session ends it under whatever key it has by now.
-        while actor.base is not None and key in self.rotated:
+        # Who has read a user's session ends it under whatever key it has by now.
+        while actor.base is not None and user_of(actor.base) and key in self.rotated:
             key = self.rotated[key]
         if key in self.stored:
             del self.stored[key]
         actor.key, actor.base, actor.mine, actor.rotates = None, None, {}, False
 
     def _is_double_click(self, actor: Actor) -> bool:
-        """Whether a guest signs in whose session another request has just moved."""
+        """Whether somebody signs in whose session another request has just moved."""
         return bool(
-            actor.key in self.rotated and actor.base is not None and not user_of(actor.base) and user_of(actor.mine)
+            actor.key in self.rotated
+            and actor.base is not None
+            and user_of(actor.mine)
+            and (actor.signs_in or not user_of(actor.base))
         )
 
     def _note_viewed(self, stored: Stored, item: str) -> None:
@@ -379,12 +386,15 @@ class Sessions(RuleBasedStateMachine):
         else:
             data = actor.mine if actor.base is None else merged(actor.base, actor.mine, before.data)
             keeps_user = user_of(before.data) == user_of(data)
-            moves = actor.rotates or not operations.at_home(sid_of(actor.key), user_of(data))
+            gets_user = user_of(data) != "" and not keeps_user
+            moves = actor.rotates or gets_user or not operations.at_home(sid_of(actor.key), user_of(data))
             assert (new_key != actor.key) == moves
             del self.stored[actor.key]
             self.stored[new_key] = Stored(data, before.items, before.login_at if keeps_user else None)
             if moves:
                 self.rotated[actor.key] = new_key
+                if not user_of(before.data):
+                    self.of_guests.add(actor.key)
         if new_key not in self.keys:
             self.keys.append(new_key)
         return self.stored[new_key]

@@ -3,9 +3,9 @@
 -- Where the length of the user id stands.
 local length_at = 29
 
--- Whether a record has this release's format, 3. Another release may write another one.
+-- Whether a record has this release's format, 4. Another release may write another one.
 local function is_readable(record)
-  return #record > length_at and string.byte(record, 1) == 51 and #record >= length_at + string.byte(record, length_at)
+  return #record > length_at and string.byte(record, 1) == 52 and #record >= length_at + string.byte(record, length_at)
 end
 
 -- The user id of a record; "" for a guest's, and for one that can't be read.

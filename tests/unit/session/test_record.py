@@ -47,7 +47,7 @@ def test_reads_whatever_it_wrote(
 
 
 def test_begins_with_its_format() -> None:
-    assert pack(SID, RECORD)[:1] == b"3"
+    assert pack(SID, RECORD)[:1] == b"4"
 
 
 def test_what_scripts_read_has_a_fixed_place() -> None:
