@@ -1,5 +1,7 @@
 """
-End a user's sessions when the account changes. Public: ``logout_everywhere`` and its twin ``alogout_everywhere``.
+End a user's sessions when the account changes.
+
+Public: ``logout_everywhere`` and its twin ``alogout_everywhere``, ``without_limit``.
 
 Django's signals report when a user is saved or deleted, in the admin or elsewhere. The sessions end when the database
 has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user.
@@ -29,6 +31,7 @@ from django_redsess.middleware import SessionMiddleware
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import limits, notice
 from django_redsess.session.lifecycle import session_of
+from django_redsess.session.limits import without_limit
 from django_redsess.signals import Reason
 from django_redsess.transport.announcing import request_answered
 from django_redsess.transport.confirming import EndedCount
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "alogout_everywhere",
     "logout_everywhere",
+    "without_limit",
 ]
 
 DEACTIVATED = gettext_noop("Your account was deactivated.")
@@ -53,7 +57,8 @@ def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, messa
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
-    If the present request is in one of them, it continues as a guest's request. ``message`` is shown on the user's
+    If the present request is in one of them, it continues as a guest's request. If it is in the session that is kept,
+    this session gets a new key, so that a copy of its cookie is worth nothing. ``message`` is shown on the user's
     other devices, at most 200 characters. Without a message nothing is shown there. The signal ``session_ended`` has
     the reason ``invalidated``; with :func:`django_redsess.online.end_user` it is ``kicked``.
 
@@ -93,7 +98,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     if session is None:
         return
     try:
-        session.signed_in(limit := limits.limit_of(user))
+        session.signed_in(limit := limits.limit_at_sign_in(user))
         if limit is not None and limit.policy == limits.REFUSE:
             session.save()
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
+from django_redsess.session.limits import NO_LIMIT
 from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.partitions import share_of
 from django_redsess.signals import Reason, session_ended
@@ -18,9 +19,6 @@ from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps
 
 RESERVE_MIN = 100
-
-NO_LIMIT = 2**53
-"""More sessions than there can be. Lua counts exactly up to this number."""
 
 ALONG_MIN, ALONG_MAX = 50, 100
 """The backlog from which a new session cleans up, and the most sessions that it ends then."""
@@ -74,7 +72,7 @@ def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
     if outcome.stored is None:
         return
     # The sessions were counted before this save, so this one is added.
-    due, recent, guests = outcome.stored
+    due, recent, guests, _ = outcome.stored
     recent, guests = (recent + 1, guests) if saving.user_id else (recent, guests + 1)
     cleaning = cleaning_along(keyspace().of_sid(sid), due=due, recent=recent, guests=guests)
     if cleaning is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
+from django_redsess.session.limits import Limit
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.moving import give_key, move_home, rotate_key
-from django_redsess.session.operations import Limit, Outcome
+from django_redsess.session.operations import Outcome
 from django_redsess.session.saving import SaveAttempts, looking
 from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, SignIn
 from django_redsess.session.writing import user_of
@@ -26,12 +28,17 @@ class SessionLifecycle(SessionLoading):
         """
         Note that a user has just signed in. The next save stores a new login time, even for the same user.
 
-        If the user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
+        The session gets a new key, unless it has one already. A copy of the old cookie is then worth nothing. If the
+        user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
         raises SessionLimitReached.
         """
         self.pending = self.pending._replace(sign_in=SignIn(limit))
         user_id = user_of(self.__dict__.get("_session_cache", {}))
-        if user_id and self.pending.rotates_from is not None:
+        if user_id and self.session_key is not None:
+            if self.pending.rotates_from is None:
+                # Django's login() keeps the key if the same user was signed in before.
+                rotate_key(self)
+                self.modified = True
             # Move now. Later receivers of Django's signal then find the key that the cookie will have.
             move_home(self, user_id)
         # The notice is about the session of the old cookie. That session may have been another user's.
@@ -74,8 +81,9 @@ class SessionLifecycle(SessionLoading):
     def creating(self) -> Steps[None]:
         """Store a new session with the data that this object holds, under a new key."""
         data = yield from self.opening(no_load=True)
-        if self.cookie.late and not user_of(data):
-            # The browser already has a newer cookie. The cookie of a new session would replace it.
+        if self.cookie.late and not user_of(data) and not self.cookie.was_guest:
+            # The browser already has a newer cookie. The cookie of a new session would replace it. With a guest's, who
+            # signed in may be somebody else: the one who has planted it here, or in whose browser it was planted.
             raise UpdateError
         while True:
             give_key(self, user_of(data))
@@ -105,21 +113,25 @@ class SessionLifecycle(SessionLoading):
         pending, is_own = self.pending, session_key is None
         reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
         if is_own:
+            if self.known.record is not None and self.visit is not None and self.visit.on_notice:
+                # Who signs in next may be another user. A message that the session had is not for that one.
+                self.visit.on_notice(None)
             # Until a rotation is saved, the session is stored under its old key.
             session_key = pending.rotates_from or self.session_key
         if pending != NOTHING_PENDING:
             self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
-        # Another request may have rotated the loaded session. Then the session under the new key must end.
-        follow = is_own and self.known.record is not None
+        # Another request may have rotated the loaded session. Then the session under the new key must end. If it was a
+        # guest's, somebody else may have signed in with the same cookie. That session stays.
+        follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
         yield from operations.end([sid_of(session_key)], reason, follow=follow)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
-        base = self.known.record
-        was_guest = base is not None and not base.user_id
+        base, user_id = self.known.record, user_of(data)
+        signs_in = user_id and base is not None and (not base.user_id or self.pending.sign_in is not None)
         self.pending = self.pending._replace(rotates_from=None)
-        if not (outcome.rotated_to and was_guest and user_of(data)):
+        if not (outcome.rotated_to and signs_in):
             self.known = GONE
             raise UpdateError
         # A double click on "sign in": the first click has moved the session. The second gets a session of its own.
@@ -133,8 +145,8 @@ class SessionLifecycle(SessionLoading):
         self.fail_at_once()
         try:
             return drive(steps)
-        except SessionStoreUnavailable:
-            self.unavailable = True
+        except SessionStoreUnavailable as error:
+            self.met(error)
             raise
 
     async def arun(self, steps: Steps[T]) -> T:
@@ -142,14 +154,19 @@ class SessionLifecycle(SessionLoading):
         self.fail_at_once()
         try:
             return await adrive(steps)
-        except SessionStoreUnavailable:
-            self.unavailable = True
+        except SessionStoreUnavailable as error:
+            self.met(error)
             raise
+
+    def met(self, error: SessionStoreUnavailable) -> None:
+        """Remember an outage, so that later operations fail at once."""
+        # A copy has no traceback, which would hold the connection.
+        self.unavailable = self.unavailable or copy(error)
 
     def fail_at_once(self) -> None:
         """Raise SessionStoreUnavailable after an outage in this request: a request waits for the server only once."""
-        if self.unavailable:
-            raise SessionStoreUnavailable("The session could not be read or saved a moment ago.")
+        if self.unavailable is not None:
+            raise copy(self.unavailable)
 
 
 def session_of(request: Any) -> SessionLifecycle | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.session.addresses import Entry, adding_keys, packed_change
 from django_redsess.session.counting import Stored, counting, stored
+from django_redsess.session.limits import Limit
 from django_redsess.session.partitions import batches
 from django_redsess.session.reading import Loaded, rotated_to, templates
 from django_redsess.session.record import has_user, revision_of
@@ -31,13 +32,6 @@ AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
 
 LAST_SECOND = 250_000_000_000
 """In the year 9892. A later deadline is shown as this one, because Python's dates end soon after."""
-
-
-class Limit(NamedTuple):
-    """The maximum number of a user's sessions, and what a sign-in above it does: see ``SESSION_LIMIT_POLICY``."""
-
-    maximum: int
-    policy: str
 
 
 class Saving(NamedTuple):
@@ -136,7 +130,14 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
     partition = keyspace().of_sid(sid)
     keys = adding_keys(partition, bool(saving.user_id), bool(saving.place))
     args = scripts.ADD.arguments(
-        sid=sid, record=saving.record, at=saving.at, due=saving.due, user_id=saving.user_id, place=saving.place
+        sid=sid,
+        record=saving.record,
+        at=saving.at,
+        due=saving.due,
+        user_id=saving.user_id,
+        place=saving.place,
+        limit=saving.limit.maximum if saving.limit else None,
+        full_at=saving.limit.full_at if saving.limit else None,
     )
 
     def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
@@ -144,7 +145,8 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
             return Outcome("clock", at=int(reply))
         return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
-    return Call(partition, scripts.ADD, keys, args, read, scripts.ADD.once(first=1), *counting(partition))
+    asked = counting(partition, saving.user_id)
+    return Call(partition, scripts.ADD, keys, args, read, scripts.ADD.once(first=1), *asked)
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -156,13 +158,12 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
-    maximum, policy = saving.limit or (None, "")
-    args = scripts.CREATE.arguments(sid=sid, **_written(saving), limit=maximum, policy=policy, viewed=viewed)
+    args = scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
     # A repetition may find the session that the first attempt created.
     once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition), confirms)
+    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition, saving.user_id), confirms)
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -187,14 +188,12 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
         saving = saving._replace(record=b"", item="", limit=None)
-    maximum, policy = saving.limit or (None, "")
-    args = scripts.ROTATE.arguments(
-        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, limit=maximum, policy=policy
-    )
+    args = scripts.ROTATE.arguments(old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit))
     once = scripts.ROTATE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition), confirms)
+    signs_in = saving.user_id if saving.login_ms == saving.at else ""
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition, signs_in), confirms)
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
@@ -274,6 +273,11 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
         "due": saving.due,
         "place": saving.place,
     }
+
+
+def _limit(limit: Limit | None) -> dict[str, str | int | None]:
+    maximum, policy, full_at, _ = limit or (None, "", None, True)
+    return {"limit": maximum, "policy": policy, "full_at": full_at}
 
 
 def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:

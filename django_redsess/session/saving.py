@@ -17,15 +17,17 @@ from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import addresses, capacity, deadlines, limits, operations, reading
+from django_redsess.session import addresses, capacity, deadlines, limits, messages, operations, reading
 from django_redsess.session.addresses import STAYS
 from django_redsess.session.deadlines import Expiry
+from django_redsess.session.limits import Limit
 from django_redsess.session.loading import SessionLoading
 from django_redsess.session.merge import merge, same
 from django_redsess.session.moving import move_home, moving_elsewhere
-from django_redsess.session.operations import Limit, Outcome, Saving
+from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
+from django_redsess.session.serializers import data_of
 from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending
 from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
 from django_redsess.transport.connections import of
@@ -91,14 +93,18 @@ class SaveAttempts:
             self.session.known = known
             self._note_done(sid, saving.item)
             yield from capacity.making_room(sid, saving, outcome)
+            if outcome.stored is not None and outcome.stored.message:
+                yield from messages.deliver(sid, saving.user_id, outcome.stored.message)
         return outcome
 
     def _choose_key(self) -> Limit | None:
         """Choose a key in the user's bucket, if another key is needed. Return the limit that the script enforces."""
         session, base, user_id = self.session, self._base, user_of(self.data)
         user_before, sign_in = base.user_id if base else "", session.pending.sign_in
+        limit = None
         # The limit is for a user who is new to this session, not for one who signs in again.
-        limit = sign_in.limit if sign_in is not None and user_id not in ("", user_before) else None
+        if user_id not in ("", user_before):
+            limit = limits.ceiling() if sign_in is None else sign_in.limit
         # save.lua enforces no limit, but rotate.lua does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
@@ -115,8 +121,9 @@ class SaveAttempts:
             times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
             login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
-        data, client = serialized(session, self.data), client_of(session, user_id)
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data)
+        client = client_of(session, user_id)
+        data = serialized(session, self.data)
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, *data)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
@@ -152,8 +159,9 @@ class SaveAttempts:
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
-        # add.lua does not look at the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
-        if is_new and not saving.item and saving.limit is None and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
+        # add.lua ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
+        ends_none = saving.limit is None or saving.limit.is_built_in
+        if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
             outcome = yield from operations.add(sid, saving)
             is_new = False
         if outcome.status == "again":
@@ -182,13 +190,15 @@ class SaveAttempts:
         sid, known, serializer = session.stored_sid or "", session.known, session.serializer()
         try:
             record = unpack(sid, packed)
-            theirs = serializer.loads(record.data)
+            theirs = data_of(record)
         except Exception as error:
             log_unusable(sid, error)
             session.known = GONE
             raise UpdateError from None
-        base = serializer.loads(known.record.data) if known.record else {}
+        base = data_of(known.record) if known.record else {}
         mine = serializer.loads(serializer.dumps(data))
+        # Another serializer may have written the base: what is still as it was loaded is no change.
+        mine |= {key: value for key, value in base.items() if key in data and same(data[key], value)}
         merged = merge(base, mine, theirs)
         # An unchanged value stays the same object, because the request's code may hold a reference to it.
         kept = {

@@ -146,7 +146,8 @@ class Site:
 
     def confirm(self, question: HttpResponse, count: int, reason: str = "", browser: Browser | None = None) -> str:
         """Answer the admin's question, which must be about so many sessions; return what the page after it says."""
-        assert f"end {count} session{'' if count == 1 else 's'}?" in text_of(question), text_of(question)
+        text = text_of(question)
+        assert re.search(rf"end {count} session{'' if count == 1 else 's'}( of [^?]*)?[?]", text), text
         answer = {**hidden(question), "message": reason}
         return text_of((browser or self.admin).post(LIST + "end/", answer, follow=True))
 

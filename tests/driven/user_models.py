@@ -113,9 +113,9 @@ def commands(site: Site, everybody: dict[str, set[str]]) -> None:
     for name, his in everybody.items():
         for found in (lines("--user", name), lines("--search", name)):
             assert {line["sid"] for line in found} == his
-            assert {(line["user_id"], line["username"]) for line in found} == {(site.key(name), name)}
+            assert {(line["user_id"], line["user"]) for line in found} == {(site.key(name), name)}
         assert [line["user_id"] for line in lines("--sid", min(his))] == [site.key(name)]
-    assert [line["username"] for line in lines("--staff")] == ["admin"]
+    assert [line["user"] for line in lines("--staff")] == ["admin"]
     for_people = StringIO()
     call_command("online", stdout=for_people)
     for name in everybody:
@@ -146,7 +146,7 @@ def ended(site: Site) -> None:
 
 def protected(site: Site) -> None:
     """Who is no superuser ends all sessions but those of superusers."""
-    allowed = ["view_onlinesession", "end_onlinesession", "view_user"]
+    allowed = ["view_onlinesession", "end_onlinesession", "end_all_onlinesession", "view_user"]
     site.users["helper"].user_permissions.set(Permission.objects.filter(codename__in=allowed))
     helper = Browser()
     assert helper.login(username="helper", password="helper")

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
+from django_redsess.session.limits import Limit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older, stored, text_of
@@ -102,7 +102,7 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
     def sign_in_elsewhere() -> None:
         session = SessionStore()
         session[SESSION_KEY] = str(alice.pk)
-        session.signed_in(operations.Limit(1, policy))
+        session.signed_in(Limit(1, policy))
         session.save()
 
     set_limit(1, policy)

@@ -5,6 +5,7 @@ from typing import Any
 from tests.lua.conftest import AGE, Store
 
 HOUR = 3_600_000
+NO_LIMIT = {"limit": None, "full_at": None}
 VIEW = {"item": "lamp", "keep": 25, "items_max": 100}
 
 
@@ -15,7 +16,7 @@ def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, A
     if user:
         lists = {"online_user": keys.online_user, "online_user_of": keys.online_user_of("")}
         listed = {"seen_list": keys.recent, **lists}
-    made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user, "place": ""}
+    made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user, "place": "", **NO_LIMIT}
     return {**listed, **made, "at": store.now, "due": store.now + AGE, **other}
 
 
@@ -27,7 +28,7 @@ def written(store: Store, name: str, user: str = "", **other: Any) -> dict[str, 
 
 
 def creating(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:
-    return {**written(store, name, user), "limit": None, "policy": "", "viewed": None, **other}
+    return {**written(store, name, user), **NO_LIMIT, "policy": "", "viewed": None, **other}
 
 
 def saving(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def rotating(store: Store, old: str, name: str, user: str = "", **other: Any) ->
         **written(store, name, user),
         "old_sid": store.sid(old),
         "loaded": b"",
-        "limit": None,
+        **NO_LIMIT,
         "policy": "",
         **other,
     }

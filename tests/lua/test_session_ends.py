@@ -24,7 +24,7 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
         assert store.names(name) == ["b"]
     assert store.names(keys.guests) == []
     assert store.client.zrange(keys.viewed_by(store.sid("b")), 0, -1) == [b"vase", b"lamp"]
-    assert store.note("a") == f"rotated {store.sid('b')}"
+    assert store.note("a") == f"rotated {store.sid('b')} guest"
     assert 299 <= store.client.ttl(keys.ended_of(store.sid("a"))) <= 300
     before = store.content()
     assert store.run_ending(scripts.ROTATE, **given)[0] == [b"saved"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import sqrt
 
 import pytest
 import redis as redis_py
@@ -48,6 +49,18 @@ def test_after_many_sessions_there_are_as_many_as_the_maximum(
         assert 0 < there <= maximum
     # A key for each of the users that are left, and those of the store. The notes of the others go with time.
     assert len(names_of_sessions(redis)) < 1050 + 10 * partitions
+
+
+def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(
+    redis: redis_py.Redis, settings, partitions: int
+) -> None:
+    maximum = 4000
+    settings.REDSESS = {"MAX_SESSIONS": maximum}
+    numbers = enumerate(create(redis, 2 * maximum, age_seconds=3600), 1)
+    created = next(number * AT_ONCE for number, there in numbers if there < number * AT_ONCE)
+    # The documented bound of a partition's share. Half of these sessions are guests', and a user has two or three.
+    share, per_user = maximum / partitions, 1.7
+    assert created >= maximum * (1 if partitions == 1 else 1 - 4 * sqrt(per_user / share))
 
 
 @pytest.mark.parametrize("count", [3000, pytest.param(30_000, marks=pytest.mark.slow)])

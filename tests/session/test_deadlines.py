@@ -13,7 +13,7 @@ from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older
 
-pytestmark = pytest.mark.both_servers
+pytestmark = [pytest.mark.both_servers, pytest.mark.clock]
 
 
 def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.support.behind import stored
+from tests.support.behind import have_agreed, stored
 from tests.support.sign_ins import SetLimit, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
@@ -67,6 +67,7 @@ def test_a_number_that_is_none_is_an_error_that_names_the_setting(
     redis, set_limit: SetLimit, guest: SessionStore, maximum: Any
 ) -> None:
     set_limit(maximum)
+    have_agreed()
     before = redis.dbsize()
     with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['MAX_SESSIONS_PER_USER'\]"):
         sign_in("7", guest)

@@ -11,6 +11,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import operations
+from django_redsess.session.limits import Limit
 from tests.support.behind import make_due, make_older, stored, text_of
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
@@ -70,15 +71,16 @@ def test_a_refusal_after_a_limit_was_lowered_ends_none_of_the_others(
 
 @pytest.mark.parametrize("policy", ENDING)
 def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due(
-    redis, set_limit: SetLimit, new_session: Any, policy: str
+    redis, set_limit: SetLimit, new_session: Any, settings: Any, policy: str
 ) -> None:
+    settings.REDSESS = {**settings.REDSESS, "USER_SESSIONS_CEILING": None}
     due = [new_session("7") for _ in range(1010)]
     make_due(redis, *[session.sid for session in due])
     for session in due:
         make_older(redis, session.sid, 3600)
     live = sign_in_before(redis, "7", 300, 200, 100)
     # A sign-in goes on with this until it is told that this was all: it must come to an end.
-    limit = operations.Limit(2, policy)
+    limit = Limit(2, policy)
     for _ in range(20):
         if not operations.end_above(limit, "7", keep=live[-1].sid).run():
             break
@@ -93,5 +95,5 @@ def test_the_rest_above_a_limit_is_counted_without_a_sign_in_that_has_gone_meanw
 ) -> None:
     gone, live = sign_in_before(redis, "7", 200, 100)
     online.end(gone.sid)
-    operations.end_above(operations.Limit(1, "end_oldest"), "7", keep=gone.sid).run()
+    operations.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
     assert sids_of("7") == named(live)

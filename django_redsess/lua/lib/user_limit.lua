@@ -4,9 +4,8 @@
 -- Of a user with more sessions, only those that signed in first are looked at.
 local looked_at_max = 1000
 
--- How many sessions a user has besides these two sids (the second may be nil).
-local function count_others(list, sid, old_sid)
-  local others = redis.call("ZCARD", list)
+-- How many of a user's sessions there are besides these two sids (the second may be nil), of `others` in all.
+local function count_others(others, list, sid, old_sid)
   for _, own in ipairs({ sid, old_sid }) do
     if redis.call("ZSCORE", list, own) then others = others - 1 end
   end
@@ -28,16 +27,23 @@ local function sort_others(list, sid, old_sid)
 end
 
 -- Find the sessions that must end so that a user has no more than `limit` (nil: any number), with the one that signs in
--- as `sid`, in place of `old_sid` (nil: of none). Returns up to AT_ONCE_MAX sids, how many must end in all, and the
--- reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked at are due, they end.
-local function above_limit(user_id, sid, old_sid, limit, policy)
-  if not limit then return {}, 0 end
+-- as `sid`, in place of `old_sid` (nil: of none). Where a partition has `full_at` sessions with a user (nil: never full),
+-- one of this user must end, so that nobody else's does: the longest unseen. Returns up to AT_ONCE_MAX sids, how many
+-- must end in all, and the reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked
+-- at are due, they end.
+local function above_limit(user_id, sid, old_sid, limit, policy, full_at)
+  if not limit and not full_at then return {}, 0 end
   local list = online_user_of .. user_id
-  local others = count_others(list, sid, old_sid)
-  if others < limit then return {}, 0 end
+  local count = redis.call("ZCARD", list)
+  local is_full = count > 0 and full_at and redis.call("ZCARD", recent) >= full_at
+  if not is_full and count < (limit or math.huge) then return {}, 0 end
+  local others = count_others(count, list, sid, old_sid)
   local live, overdue, place = sort_others(list, sid, old_sid)
-  local excess = others - #overdue + 1 - limit
-  if excess < 1 then return {}, 0 end
+  local excess, reason = others - #overdue + 1 - (limit or math.huge), "replaced"
+  if excess < 1 then
+    if not is_full or #overdue > 0 or #live == 0 then return {}, 0 end
+    excess, reason, policy = 1, "evicted", "end_least_recent"
+  end
   if policy == "refuse" then return nil end
   if #live == 0 then return { unpack(overdue, 1, AT_ONCE_MAX) }, math.huge, "expired" end
 
@@ -49,7 +55,7 @@ local function above_limit(user_id, sid, old_sid, limit, policy)
       return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
     end)
   end
-  return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, "replaced"
+  return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, reason
 end
 
 -- End what above_limit found. Returns "crowded" if more must end, else "".

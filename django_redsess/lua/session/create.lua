@@ -1,10 +1,10 @@
 -- Add a session. Only this script and add.lua add any.
 -- KEYS: popularity?
--- ARGV: sid record user_id login_time at due:number place limit:number policy viewed:list
+-- ARGV: sid record user_id login_time at due:number place limit:number policy full_at:number viewed:list
 -- ONCE: is_new:flag item? keep? items_max?
 -- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
--- happens above that. The rest is as in save.lua.
+-- happens above that, `full_at` as in above_limit. The rest is as in save.lua.
 -- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
 -- has this sid; "clock" and the time by which the record must be made; "refused" and "". The last two are followed by
 -- the item. See with_ended.
@@ -18,7 +18,7 @@ end
 if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
-local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy)
+local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy, full_at)
 if not leaving then return with_ended({ "refused", "", item }) end
 
 add_session(sid, record, user_id, login_time, at, due, place)

@@ -59,7 +59,7 @@ end
 -- If all that were named have ended now, none has moved, and no note needs to be read.
 local moved = {}
 for index = 1, (source or ended[2] == count) and 0 or count do
-  local sid = string.match(note_of(ending[index]), "^rotated (.+)$")
+  local sid = string.match(note_of(ending[index]), "^rotated (%S+)")
   if sid then moved[#moved + 1] = sid end
 end
 local more = (dealt_with < #sids or #sids == AT_ONCE_MAX) and 1 or 0
