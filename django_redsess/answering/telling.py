@@ -1,4 +1,4 @@
-"""Telling visitors why their session has ended: a message, and a response header."""
+"""Telling visitors why their session has ended, or another of theirs: a message, and a response header."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from django_redsess.session import notice
+from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 
 
-def tell(request: HttpRequest, found: Notice | None) -> None:
-    """Add a message for the notice ``found``. None takes the message back."""
+def tell(request: HttpRequest, found: Notice | str | None) -> bool:
+    """Add a message for what was ``found``. Return False if it waits. None takes the message back."""
     if found is None:
         _take_back(request)
     elif hasattr(request, "_messages"):
@@ -22,12 +23,17 @@ def tell(request: HttpRequest, found: Notice | None) -> None:
     else:
         # A middleware above MessageMiddleware has read the session, before messages can be stored.
         request._redsess_untold = found  # type: ignore[attr-defined]
+        return False
+    return True
 
 
 def tell_what_waits(request: HttpRequest) -> None:
     """Add the message that waits, once messages can be stored."""
     if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
         tell(request, untold)
+        if isinstance(untold, str):
+            # The session was loaded before, so this asks no server.
+            request.session.pop(MESSAGE_KEY, None)
 
 
 def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
@@ -40,6 +46,12 @@ def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Not
     if untold := request.__dict__.pop("_redsess_untold", None):
         messages.warning(request, str(untold))
     request.__dict__["_messages"].update(response)
+
+
+def store_told(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Store the message about another session: MessageMiddleware may have stored the others before it was added."""
+    if isinstance(request.__dict__.get("_redsess_told"), str):
+        request.__dict__["_messages"].update(response)
 
 
 def _take_back(request: HttpRequest) -> None:

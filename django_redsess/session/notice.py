@@ -52,6 +52,12 @@ class Notice(NamedTuple):
         return f"{self.reason}; message*=UTF-8''{quote(self.message, safe='')}" if self.message else self.reason.value
 
 
+def about_another(message: str) -> str:
+    """Return what a user is told, in the active language, in a session that has not ended: that another one has."""
+    ended = gettext("One of your sessions was ended.")
+    return f"{ended} {clean(message)[:TEXT_MAX]}"
+
+
 def read(note: str) -> Notice | None:
     """Read the note of an ended session. None if there is nothing to tell the user."""
     reason, _, rest = note.partition(" ")

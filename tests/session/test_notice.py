@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from itertools import chain, count
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -26,16 +27,18 @@ from django.middleware.locale import LocaleMiddleware
 from django.test import AsyncClient, Client
 from django.utils.deprecation import MiddlewareMixin
 
-from django_redsess import online
+from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import cleaner
+from django_redsess.online import ending
 from django_redsess.session import capacity, operations
+from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import drive
 from tests.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.site.urls import urlpatterns as site_urls
-from tests.support.behind import faults, make_due, make_seen
+from tests.support.behind import faults, have_agreed, make_due, make_seen
 from tests.support.visitors import Browser
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -426,6 +429,7 @@ def test_nothing_is_told_to_who_has_no_session(partitions, key: str | None) -> N
 def test_asking_takes_a_load_and_a_question_and_none_once_loaded(new_session, round_trips, partitions) -> None:
     alive, over = new_session("7"), new_session("7")
     online.end(over.sid)
+    have_agreed()
     for key, needed in ((alive.session_key, 1), (over.session_key, 2)):
         session = SessionStore(key)
         round_trips()
@@ -1037,3 +1041,131 @@ def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, meanwhil
     assert (response.status_code, HEADER in response, list(response.cookies)) == (400, False, [])
     assert shown(browser) == ["warning: Your session was ended. Bye."]
     assert shown(browser) == []
+
+
+# What the user is told elsewhere: in other sessions, and at the next sign-in.
+
+
+ELSEWHERE = "warning: One of your sessions was ended. Call us."
+
+
+def another(browser: Visitor, user: User | None = None) -> Visitor:
+    """A visitor over the same interface, signed in as this user if one is given."""
+    visitor = Visitor(type(browser.client)())
+    if user is not None:
+        visitor.sign_in(user)
+    return visitor
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def sign_in(browser: Visitor, name: str) -> None:
+    assert browser.post(view(browser, f"sign-in/{name}")).status_code == 200
+
+
+@pytest.mark.on_cluster
+def test_other_sessions_of_the_user_and_the_next_sign_in_are_told_once_and_nobody_else(
+    browser, alice, redis, partitions
+) -> None:
+    other, bob = another(browser, alice), another(browser, User.objects.create_user("bob"))
+    assert len(online.end(browser.sid, message="Call us.")) == 1
+    assert [shown(other) for _ in range(2)] == [[ELSEWHERE], []]
+    assert shown(bob) == []
+    assert shown(browser) == ["warning: Your session was ended. Call us."]
+    # A new key for a session that goes on is no sign-in.
+    assert other.get(view(other, "cycle")).status_code == 200
+    for expected in ([ELSEWHERE], []):
+        later = another(browser)
+        sign_in(later, "bob")
+        assert shown(later) == []
+        sign_in(later, "alice")
+        assert [shown(later) for _ in range(2)] == [expected, []]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda sid, user, kept: online.end_user(user, keep=kept, message="Call us."),
+        lambda sid, user, kept: asyncio.run(online.aend_all(keep=kept, message="Call us.")),
+        lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
+        lambda sid, user, kept: ending.end_batch([sid], message="Call us."),
+    ],
+    ids=["end_user", "aend_all", "end_in_batches", "the admin's"],
+)
+def test_each_kick_with_a_message_tells_elsewhere(visitor, alice, redis, partitions, end) -> None:
+    other = another(visitor, alice)
+    end(visitor.sid, alice, other.sid)
+    left = 0 < redis.pttl(keyspace().of_user(str(alice.pk)).message_of(str(alice.pk))) <= DAY
+    assert (shown(other), left) == ([ELSEWHERE], True)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda visitor, other, user: online.end(visitor.sid),
+        lambda visitor, other, user: accounts.logout_everywhere(user, keep=other.sid, message="Call us."),
+        # Who ends a session of one's own knows it.
+        lambda visitor, other, user: other.post(f"/account/sessions/{visitor.sid}/end/"),
+    ],
+    ids=["no message", "no kick", "one's own"],
+)
+def test_other_ends_tell_nothing_elsewhere(visitor, alice, redis, end) -> None:
+    other = another(visitor, alice)
+    end(visitor, other, alice)
+    assert online.count() == 1
+    assert "One of your" not in "".join(shown(other))
+    assert redis.keys("*:message:*") == []
+
+
+def test_neither_the_message_nor_a_save_at_the_same_time_is_lost(browser, alice, meanwhile, monkeypatch) -> None:
+    other = another(browser, alice)
+
+    def kick() -> None:
+        online.end(browser.sid, message="Call us.")
+
+    # The message comes while a request of the other session is under way. In this request, it would be one's own end.
+    meanwhile(lambda: in_a_thread(kick))
+    assert other.get(view(other, "write/colour/red")).status_code == 200
+    assert (SessionStore(other.cookie).get("colour"), shown(other)) == ("red", [ELSEWHERE])
+    # A save comes while the message is put into the session.
+    colours = ["blue", "green"]
+
+    def saving_first(record: bytes) -> bytes:
+        if colours:
+            session = SessionStore(other.cookie)
+            session["colour"] = colours.pop(0)
+            session.save()
+        return revision_of(record)
+
+    monkeypatch.setattr("django_redsess.session.messages.revision_of", saving_first)
+    online.end(another(browser, alice).sid, message="Call us.")
+    assert (SessionStore(other.cookie).get("colour"), ELSEWHERE in shown(other)) == ("green", True)
+
+
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
+def test_another_user_who_signs_in_over_a_live_session_is_not_told(browser, site, alice, storage: str) -> None:
+    site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    User.objects.create_user("bob")
+    other = another(browser, alice)
+    online.end(browser.sid, message="Call us.")
+    sign_in(other, "bob")
+    assert shown(other) == []
+
+
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
+@pytest.mark.parametrize("added", [ReadsOnTheWayIn, ReadsOnTheWayOut, Answers, None])
+def test_what_is_told_elsewhere_is_not_lost_wherever_the_session_is_read(
+    browser, site, alice, between_our_middleware_and_that_of_messages, added: type | None, storage: str
+) -> None:
+    site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
+    site.SESSION_SAVE_EVERY_REQUEST = added is None
+    if added is not None:
+        between_our_middleware_and_that_of_messages(added)
+    other = another(browser, alice)
+    online.end(browser.sid, message="Call us.")
+    other.get(f"{view(other, 'plain')}?closed")
+    assert [shown(other) for _ in range(2)] == [[ELSEWHERE], []]
