@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
@@ -19,6 +20,27 @@ END_MESSAGES: Sequence[str | Promise] = (
     gettext_lazy("Your permissions have changed. Please sign in again."),
 )
 
+prefix_of_test: Callable[[], str | None] | None = None
+"""Returns the prefix of the store that a test has for itself, or None. ``testing`` puts it here."""
+
+
+class _Prefix(cached_property[Any]):
+    """A text is cached, as by ``cached_property``. A function is kept, and called each time."""
+
+    def __get__(self, conf: Any, owner: Any = None) -> Any:
+        if conf is None:
+            return self
+        prefix = conf.__dict__.get("prefix_function") or self.func(conf)
+        if not callable(prefix):
+            # Found there from now on, without a call.
+            conf.__dict__["PREFIX"] = prefix
+            return prefix
+        conf.__dict__["prefix_function"] = prefix
+        returned = prefix()
+        if not isinstance(returned, str):
+            raise ImproperlyConfigured(f"The function REDSESS['PREFIX'] must return a text; it returned {returned!r}.")
+        return returned
+
 
 class Conf:
     """
@@ -28,10 +50,14 @@ class Conf:
     overrides the setting clears the cache.
     """
 
-    @cached_property
-    def PREFIX(self) -> str:
-        """The prefix of all Redis keys. Two sites on one server need different prefixes."""
-        return self._read("PREFIX", "redsess")
+    @_Prefix
+    def PREFIX(self) -> str | Callable[[], str]:
+        """
+        The prefix of all Redis keys. Two sites on one server, or two tables of users, need different prefixes.
+
+        The value is a text, or a function without arguments that returns it. The function is called at each operation.
+        """
+        return (prefix_of_test and prefix_of_test()) or self._read("PREFIX", "redsess")
 
     @cached_property
     def MAX_SESSIONS(self) -> int:
@@ -51,6 +77,15 @@ class Conf:
         The value is an integer, or the dotted path of a function that takes the user.
         """
         return self._read("MAX_SESSIONS_PER_USER", None)
+
+    @cached_property
+    def USER_SESSIONS_CEILING(self) -> int | None:
+        """
+        The maximum number of sessions of a user for whom ``MAX_SESSIONS_PER_USER`` sets no limit. None: no ceiling.
+
+        A sign-in above it ends the user's session that was not used for the longest time.
+        """
+        return self._read("USER_SESSIONS_CEILING", 1000)
 
     @cached_property
     def SESSION_LIMIT_POLICY(self) -> str:
