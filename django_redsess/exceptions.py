@@ -18,6 +18,11 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
     nobody is signed out, and the same cookie works afterwards. The middleware answers with 503.
     """
 
+    cause = ""
+    """Why, in words that may name addresses. They are for developers only."""
+    lasts = False
+    """Whether it lasts until a person changes something: a password, a permission, an address."""
+
 
 class SessionLimitReached(PermissionDenied):
     """

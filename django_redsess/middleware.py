@@ -8,8 +8,10 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
@@ -19,7 +21,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django_redsess.answering.closing import Closing, interruption, is_unchanged
 from django_redsess.answering.telling import tell, tell_what_waits
 from django_redsess.answering.unavailable import unavailable
-from django_redsess.backend import SessionStore
+from django_redsess.backend import SessionStore, is_in_use
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.lifecycle import session_of
@@ -30,6 +32,13 @@ from django_redsess.transport.steps import adrive, drive
 from django_redsess.viewed import recording
 
 __all__ = ["SessionMiddleware", "ViewedItemsMiddleware", "passive"]
+
+if apps.apps_ready and is_in_use() and not apps.is_installed("django_redsess"):
+    # Without the app, there is no check to say it.
+    raise ImproperlyConfigured(
+        "'django_redsess' is not in INSTALLED_APPS: add it. Without it, sessions do not end with a new password or a "
+        "deactivated account, and there are no checks, commands and admin pages."
+    )
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -55,19 +64,28 @@ class SessionMiddleware(DjangoSessionMiddleware):
     While somebody is signed in, the session stores the client's address and user agent. The address is ``REMOTE_ADDR``,
     or the one that ``TRUSTED_PROXIES`` proxies report. The user agent is cut to 256 bytes, without control characters.
     Both are deleted with the session.
+
+    A subclass may override ``process_request`` and ``process_response``, as one of Django's class may. Under ASGI, what
+    it overrides runs in a thread.
     """
+
+    def __init__(self, get_response: Any) -> None:
+        super().__init__(get_response)
+        own = type(self)
+        self._request_in_thread = own.process_request is not SessionMiddleware.process_request
+        self._response_in_thread = own.process_response is not SessionMiddleware.process_response
 
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
         with Answering(request):
-            self.process_request(request)
+            response: Any = None
             try:
-                response: Any = self.get_response(request)
-            except SessionStoreUnavailable:
+                response = self.process_request(request) or self.get_response(request)
+                return self.process_response(request, response)
+            except SessionStoreUnavailable as error:
                 # Django's error page may need the session, too. Then there would be no response at all.
-                return unavailable(request)
-            return self.process_response(request, response)
+                return unavailable(request, error, response)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         with Answering(request) as answering:
@@ -79,24 +97,25 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 raise
 
     async def _aanswer(self, request: HttpRequest) -> HttpResponseBase:
-        self.process_request(request)
+        response: HttpResponseBase | None = None
         try:
-            response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
-        except SessionStoreUnavailable:
-            return unavailable(request)
-        session = session_of(request)
-        if session is None:
-            return await sync_to_async(super().process_response)(request, response)  # type: ignore[arg-type]
-        if is_unchanged(request, session):
-            if session.accessed:
-                patch_vary_headers(response, ("Cookie",))
-            return response
-        try:
+            if self._request_in_thread:
+                response = await sync_to_async(self.process_request)(request)
+            else:
+                self.process_request(request)
+            response = response or await self.get_response(request)  # type: ignore[misc]
+            session = session_of(request)
+            if self._response_in_thread or session is None:
+                return await sync_to_async(self.process_response)(request, response)
+            if is_unchanged(request, session):
+                if session.accessed:
+                    patch_vary_headers(response, ("Cookie",))
+                return response
             return await session.arun(Closing(request, session, response).steps())
-        except SessionStoreUnavailable:
-            return unavailable(request, response)
+        except SessionStoreUnavailable as error:
+            return unavailable(request, error, response)
 
-    def process_request(self, request: HttpRequest) -> None:
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
         super().process_request(request)
         session = request.session
         if isinstance(session, SessionStore):
@@ -105,6 +124,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
             )
             session.visit = Visit(partial(client_of, request), partial(tell, request), is_passive)
+        return None
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
         if getattr(view, "session_passive", False):
@@ -118,7 +138,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
         session = session_of(request)
         # Any other error in an outage is most likely a consequence of it.
         if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
-            return unavailable(request)
+            return unavailable(request, exception)
         if session is not None and isinstance(exception, UpdateError):
             raise interruption() from exception
         return None
@@ -133,8 +153,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return response
         try:
             return session.run(Closing(request, session, response).steps())
-        except SessionStoreUnavailable:
-            return unavailable(request, response)
+        except SessionStoreUnavailable as error:
+            # A subclass goes on with this response.
+            return unavailable(request, error, response)
 
 
 _name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)

@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
 
 from django_redsess.answering.cookies import delete_cookie, is_shared, key_in, send_new_key, set_cookie
-from django_redsess.answering.telling import tell_at_the_end
+from django_redsess.answering.telling import store_told, tell_at_the_end
 from django_redsess.session.lifecycle import SessionLifecycle
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
 from django_redsess.transport.steps import Steps
@@ -85,6 +85,8 @@ class Closing:
         found = self.session.cookie.notice
         if found and not self.shared:
             tell_at_the_end(self.request, self.response, found)
+        elif not self.shared:
+            store_told(self.request, self.response)
         if self.session.accessed:
             patch_vary_headers(self.response, ("Cookie",))
 

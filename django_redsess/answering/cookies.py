@@ -12,6 +12,11 @@ from django.utils.http import http_date
 
 from django_redsess.session.lifecycle import SessionLifecycle, session_of
 
+OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
+"""How the names of headers end that are only for caches in front of the site. See RFC 9213."""
+
+FRESH = frozenset({"public", "s-maxage", "max-age"})
+
 
 def key_in(request: HttpRequest) -> str | None:
     """Return the session key in the request's cookie, or None."""
@@ -19,11 +24,26 @@ def key_in(request: HttpRequest) -> str | None:
 
 
 def is_shared(response: HttpResponseBase) -> bool:
-    """Tell whether shared caches may store this response, or use it to update a stored one."""
-    directives = {
-        part.partition("=")[0].strip().lower() for part in response.headers.get("Cache-Control", "").split(",")
-    }
-    return response.status_code == 304 or not directives.isdisjoint({"public", "s-maxage"})
+    """
+    Tell whether shared caches may store this response, or use it to update a stored one.
+
+    They may if a header tells how long it is fresh. 0 seconds count, too: such a response may be stored, and sent to
+    others when the site confirms it. ``private`` and ``no-store`` forbid it. Caches in front of the site prefer their
+    own headers to ``Cache-Control``: ``Surrogate-Control``, ``CDN-Cache-Control``, and those of single networks.
+    """
+    headers = response.headers
+    own_rules = [said for name, said in headers.items() if name.lower().endswith(OF_CACHES_IN_FRONT)]
+    if response.status_code == 304 or not all(map(_forbids_sharing, own_rules)):
+        return True
+    said = headers.get("Cache-Control", "")
+    directives = {part.partition("=")[0].strip().lower() for part in said.split(",")}
+    return not _forbids_sharing(said) and ("Expires" in headers or not directives.isdisjoint(FRESH))
+
+
+def _forbids_sharing(said: str) -> bool:
+    # With a value, private is about single headers. Caches that know must-understand ignore no-store beside it.
+    directives = {part.strip().lower() for part in said.split(",")}
+    return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
 
 
 def set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:

@@ -8,8 +8,8 @@ import threading
 import time
 
 import redis
+from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -122,13 +122,22 @@ class Outages:
         ``name`` is the name of what was asked, ``text`` the text of the script.
         """
         if _is_forbidden(error):
-            self.forbidding.met(name, error, where=_place_of(error, name, text))
-            return SessionStoreUnavailable(f"The server that holds the sessions refuses: {words_of(error)}")
+            place = _place_of(error, name, text)
+            self.forbidding.met(name, error, where=place)
+            return _unavailable(f"{message_of(error)} ({place})", error, lasts=True)
         if _is_outage(error):
             outage = self.out_of_reach if isinstance(error, UNREACHABLE) else self.refusing
             outage.met(name, error)
-            return SessionStoreUnavailable("The server that holds the sessions can't be reached.")
+            if isinstance(error, AuthenticationError):
+                return _unavailable(message_of(error), error, lasts=True)
+            return _unavailable("The server that holds the sessions can't be reached.", error, lasts=False)
         return error
+
+
+def _unavailable(message: str, error: Exception, *, lasts: bool) -> SessionStoreUnavailable:
+    raised = SessionStoreUnavailable(message)
+    raised.cause, raised.lasts = message_of(error), lasts
+    return raised
 
 
 def _is_outage(error: RedisError) -> bool:
@@ -164,10 +173,23 @@ def is_moving(error: BaseException | None) -> bool:
     )
 
 
+def has_answered(error: Exception) -> bool:
+    """Tell whether the server has answered with this error. If not, it can't be reached."""
+    # redis-py takes some answers for errors of the connection.
+    return isinstance(error, (AuthenticationError, BusyLoadingError, ResponseError))
+
+
+def message_of(error: Exception) -> str:
+    """Say that the server refuses, or that it can't be reached, and why."""
+    if has_answered(error):
+        return f"The server that holds the sessions refuses: {words_of(error)}"
+    return f"The server that holds the sessions can't be reached: {words_of(error)}"
+
+
 def words_of(error: Exception) -> str:
-    """Return the text of ``error`` without what was sent."""
-    # Some servers repeat what they were sent, and tell where in the script it was.
-    return re.split(", with args| script: ", str(error))[0]
+    """Return the text of ``error`` without what was sent, and without redis-py's list of sentinels."""
+    # Some servers repeat what they were sent, and tell where in the script it was, or how to use HELLO.
+    return re.split(", with args| script: | : <redis|, otherwise the HELLO", str(error))[0]
 
 
 def _place_of(error: Exception, name: str, text: str) -> str:

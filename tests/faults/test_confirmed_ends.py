@@ -263,11 +263,11 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicate
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 1500)}
     servers.cut()
     assert online.end(sid).confirmed_by == 0
-    connection = pool().take()
+    place = pool().take()
     try:
-        assert connection._sock.gettimeout() == TIMEOUT
+        assert place.connection._sock.gettimeout() == TIMEOUT
     finally:
-        pool().give(connection)
+        pool().give(place)
     asyncio.run(wait())
 
 

@@ -203,6 +203,7 @@ def test_a_visitor_of_a_running_site_is_told_so_too(
     site: None, alice: User, proxy: Proxy, live_server: Any, log: pytest.LogCaptureFixture
 ) -> None:
     visitor = requests.Session()
+    visitor.headers["Accept"] = "text/html,*/*;q=0.8"
     visitor.post(f"{live_server.url}/sign-in/alice/")
     cookies = dict(visitor.cookies)
     proxy.refuse()
@@ -385,7 +386,11 @@ def test_a_frozen_server_is_a_503_in_time(
 
 def test_an_exhausted_pool_is_an_outage(site: None, alice: User, proxy: Proxy, settings: Any) -> None:
     settings.CACHES = caches(f"{proxy.url}?client_name=one")
-    settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"max_connections": 1}
+    # It gives up long before the first would.
+    settings.CACHES["sessions"]["OPTIONS"] |= {
+        "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
+        "CONNECTION_POOL_KWARGS": {"max_connections": 1, "timeout": 0.2},
+    }
     first, second = Browser(Client()), Browser(Client())
     for browser in (first, second):
         browser.sign_in(alice)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -134,6 +135,17 @@ def test_a_node_of_a_cluster_is_a_503_and_says_so(browser: Browser, server: Serv
     finally:
         for node in (one, other):
             node.close()
+
+
+@pytest.mark.parametrize(("option", "lacking"), [("--check", "scan"), ("--repair", "scan"), ("--dry-run", "zcount")])
+def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(
+    may: Callable[..., None], option: str, lacking: str
+) -> None:
+    SessionStore().save()
+    may(*ALL, f"-{lacking}")
+    with pytest.raises(CommandError, match=f"(?i){lacking}") as raised:
+        call_command("cleansessions", option)
+    assert raised.value.returncode == 1
 
 
 def test_a_fault_of_ours_is_no_outage(browser: Browser, alice: User, redis: redis_py.Redis, log: Any) -> None:

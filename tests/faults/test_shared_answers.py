@@ -14,8 +14,18 @@ from django_redsess.backend import SessionStore
 from tests.support.behind import make_older, stored
 from tests.support.visitors import Browser
 
-SHARED = ["public, max-age=60", "s-maxage=60", "max-age=60, S-MaxAge = 60", "Public"]
-OWN = ["", "private, max-age=60", "max-age=60", "no-store"]
+SHARED = [
+    *("public, max-age=60", "s-maxage=60", "max-age=60, S-MaxAge = 60", "Public", "max-age=60", "max-age=0, no-cache"),
+    *('private="X-Colour", max-age=60', "no-store, must-understand, max-age=60"),
+    *("Expires: Wed, 21 Oct 2099 07:28:00 GMT", "CDN-Cache-Control: max-age=60", "Surrogate-Control: max-age=60"),
+    # What is said to caches in front of the site overrides what is said to all.
+    *("private | CDN-Cache-Control: max-age=60", "no-store | Cloudflare-CDN-Cache-Control: max-age=60"),
+]
+OWN = [
+    *("", "private, max-age=60", "no-store", "max-age=60, no-store", "no-cache"),
+    *("private | Expires: Wed, 21 Oct 2099 07:28:00 GMT", "CDN-Cache-Control: no-store"),
+]
+FEW = ["public, max-age=60", "max-age=60", "private | CDN-Cache-Control: max-age=60"]
 
 
 @pytest.fixture
@@ -71,7 +81,7 @@ def test_other_answers_bring_one_and_say_that_it_is_the_visitors_own(
     assert stored(redis) == 1
 
 
-@pytest.mark.parametrize("said", [*SHARED, ""])
+@pytest.mark.parametrize("said", [*FEW, ""])
 def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
     browser: Browser, alice: User, redis: Any, settings: Any, said: str
 ) -> None:
@@ -84,7 +94,7 @@ def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
     assert online.get(browser.sid).expires_at > before
 
 
-@pytest.mark.parametrize("said", SHARED)
+@pytest.mark.parametrize("said", FEW)
 def test_nothing_else_of_a_session_goes_with_it(
     browser: Browser, alice: User, settings: Any, new_session: Callable[..., SessionStore], said: str
 ) -> None:
@@ -137,6 +147,22 @@ def test_what_the_site_itself_puts_into_a_session_is_its_own_doing(browser: Brow
     answer = browser.get(f"{browser.views}/write/colour/red/", headers={"X-Says": "public"})
     assert "Cookie" in answer["Vary"]
     assert SessionStore(browser.cookie)["colour"] == "red"
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["above", "below"])
+def test_beside_djangos_cache_no_cookie_goes_with_what_others_may_get(
+    browser: Browser, settings: Any, request: pytest.FixtureRequest, place: int
+) -> None:
+    cache = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": request.node.name}
+    settings.CACHES = {**settings.CACHES, "pages": cache}
+    settings.CACHE_MIDDLEWARE_ALIAS = "pages"
+    caching = ["django.middleware.cache.UpdateCacheMiddleware"], ["django.middleware.cache.FetchFromCacheMiddleware"]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:place], *caching[0], *settings.MIDDLEWARE[place:], *caching[1]]
+    visitors = [browser, Browser(type(browser.client)()), Browser(type(browser.client)())]
+    answers = [visitor.get("/items/plain/lamp") for visitor in visitors for _ in range(2)]
+    cookies = [answer.cookies["sessionid"].value for answer in answers if answer.cookies]
+    assert len(cookies) == len(set(cookies)) == (0 if place else 3)
+    assert [answer for answer in answers if answer.cookies and answer.has_header("Expires")] == []
 
 
 @pytest.mark.parametrize("said", [*SHARED, *OWN])

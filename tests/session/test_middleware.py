@@ -1,12 +1,16 @@
 import logging
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from testproject.servers import free_port
 from testproject.shop.models import Product
+from tests.site import MIDDLEWARE
+from tests.support.outages import caches
+from tests.support.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -204,3 +208,40 @@ def test_works_with_djangos_own_session_middleware(client, settings) -> None:
     session = online.get(sign_in(client))
     assert (session.address, session.user_agent) == ("", "")
     assert client.get("/").wsgi_request.user.is_authenticated
+
+
+# A subclass
+
+
+@pytest.fixture
+def visitor(request: pytest.FixtureRequest, settings: Any) -> Browser:
+    """A visitor of the site of tests/site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
+    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.MIDDLEWARE = ["tests.site.middleware.Extended", *MIDDLEWARE[1:]]
+    return Browser(request.param())
+
+
+both_ways = pytest.mark.parametrize("visitor", [Client, AsyncClient], ids=["wsgi", "asgi"], indirect=True)
+
+
+@both_ways
+def test_what_a_subclass_overrides_is_called_and_may_use_the_session(visitor: Browser) -> None:
+    for _ in range(2):
+        answer = visitor.get(f"{visitor.views}/write/colour/red/", headers={"X-Reads": "1"})
+        assert (answer.status_code, answer["X-Colour"]) == (200, "red")
+    assert visitor.get(f"{visitor.views}/read/colour/").content == b"red"
+
+
+@both_ways
+def test_what_process_request_of_a_subclass_returns_is_the_answer(visitor: Browser) -> None:
+    visitor.get(f"{visitor.views}/write/colour/red/")
+    answer = visitor.get(f"{visitor.views}/write/colour/blue/", headers={"X-Closed": "1"})
+    assert (answer.status_code, answer.content, answer["X-Colour"]) == (451, b"closed", "red")
+
+
+@both_ways
+@pytest.mark.parametrize("headers", [{"X-Reads": "1"}, {}], ids=["on the way in", "on the way out"])
+def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, headers: dict[str, str]) -> None:
+    visitor.get(f"{visitor.views}/write/colour/red/")
+    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
+    assert_unavailable(visitor.get(f"{visitor.views}/plain/", headers=headers))

@@ -13,8 +13,9 @@ from django.contrib.auth.views import PasswordChangeView, PasswordResetConfirmVi
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
 
-from django_redsess import accounts
+from django_redsess import accounts, online
 from tests.site.meanwhile import meanwhile
 from tests.site.messages import who_and_messages
 
@@ -211,9 +212,22 @@ def reads_and_changes_another(request: HttpRequest, name: str, change: str) -> H
     return who_and_messages(request)
 
 
+@csrf_exempt
 def ends_all_but_this(request: HttpRequest) -> HttpResponse:
     ended = accounts.logout_everywhere(request.user, keep=request.session.sid)  # type: ignore[arg-type, attr-defined]
     return HttpResponse(str(ended))
+
+
+@csrf_exempt
+def ends_another(request: HttpRequest, name: str) -> HttpResponse:
+    user = User.objects.get(username=name)
+    return HttpResponse(str(accounts.logout_everywhere(user, keep=request.session.sid)))  # type: ignore[attr-defined]
+
+
+@csrf_exempt
+async def ends_everyone_but_this(request: HttpRequest) -> HttpResponse:
+    await request.session.aget("colour")
+    return HttpResponse(str(await online.aend_all(keep=request.session.sid)))  # type: ignore[attr-defined]
 
 
 def ends_all(request: HttpRequest) -> HttpResponse:
@@ -234,6 +248,8 @@ urlpatterns = [
     path("another/<name>/<change>/", changes_another),
     path("read-and-another/<name>/<change>/", reads_and_changes_another),
     path("ends-all-but-this/", ends_all_but_this),
+    path("ends-another/<name>/", ends_another),
+    path("ends-everyone-but-this/", ends_everyone_but_this),
     path("ends-all/", ends_all),
     path("async/ends-all/", aends_all),
     path("password-change/", PasswordChangeView.as_view(success_url="/who/")),

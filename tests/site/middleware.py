@@ -6,6 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
+from django_redsess.middleware import SessionMiddleware
+
 
 class ReadsOnTheWayIn(MiddlewareMixin):
     """A middleware that reads the session before the view."""
@@ -23,11 +25,12 @@ class ReadsOnTheWayOut(MiddlewareMixin):
 
 
 class Says(MiddlewareMixin):
-    """A middleware that says of an answer who may keep it, as the request's header wants."""
+    """A middleware that says of an answer who may keep it: in Cache-Control, or in headers as "name: value | …"."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        if said := request.headers.get("X-Says"):
-            response.headers["Cache-Control"] = said
+        for said in filter(None, request.headers.get("X-Says", "").split(" | ")):
+            name, _, value = said.rpartition(": ")
+            response.headers[name or "Cache-Control"] = value
         return response
 
 
@@ -48,3 +51,18 @@ class Fails(NoAnswer):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         self.get_response(request)
         raise RuntimeError("the middleware fails")
+
+
+class Extended(SessionMiddleware):
+    """A subclass of ours as sites write one of Django's: it answers by itself, reads the session, and adds a header."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:
+        super().process_request(request)
+        if "X-Reads" in request.headers:
+            request.session.get("colour")
+        return HttpResponse("closed", status=451) if "X-Closed" in request.headers else None
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        response = super().process_response(request, response)
+        response.headers["X-Colour"] = str(request.session.get("colour"))
+        return response
