@@ -1,7 +1,15 @@
 import logging
 
 from django.apps import AppConfig
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
+
+try:
+    import django_redis  # noqa: F401
+except ModuleNotFoundError as error:
+    # No check could say it: they need it, too.
+    message = "django_redsess connects by the package django-redis, which is not installed: pip install django-redis"
+    raise ImproperlyConfigured(message) from error
 
 
 class RedsessConfig(AppConfig):

@@ -71,8 +71,8 @@ class SessionStore(SessionLifecycle):
         touch = self.touch if self.visit is not None else reading.Touch.NOTHING
         try:
             loaded = reading.read(sid_of(key), touch).run()
-        except SessionStoreUnavailable:
-            self.unavailable = True
+        except SessionStoreUnavailable as error:
+            self.met(error)
             raise
         data, due = self.take(loaded)
         return data if data is not None and due is None else self.run(self.after_loading(loaded, data, due))
@@ -106,8 +106,8 @@ class SessionStore(SessionLifecycle):
                     outcome = step.run()
                 except NoScriptError:
                     return self.run(self.saving())
-                except SessionStoreUnavailable:
-                    self.unavailable = True
+                except SessionStoreUnavailable as error:
+                    self.met(error)
                     raise
                 if outcome.status == "saved":
                     self.known = known

@@ -39,7 +39,7 @@ class Reason(StrEnum):
     KICKED = "kicked"
     """Somebody ended it: an administrator, its user on another device, or code such as ``online.end()``."""
     REPLACED = "replaced"
-    """Its user signed in elsewhere, and would have had more sessions than ``MAX_SESSIONS_PER_USER`` allows."""
+    """Its user signed in elsewhere, and would have had more sessions than the limit or the ceiling allows."""
 
 
 class EndedSession(NamedTuple):

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from django.core import checks
 from django.utils.encoding import force_str
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks import nodes
-from django_redsess.checks.server import may_ask, name_of_cache
-from django_redsess.checks.settings import warning
+from django_redsess.checks.refusals import is_of_database, why_unusable
+from django_redsess.checks.server import ASKS_SERVER, may_ask, name_of_cache
+from django_redsess.checks.settings import found, warning
 from django_redsess.transport import exchange
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.cluster import Cluster
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.outage import message_of
 from django_redsess.transport.packing import command
 
 COVERAGE = "cluster-require-full-coverage"
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     round_trip: float
 
 
-@checks.register(checks.Tags.caches)
+@checks.register(ASKS_SERVER)
 def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of another database than 0, unless the cluster has it: most have no other."""
     try:
@@ -68,7 +68,7 @@ def _can_connect(pool: Any) -> bool:
     return False
 
 
-@checks.register(checks.Tags.caches)
+@checks.register(ASKS_SERVER)
 def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
     """Ask whether the server is a cluster, and whether its nodes fit PARTITIONS and one another."""
     if not may_ask() or (cluster := nodes.the_cluster()) is None:
@@ -85,30 +85,29 @@ def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
+    unusable = []
     for pool in cluster.start_nodes():
-        # It may not run now, which is no error of the settings.
-        with suppress(RedisConnectionError, RedisTimeoutError):
+        try:
             if nodes.mode_of(pool) not in ("", "cluster"):
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [warning("W027", f"{name_of_cache()} {wrong}", hint)]
-            try:
-                exchange.ask(pool, "CLUSTER", "SLOTS")
-            except NoPermissionError as reason:  # Its text names the command and the user.
-                message = f"The server of the sessions refuses: {reason}"
-                return [
-                    warning("W023", message, "On each node, run as an administrator: ACL SETUSER … +cluster|slots.")
-                ]
-            except ResponseError:
-                continue
-    return []
+            exchange.ask(pool, "CLUSTER", "SLOTS")
+        except NoPermissionError as reason:  # Its text names the command and the user.
+            hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
+            return [warning("W023", message_of(reason), hint)]
+        except (RedisError, OSError) as error:
+            if not is_of_database(error):  # That is W028.
+                unusable.append(why_unusable(pool, error))
+    # Rather a node that refuses than one that does not answer.
+    return [found(*max(unusable))] if unusable else []
 
 
 def _told_by(pool: Any) -> Told | None:
     begun = monotonic()
     questions = command("TIME") + command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
-        time, found = exchange.send(pool, questions, 2)
+        time, config = exchange.send(pool, questions, 2)
     except (RedisError, OSError):
         return None
     round_trip = (monotonic() - begun) * 1000
@@ -117,7 +116,7 @@ def _told_by(pool: Any) -> Told | None:
     clock = Clock()
     ahead = clock.learn(time) - monotonic() * 1000
     # Managed services refuse CONFIG. What a setting is, is not known then.
-    values = [] if isinstance(found, ResponseError) else found
+    values = [] if isinstance(config, ResponseError) else config
     pairs = values.items() if isinstance(values, dict) else zip(values[::2], values[1::2], strict=True)
     return Told(nodes.name_of(pool), {force_str(a): force_str(b) for a, b in pairs}, ahead, round_trip)
 
@@ -143,7 +142,7 @@ def _all_or_nothing(told: list[Told]) -> list[checks.CheckMessage]:
 
 
 def _different(told: list[Told]) -> list[checks.CheckMessage]:
-    found = []
+    different = []
     for name in AGREED:
         by_value: dict[str, list[str]] = {}
         for each in told:
@@ -152,8 +151,10 @@ def _different(told: list[Told]) -> list[checks.CheckMessage]:
         if len(by_value) > 1:
             listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
             message = f"Nodes of the cluster differ in {name}: {listed}."
-            found.append(warning("W031", message, "Set it alike on all nodes: a replica may take over at any time."))
-    return found
+            different.append(
+                warning("W031", message, "Set it alike on all nodes: a replica may take over at any time.")
+            )
+    return different
 
 
 def _clocks(told: list[Told]) -> list[checks.CheckMessage]:

@@ -29,6 +29,7 @@ def is_path(value: object) -> bool:
 
 TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
 AT_LEAST_ONE = Rule(lambda value: _is_int_from(1, value), "an integer of 1 or more")
+AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None")
 SECONDS_OR_NONE = Rule(
     lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
 )
@@ -47,9 +48,12 @@ def _are_messages(value: object) -> bool:
 MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
 
 RULES = {
-    "PREFIX": Rule(is_prefix, PREFIX_WORDS),
+    "PREFIX": Rule(
+        lambda value: callable(value) or is_prefix(value), f"{PREFIX_WORDS}; or a function that returns such a text"
+    ),
     "MAX_SESSIONS": AT_LEAST_ONE,
-    "MAX_GUESTS": Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None"),
+    "MAX_GUESTS": AT_LEAST_ONE_OR_NONE,
+    "USER_SESSIONS_CEILING": AT_LEAST_ONE_OR_NONE,
     "MAX_SESSIONS_PER_USER": Rule(
         lambda value: limits.is_maximum(value) or is_path(value),
         "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",

@@ -7,15 +7,14 @@ from typing import Any
 
 from django.core import checks
 from django.utils.encoding import force_str
-from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.server import check_repeats, check_timeouts
+from django_redsess.checks.server import ASKS_SERVER, check_repeats, check_timeouts
 from django_redsess.checks.settings import warning
 from django_redsess.transport import connections, exchange
 
 
-@checks.register(checks.Tags.caches)
+@checks.register(ASKS_SERVER)
 def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if a master behind Sentinel goes on writing after its replicas have left it."""
     # Without time-outs, a server that does not answer would hold up manage.py.
@@ -23,7 +22,7 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     try:
         pool = connections.pool()
-        if not isinstance(pool, SentinelConnectionPool):
+        if not pool.any_node().is_behind_sentinel:
             return []
         told = force_str(exchange.ask(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.

@@ -11,12 +11,16 @@ from django.conf import settings
 from django.core import checks
 from django.utils.module_loading import import_string
 from django_redis.cache import RedisCache
-from redis.connection import BlockingConnectionPool, parse_url
-from redis.sentinel import SentinelConnectionPool
+from redis.connection import parse_url
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
 from django_redsess.transport import connections
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.lines import retries_of
+
+ASKS_SERVER = "session_server"
+"""The tag of the checks that ask the server."""
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
 ADD = {
@@ -29,6 +33,16 @@ STOP = {
     "the wait in an outage, and can count a view twice. This app repeats a command once, where that is harmless.",
     SENTINELS: f"{ADD[SENTINELS]} Else redis-py retries up to ten times, and each sentinel that is down costs seconds.",
 }
+
+WRITE_AS = (
+    "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, "
+    "] as %5D and a comma as %2C."
+)
+TO_SENTINELS = (
+    "Add to OPTIONS: 'CLIENT_CLASS': 'django_redis.client.SentinelClient', 'CONNECTION_FACTORY': "
+    "'django_redis.pool.SentinelConnectionFactory', and 'SENTINELS': [('host', 26379), …]. LOCATION is "
+    "'redis://name/0', with the name of the master as the sentinels have it."
+)
 
 
 @checks.register(checks.Tags.caches)
@@ -45,20 +59,33 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         if fitting:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
         return [error("E004", f"{subject}, {wrong}.", hint)]
+    if "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in _pools():
+        message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
+        return [error("E053", message, TO_SENTINELS)]
     try:
         pool = connections.pool().any_node()
         # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
         if wrong := next(filter(None, map(_wrong_in, _urls(entry))), ""):
-            hint = (
-                "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, "
-                "[ as %5B, ] as %5D and a comma as %2C."
-            )
-            return [error("E004", f"{subject}, whose LOCATION {wrong}.", hint)]
+            return [error("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
         hint = "Check its OPTIONS in the documentation of django-redis and redis-py. ShardClient can't keep sessions."
         return [error("E004", f"{subject}, which can't be used ({type(reason).__name__}).", hint)]
     return []
+
+
+@checks.register(checks.Tags.caches)
+def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of a LOCATION of several servers: only a cluster's factory takes all of them."""
+    pool = _pools().get(SERVER)
+    if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
+        return []
+    urls = _urls(settings.CACHES[settings.SESSION_CACHE_ALIAS])
+    if len(urls) < 2:
+        return []
+    message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
+    hint = "Name one. A cluster needs the factory of this app in OPTIONS, and replicas that take over need Sentinel."
+    return [warning("W055", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
@@ -114,11 +141,13 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
 def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of a pool in which requests wait longer for a connection than for an answer of the server."""
     pool = _pools().get(SERVER)
-    if not isinstance(pool, BlockingConnectionPool):
+    if pool is None:
         return []
-    if pool.timeout is not None and pool.timeout <= (pool.connection_kwargs.get("socket_timeout") or 0.5):
+    wait_seconds, timeout = pool.wait_seconds, pool.connection_kwargs.get("socket_timeout")
+    # Another pool has no time-out of its own.
+    if wait_seconds == timeout or (wait_seconds is not None and wait_seconds <= (timeout or 0.5)):
         return []
-    wait = "for ever" if pool.timeout is None else f"{pool.timeout} seconds"
+    wait = "for ever" if wait_seconds is None else f"{wait_seconds} seconds"
     message = f"{name_of_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
     hint = (
         "While the server does not answer, requests queue for a connection first. Add to OPTIONS: "
@@ -143,7 +172,13 @@ def may_ask() -> bool:
     if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
         return False
     # Wrong settings may give no names of keys, and a wrong entry of CACHES no connection.
-    return not check_settings() and not check_cache()
+    if check_settings() or check_cache():
+        return False
+    try:
+        keyspace()
+    except Exception:  # A PREFIX that is a function may need a request, and raise anything without.
+        return False
+    return True
 
 
 def name_of_cache() -> str:
@@ -162,8 +197,8 @@ def _pools() -> dict[str, Any]:
         return {}
     try:
         pool = connections.pool().any_node()
-        if isinstance(pool, SentinelConnectionPool):
-            return {SERVER: pool, SENTINELS: pool.sentinel_manager.sentinels[0].connection_pool}
+        if pool.is_behind_sentinel:
+            return {SERVER: pool, SENTINELS: pool.source.sentinel_manager.sentinels[0].connection_pool}
         return {SERVER: pool}
     except Exception:
         return {}
@@ -177,8 +212,8 @@ def _missing_timeouts(pool: Any) -> list[str]:
 def _repeats(pool: Any) -> bool:
     kwargs = pool.connection_kwargs
     if kwargs.get("retry") is not None:
-        # redis-py 5 has no public name for it. With 0 retries, the other two options have no effect.
-        return bool(getattr(kwargs["retry"], "_retries", 1))
+        # With 0 retries, the other two options have no effect.
+        return retries_of(kwargs["retry"]) != 0
     return bool(kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
 
 

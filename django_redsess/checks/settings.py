@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +22,19 @@ from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
 from django_redsess.session import limits
 
+PEERS = ("qsessions", "user_sessions")
+"""Packages whose session middleware calls their own engine in a way that no other engine takes."""
+
 SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
+
+
+_LEVELS: dict[str, Any] = {"E": checks.Error, "W": checks.Warning, "I": checks.Info}
+
+
+def found(number: str, message: str, hint: str | None = None) -> checks.CheckMessage:
+    """Return what a check has found. The first letter of its number tells how bad it is."""
+    each: checks.CheckMessage = _LEVELS[number[0]](message, hint=hint, id=f"django_redsess.{number}")
+    return each
 
 
 def warning(number: str, message: str, hint: str) -> checks.CheckMessage:
@@ -87,6 +100,9 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     """Require one session middleware, ours, above every middleware that needs the session."""
+    if is_in_use() and (peers := [path for path in settings.MIDDLEWARE if _is_of_peer(path)]):
+        message = f"MIDDLEWARE has {peers[0]!r}, which needs the engine of its own package: each request fails."
+        return [error("E058", message, "Put 'django_redsess.middleware.SessionMiddleware' in its place.")]
     found = [settings.MIDDLEWARE[at] for at in places_of(DjangoSessionMiddleware)]
     ours = [settings.MIDDLEWARE[at] for at in places_of(SessionMiddleware)]
     if ours and len(found) > 1:
@@ -110,6 +126,8 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         "Put it in place of Django's SessionMiddleware. Without it, sessions have no address, browser and time of the "
         "last visit, cookies are not renewed, and an outage of the server is not answered with 503."
     )
+    if own := [path for path in found if import_string(path) is not DjangoSessionMiddleware]:
+        hint = f"Put it in place of Django's SessionMiddleware: derive {own[0]!r} from it.{hint.partition('.')[2]}"
     return [warning("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 
@@ -165,6 +183,18 @@ def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
     return [error("E017", message, "It must name a function that takes a user and returns an integer or None.")]
 
 
+@checks.register(checks.Tags.security, deploy=True)
+def check_unlimited(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if no MAX_SESSIONS_PER_USER is set: nobody notices a stolen password that opens session after session."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not is_in_use():
+        return []
+    if conf.MAX_SESSIONS_PER_USER is not None:
+        return []
+    message = f"{limits.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
+    hint = "Set it to the number of devices that a person uses, such as 10. A sign-in above it ends the oldest session."
+    return [warning("W047", message, hint)]
+
+
 @checks.register(checks.Tags.security)
 def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse a SESSION_SERIALIZER that does not work, and warn of one that pickles."""
@@ -181,12 +211,21 @@ def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"SESSION_SERIALIZER {name!r} can't be imported, or can't read its own output."
         hint = f"It must name a class with dumps(), which returns bytes, and loads(). Django's own is {json}."
         return [error("E012", message, hint)]
-    if not data.startswith(b"\x80"):
+    # MessagePack begins with this byte, too.
+    if not (data.startswith(b"\x80") and data.endswith(b".")):
         return []
     hint = (
         "Loading a pickle can run any code: an attacker who writes to Redis and knows SECRET_KEY takes over the site."
     )
     return [warning("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {json}.")]
+
+
+def _is_of_peer(path: str) -> bool:
+    # The package need not be installed any more, and a class of the site's own may be derived from its class.
+    modules = [path]
+    with suppress(Exception):  # It may be any code. Django reports the error when it starts to serve.
+        modules += [each.__module__ for each in import_string(path).__mro__]
+    return any(module.partition(".")[0] in PEERS for module in modules)
 
 
 def _is_function(path: Any) -> bool:

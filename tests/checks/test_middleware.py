@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import qsessions.middleware
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.checks import run_checks
@@ -31,10 +32,35 @@ class OwnOfDjangos(DjangoSessionMiddleware):
     pass
 
 
+class OwnOfPeer(qsessions.middleware.SessionMiddleware):
+    pass
+
+
 @pytest.mark.parametrize("replaced", [[], [DJANGOS], [f"{__name__}.OwnOfDjangos"], ["no.such.Middleware"]])
 def test_a_site_without_our_middleware_is_warned(settings, replaced: list[str]) -> None:
     settings.MIDDLEWARE = replaced
     assert "W005" in found()
+
+
+def test_a_class_of_the_sites_own_is_to_be_derived_from_ours(settings) -> None:
+    settings.MIDDLEWARE = [f"{__name__}.OwnOfDjangos"]
+    warning = next(message for message in messages() if message.id == "django_redsess.W005")
+    assert f"derive '{__name__}.OwnOfDjangos' from it" in warning.hint
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["user_sessions.middleware.SessionMiddleware", "qsessions.middleware.SessionMiddleware", f"{__name__}.OwnOfPeer"],
+)
+@pytest.mark.parametrize("ours", [[], [OURS]])
+def test_the_middleware_of_an_engine_that_gave_place_to_ours_is_refused(settings, other: str, ours: list[str]) -> None:
+    settings.MIDDLEWARE = [other, *ours, *(name for name in settings.MIDDLEWARE if name != OURS)]
+    [error] = messages()
+    assert error.id == "django_redsess.E058"
+    assert repr(other) in error.msg
+    assert OURS in error.hint
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
+    assert "E058" not in found()
 
 
 @pytest.mark.parametrize("path", [OURS, f"{__name__}.OwnMiddleware"])

@@ -1,14 +1,18 @@
 """What is found wrong with the server, and when it is not asked."""
 
 import socket
+import socketserver
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.test import override_settings
 from redis.exceptions import OutOfMemoryError
 
 from django_redsess import online, viewed
@@ -16,8 +20,10 @@ from django_redsess.cleaning import cleaner
 from django_redsess.cleaning.waker import Waker
 from django_redsess.transport.keys import keyspace
 from testproject import servers
+from tests.support.behind import dump
 from tests.support.checks import SetCache, found, messages, url_of, was_called
 from tests.support.outages import full
+from tests.support.sentinels import behind_sentinel
 
 
 @pytest.fixture
@@ -64,6 +70,26 @@ def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(
         assert found() == []
     finally:
         redis.acl_deluser("site")
+
+
+@pytest.mark.both_servers
+@pytest.mark.parametrize(
+    ("save", "appendonly", "warnings"),
+    [("3600 1", "no", ["W056"]), ("3600 1", "yes", []), ("", "no", [])],
+    ids=["snapshots", "snapshots and a file", "nothing"],
+)
+def test_snapshots_without_an_append_only_file_are_warned_of_before_deployment(
+    own_server: servers.Server, set_cache: SetCache, save: str, appendonly: str, warnings: list[str]
+) -> None:
+    own_server.client.config_set("save", save)
+    own_server.client.config_set("appendonly", appendonly)
+    set_cache(own_server.url)
+    assert found() == []
+    assert [each for each in found(deploy=True) if each == "W056"] == warnings
+    # A managed server may hide its settings.
+    own_server.client.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-config"])
+    set_cache(own_server.url.replace("//", "//site:any@"))
+    assert "W056" not in found(deploy=True)
 
 
 @pytest.fixture
@@ -150,9 +176,14 @@ def test_a_user_who_may_do_what_the_hint_says_is_enough_for_all_that_this_app_do
     assert caplog.records == []
 
 
-def test_a_server_that_is_down_is_not_complained_about(set_cache: SetCache) -> None:
-    set_cache(f"redis://127.0.0.1:{servers.free_port()}/0")
-    assert found() == []
+def test_a_server_that_is_down_is_told_and_is_no_fault(set_cache: SetCache, capsys: pytest.CaptureFixture[str]) -> None:
+    port = servers.free_port()
+    set_cache(f"redis://127.0.0.1:{port}/0")
+    # Not even for this is it a failure: an image is built where no server runs.
+    call_command("check", fail_level="WARNING")
+    [info] = messages()
+    assert info.id == "django_redsess.I049"
+    assert str(port) in info.msg
 
 
 def test_a_server_that_never_answers_holds_the_checks_up_for_one_time_out_only(
@@ -160,9 +191,106 @@ def test_a_server_that_never_answers_holds_the_checks_up_for_one_time_out_only(
 ) -> None:
     set_cache(url_of(silent))
     started = time.monotonic()
-    assert found() == []
+    assert found() == ["I049"]
     assert was_called(silent)
     assert time.monotonic() - started < 1.5
+
+
+@pytest.fixture
+def locked(server: servers.Server) -> Iterator[servers.Server]:
+    """A server that asks for a password."""
+    for own in servers.serving(server.binary):
+        own.client.config_set("requirepass", "hush")
+        yield own
+
+
+@pytest.mark.both_servers
+@pytest.mark.parametrize("password", ["", ":wrong@", "nobody:wrong@"])
+def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(
+    locked: servers.Server, set_cache: SetCache, password: str
+) -> None:
+    set_cache(locked.url.replace("//", f"//{password}"))
+    [warning] = messages()
+    assert warning.id == "django_redsess.W050"
+    assert "user and password in LOCATION" in warning.hint
+    assert "wrong@" not in warning.msg + warning.hint
+    with pytest.raises(CommandError) as raised:
+        call_command("online")
+    assert warning.msg.startswith(str(raised.value).partition(" (")[0])
+    set_cache(locked.url.replace("//", "//:hush@"))
+    assert found() == []
+
+
+@pytest.mark.both_servers
+def test_a_database_that_the_server_lacks_is_warned_of(server: servers.Server, set_cache: SetCache) -> None:
+    set_cache(server.url.replace("/0", "/99"))
+    [warning] = messages()
+    assert warning.id == "django_redsess.W050"
+    assert "DB index is out of range" in warning.msg
+    assert "number of the database" in warning.hint
+
+
+@pytest.mark.both_servers
+def test_tls_to_a_server_without_it_is_warned_of(
+    locked: servers.Server, server: servers.Server, set_cache: SetCache
+) -> None:
+    for each in (locked, server):
+        set_cache(each.url.replace("redis:", "rediss:"))
+        assert found() == ["W051"]
+
+
+@contextmanager
+def serving_as(handler: type[socketserver.BaseRequestHandler]) -> Iterator[str]:
+    """Answer as ``handler`` does; give the URL."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as serving:
+        serving.daemon_threads, serving.block_on_close = True, False
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"redis://127.0.0.1:{serving.server_address[1]}/0"
+        serving.shutdown()
+
+
+def test_a_server_below_7_is_warned_of(server: servers.Server, set_cache: SetCache) -> None:
+    # A real server, with another version in what it says of itself.
+    told = server.client.info("server")
+    version = told.get("valkey_version", told["redis_version"]).encode()
+
+    class Older(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", server.port)) as behind:
+                while asked := self.request.recv(65536):
+                    behind.sendall(asked)
+                    self.request.sendall(behind.recv(65536).replace(version, b"6" + version[1:]))
+
+    with serving_as(Older) as url:
+        set_cache(url)
+        [warning] = messages()
+    assert warning.id == "django_redsess.W052"
+    assert f"Redis 6{version.decode()[1:]}" in warning.msg
+    assert "Redis 7.0" in warning.hint
+
+
+def test_what_is_no_redis_at_all_is_warned_of(set_cache: SetCache) -> None:
+    class Greeting(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"SSH-2.0-any\r\n")
+            self.request.recv(1024)
+
+    with serving_as(Greeting) as url:
+        set_cache(url)
+        [warning] = messages()
+    assert warning.id == "django_redsess.W050"
+    assert "no Redis or Valkey" in warning.msg
+
+
+def test_a_sentinel_in_the_place_of_its_master_is_warned_of(
+    own_server: servers.Server, tmp_path: Path, set_cache: SetCache
+) -> None:
+    with behind_sentinel(own_server, tmp_path) as caches:
+        [(host, port)] = caches["sessions"]["OPTIONS"]["SENTINELS"]
+        set_cache(f"redis://{host}:{port}/0")
+        [warning] = messages()
+    assert warning.id == "django_redsess.W054"
+    assert "SentinelConnectionFactory" in warning.hint
 
 
 @pytest.mark.parametrize(
@@ -175,3 +303,29 @@ def test_a_server_is_not_asked_where_the_time_outs_do_not_bound_the_wait(
     set_cache(url_of(silent), **options)
     assert found() == [warning]
     assert not was_called(silent)
+
+
+# What a site and its store must agree on.
+
+
+@pytest.mark.both_servers
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_store_that_does_not_suit_the_site_is_told_of(redis, settings, new_session, partitions: int) -> None:
+    settings.REDSESS = {"PARTITIONS": partitions}
+    assert found() == []
+    assert redis.keys() == []
+    new_session("7")
+    before = dump(redis)
+    assert found() == []
+    with override_settings(SECRET_KEY="another"):
+        [message] = messages()
+        assert (message.id, message.msg.count("another SECRET_KEY")) == ("django_redsess.E044", 1)
+        assert "SECRET_KEY_FALLBACKS" in message.hint
+    with override_settings(SECRET_KEY="another", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
+        assert found() == []
+    with override_settings(REDSESS={"PARTITIONS": 64}):
+        [message] = messages()
+        assert (message.id, f"over {partitions} partitions" in message.msg) == ("django_redsess.E043", True)
+    assert dump(redis) == before
+    redis.hset("{redsess}:meta", "format", "1")
+    assert found() == ["E045"]

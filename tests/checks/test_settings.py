@@ -1,9 +1,14 @@
 """What is found wrong with REDSESS and with Django's settings of sessions."""
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib.sessions.models import Session
+from django.core.checks import run_checks
+from django.db import models
 
 from django_redsess import backend
 from django_redsess.checks.rules import RULES
@@ -23,6 +28,16 @@ class PickleSerializer:
 
     def loads(self, data: bytes) -> Any:
         return pickle.loads(data)
+
+
+class PackingSerializer:
+    """Begins as a pickle does: so MessagePack writes an empty map."""
+
+    def dumps(self, obj: object) -> bytes:
+        return b"\x80"
+
+    def loads(self, data: bytes) -> Any:
+        return {}
 
 
 class TextSerializer(PickleSerializer):
@@ -95,6 +110,7 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
         ("PREFIX", ""),
         ("PREFIX", "a{b}"),
         ("PREFIX", 5),
+        ("PREFIX", None),
         ("MAX_SESSIONS", 0),
         ("MAX_SESSIONS", "10"),
         ("MAX_SESSIONS", True),
@@ -110,6 +126,7 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
         ("MAX_SESSIONS_PER_USER", "sessions_of"),
         ("MAX_SESSIONS_PER_USER", len),
         ("MAX_SESSIONS_PER_USER", [3]),
+        ("USER_SESSIONS_CEILING", 0),
         ("SESSION_LIMIT_POLICY", "end_newest"),
         ("SESSION_LIMIT_POLICY", ""),
         ("SESSION_LIMIT_POLICY", None),
@@ -175,6 +192,7 @@ def test_a_value_of_the_wrong_kind_is_refused(settings, name: str, value: object
         ("MAX_SESSIONS_PER_USER", 1),
         ("MAX_SESSIONS_PER_USER", 10_000),
         ("MAX_SESSIONS_PER_USER", f"{__name__}.found"),
+        ("USER_SESSIONS_CEILING", None),
         ("SESSION_LIMIT_POLICY", "end_oldest"),
         ("SESSION_LIMIT_POLICY", "end_least_recent"),
         ("SESSION_LIMIT_POLICY", "refuse"),
@@ -227,9 +245,49 @@ def test_a_function_that_can_not_tell_how_many_sessions_a_user_may_have_is_refus
     assert repr(path) in error.msg
 
 
+@pytest.mark.parametrize("limit", [None, 10, f"{__name__}.found"])
+def test_users_without_a_limit_are_warned_of_before_a_deployment(settings, limit: object) -> None:
+    settings.REDSESS = {"MAX_SESSIONS_PER_USER": limit}
+    said = "django_redsess.W047" in {message.id for message in run_checks(include_deployment_checks=True)}
+    assert said == (limit is None)
+    assert found() == []
+
+
 def test_a_pickling_serializer_is_warned_of(settings) -> None:
     settings.SESSION_SERIALIZER = f"{__name__}.PickleSerializer"
     assert found() == ["W013"]
+
+
+def test_a_serializer_whose_bytes_only_begin_as_a_pickle_is_fine(settings) -> None:
+    settings.SESSION_SERIALIZER = f"{__name__}.PackingSerializer"
+    assert found() == []
+
+
+@pytest.fixture
+def visit() -> Iterator[type[models.Model]]:
+    """A model with relations to Django's Session, until the test is over."""
+
+    class Visit(models.Model):
+        session = models.ForeignKey(Session, models.CASCADE)
+        others = models.ManyToManyField(Session, related_name="+")
+
+        class Meta:
+            app_label = "shop"
+
+    yield Visit
+    for name in [name for name in apps.all_models["shop"] if name.startswith("visit")]:
+        del apps.all_models["shop"][name]
+    apps.clear_cache()
+
+
+@pytest.mark.usefixtures("visit")
+def test_models_with_a_relation_to_djangos_sessions_are_named(settings) -> None:
+    [warning] = messages()
+    assert warning.id == "django_redsess.W057"
+    assert "shop.Visit.session, shop.Visit.others" in warning.msg
+    assert "sid" in warning.hint
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
+    assert found() == ["W018"]
 
 
 @pytest.mark.parametrize("name", ["no.such.Serializer", f"{__name__}.TextSerializer", f"{__name__}.BrokenSerializer"])

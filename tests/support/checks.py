@@ -13,12 +13,14 @@ NEVER = Retry(NoBackoff(), 0)
 SetCache = Callable[..., None]
 
 
-def messages() -> list[CheckMessage]:
-    return [message for message in run_checks() if message.id.startswith("django_redsess")]
+def messages(*, deploy: bool = False) -> list[CheckMessage]:
+    """Return what our checks find, by its number: Django runs checks in no order."""
+    ours = (message for message in run_checks(include_deployment_checks=deploy) if message.id.startswith("django_redsess"))
+    return sorted(ours, key=lambda message: message.id)
 
 
-def found() -> list[str]:
-    return [message.id.removeprefix("django_redsess.") for message in messages()]
+def found(*, deploy: bool = False) -> list[str]:
+    return [message.id.removeprefix("django_redsess.") for message in messages(deploy=deploy)]
 
 
 def url_of(listening: socket.socket) -> str:
