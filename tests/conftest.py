@@ -47,7 +47,7 @@ from hypothesis import settings as hypothesis
 
 from testproject import servers
 
-pytest_plugins = [f"tests.fixtures.{name}" for name in ("servers", "store", "counting", "processes")]
+pytest_plugins = [f"tests.fixtures.{name}" for name in ("servers", "store", "counting", "processes", "clock")]
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
 for name, count in {"short": 10, "full": 100}.items():
@@ -102,21 +102,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of a test for three policies, with one and four partitions, over WSGI and ASGI that leaves three runs of twelve:
     each policy, number and way is seen in ``make test``, and all their combinations in ``make test-all``.
+
+    Mark as ``other_server`` as few runs on the server that is not the embedded one. ``fast`` is True for those of tests
+    that are not slow by themselves.
     """
     runs: dict[str, list[pytest.Item]] = defaultdict(list)
+    others: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            runs[item.nodeid.partition("[")[0]].append(item)
-    for left in runs.values():
-        # What a run shows: of each table of parameters (and each fixture with some) the row that it takes.
-        shown = {run: set(enumerate(run.callspec._idlist)) for run in left}  # type: ignore[attr-defined]
-        unseen = set[tuple[int, str]]().union(*shown.values())
-        while unseen:
-            best = max(left, key=lambda run: len(unseen & shown[run]))
-            unseen -= shown[best]
-            left.remove(best)
-        for run in left:
+        name = item.nodeid.partition("[")[0]
+        if hasattr(item, "callspec") and item.callspec.params.get("server", "valkey") != "valkey":
+            others[name].append(item)
+        elif hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            runs[name].append(item)
+    for each in runs.values():
+        for run in _without_enough(each):
             run.add_marker("slow")
+    for each in others.values():
+        left = _without_enough(each)
+        for run in each:
+            if run not in left:
+                # Each of them is marked as slow for its server, too.
+                run.add_marker(pytest.mark.other_server(fast=len(list(run.iter_markers("slow"))) == 1))
+
+
+def _without_enough(runs: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the runs that are left when enough are taken to show each parameter once."""
+    # What a run shows: of each table of parameters (and each fixture with some) the row that it takes.
+    shown = {run: set(enumerate(run.callspec._idlist)) for run in runs}  # type: ignore[attr-defined]
+    unseen = set[tuple[int, str]]().union(*shown.values())
+    left = list(runs)
+    while unseen:
+        best = max(left, key=lambda run: len(unseen & shown[run]))
+        unseen -= shown[best]
+        left.remove(best)
+    return left
 
 
 @pytest.hookimpl(tryfirst=True)
