@@ -14,6 +14,7 @@ from django_redsess.cleaning.cleaner import seconds_to_next
 from django_redsess.transport.cluster import Cluster
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Partition
+from django_redsess.transport.lines import socket_of
 from django_redsess.transport.outage import UNREACHABLE
 
 PATIENCE_SECONDS = 5
@@ -80,8 +81,9 @@ class Waker:
         ends = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
-            for bell in self._bells:
-                bell.listen(selector, ends)
+            if not all(bell.listen(selector, ends) for bell in self._bells):
+                Polls().wait(seconds, until=until)
+                return
             while (left := ends - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     if key.data is None or key.data.rang(selector, ends):
@@ -101,25 +103,30 @@ class _Bell:
         self._answer_by = 0.0
         self._warned = False
 
-    def listen(self, selector: selectors.BaseSelector, ends: float) -> None:
+    def listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
+        """Tell ``selector`` of the connection. False if it has no socket that can be waited for."""
         try:
             if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
                 self.close()
             if self._connection is None:
                 self._connection = _connection(self._partition)
                 self._answer_by = 0.0
+            sock = socket_of(self._connection)
+            if sock is None:
+                return False
             if not self._answer_by:
                 self._ask(ends)
-            selector.register(self._connection._sock, selectors.EVENT_READ, self)
+            selector.register(sock, selectors.EVENT_READ, self)
         except RedisError as error:
             self._failed(error)
         except BaseException:
             self.close()
             raise
+        return True
 
     def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
         """Read the answer, and return whether it is a wake-up call. If not, ask again."""
-        sock = self._connection._sock
+        sock = socket_of(self._connection)
         try:
             rang = self._connection.read_response() is not None
             self._answer_by = 0.0

@@ -14,12 +14,12 @@ from django.contrib.auth import get_user_model
 
 from django_redsess.online import contents, lists, looking, pages, queries, samples
 from django_redsess.online.contents import Details
-from django_redsess.online.ending import BulkEnding, end_all_of
+from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.looking import LookedThrough, Matching
 from django_redsess.online.queries import ClientFilters, Guests, SessionFilter, filter_of
 from django_redsess.online.rows import Session, session_of_row
 from django_redsess.online.samples import Sample
-from django_redsess.session import notice, operations, reading
+from django_redsess.session import notice, reading
 from django_redsess.signals import Reason
 from django_redsess.transport.confirming import EndedCount, EndedList
 from django_redsess.transport.keys import is_sid
@@ -213,7 +213,7 @@ def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ste
     """
     message = notice.check(message)
     named = [sid for sid in sids if is_sid(sid)]
-    return (yield from operations.end(named, Reason.KICKED, message=message, keep_users=keep_users, follow=True))
+    return (yield from kick(named, message=message, keep_users=keep_users, follow=True))
 
 
 end, aend = both(_end)
@@ -223,7 +223,9 @@ def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str =
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
-    ``message`` is as in :func:`end`. Raises ValueError for a longer message, and for a user without a primary key.
+    If the present request is in the session that is kept, and that is one of ``user``, this session gets a new key. A
+    copy of its cookie is then worth nothing. ``message`` is as in :func:`end`. Raises ValueError for a longer message,
+    and for a user without a primary key.
     """
     return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
@@ -235,7 +237,8 @@ def _end_all(*, keep: str | None = None, message: str = "") -> Steps[EndedCount]
     """
     End all signed-in sessions, except the one whose sid is ``keep``. Return how many have ended.
 
-    Each call to the server ends up to 250, so that others are served in between. ``message`` is as in :func:`end`.
+    Each call to the server ends up to 250, so that others are served in between. ``keep`` and ``message`` are as in
+    :func:`end_user`.
     """
     return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
 

@@ -10,8 +10,8 @@ from django_redsess.online.queries import SessionFilter
 from django_redsess.session.networks import named_network
 from django_redsess.session.payload import unpacked_client
 
-CLIENT_BYTES_MAX = 400
-"""No client part is longer: a user agent has 256 bytes at most. A forged one could inflate to a thousand times that."""
+PACKED_MAX = 400
+"""No client part is longer: a user agent has 256 bytes at most."""
 
 IPV4_BYTES, IPV6_BYTES = 4, 16
 
@@ -44,7 +44,7 @@ class Wanted:
 
         It may be that of a forged record: False if it can't be unpacked.
         """
-        if not client or len(client) > CLIENT_BYTES_MAX:
+        if not client or len(client) > PACKED_MAX:
             return False
         # Most are told apart by this. But a user agent may end in these bytes by chance.
         if self.network and int.from_bytes(client[-self._address_bytes :], "big") >> self._shift != self._begin:

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
-from django.utils.module_loading import import_string
-
 from django_redsess.session import operations, reading
 from django_redsess.session.record import django_times, log_unusable, unpack
+from django_redsess.session.serializers import named
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import Steps
 
@@ -39,8 +37,9 @@ def details(sid: str) -> Steps[Details | None]:
     if loaded.record is None:
         return None
     try:
-        serializer = import_string(settings.SESSION_SERIALIZER)()
-        data = serializer.loads(unpack(sid, loaded.record).data)
+        record = unpack(sid, loaded.record)
+        serializer = named(record.serializer)()
+        data = serializer.loads(record.data)
         sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
     except Exception as error:  # A serializer may raise anything.
         log_unusable(sid, error)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 from django_redsess.conf import conf
 from django_redsess.online.looking import matching, range_of
 from django_redsess.online.queries import SessionFilter, address_lists_of, lists_of
-from django_redsess.session import notice, operations
+from django_redsess.session import messages, notice, operations
+from django_redsess.session.lifecycle import session_of
 from django_redsess.session.operations import with_ended
 from django_redsess.session.partitions import batches
-from django_redsess.signals import Reason
+from django_redsess.session.writing import user_of
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
+from django_redsess.transport.announcing import request_answered
 from django_redsess.transport.confirming import EndedCount, EndedList, confirmation, worth
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Call, Steps, drive
 
 
@@ -42,6 +46,7 @@ class BulkEnding:
         if session_filter.active_seconds is not None and latest is None:
             raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
         self.done, self.confirmation = False, confirmation()
+        self._keep, self._message = keep, message if reason is Reason.KICKED else ""
         by_seen = session_filter.only_by_seen
         since = None
         if session_filter.active_seconds is not None and latest is not None:
@@ -89,7 +94,7 @@ class BulkEnding:
             self._left.pop(0)
             self._place = self._low, 0
             self.done = not self._left
-        return EndedList(ended, *worth(self.confirmation))
+        return (yield from self._reported(ended))
 
     def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
         partition, sids = found.pop(0)
@@ -100,11 +105,55 @@ class BulkEnding:
         if dealt_with < len(sids):
             found.insert(0, (partition, sids[dealt_with:]))
         self.done = not found
+        return (yield from self._reported(ended))
+
+    def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
+        if self._message:
+            # If all of a user's sessions end, only those that are kept are left to be told.
+            all_end = all(self._filter.has_all_of(each.user_id) for each in ended)
+            yield from tell_others(ended, self._message, among=self._keep if all_end else None)
         return EndedList(ended, *worth(self.confirmation))
 
     def end_batch(self) -> EndedList:
-        """Take one step. Return the sessions that it ended, up to 250."""
-        return drive(self.step())
+        """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
+        ended = drive(self.step())
+        # A failover may lose the new key. Then the administrator could not look again.
+        if self.done and not too_few(ended.confirmed_by):
+            drive(self.renew_own_key())
+        return ended
+
+    def renew_own_key(self) -> Steps[None]:
+        """Give the session of the present request a new key, if it is kept while all others of its user end."""
+        session = session_of(request_answered())
+        if session is None or session.stored_sid not in self._keep:
+            return
+        user_id = user_of((yield from session.opening()))
+        if user_id and self._filter.has_all_of(user_id):
+            # A thief may have a copy of its cookie.
+            yield from session.cycling()
+
+
+def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
+    """
+    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell`.
+
+    Who has ended sessions of their own knows it, and is not told.
+    """
+    if message and ended:
+        session = session_of(request_answered())
+        own = user_of(session.__dict__.get("_session_cache", {})) if session is not None else ""
+        user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
+        yield from messages.tell(user_ids, message, among=among)
+
+
+def kick(
+    sids: Sequence[str], *, message: str, latest: int | None = None, keep_users: Collection[str] = (), **how: bool
+) -> Steps[EndedList]:
+    """Kick these sessions as :func:`operations.end` does, and tell their users elsewhere, too."""
+    stays: dict[str, Any] = {"latest": latest, "keep_users": keep_users, **how}
+    ended = yield from operations.end(sids, Reason.KICKED, message=message, **stays)
+    yield from tell_others(ended, message)
+    return ended
 
 
 def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[EndedCount]:
@@ -114,6 +163,7 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     ended = 0
     while not work.done:
         ended += len((yield from work.step()))
+    yield from work.renew_own_key()
     return EndedCount(ended, *worth(work.confirmation))
 
 
@@ -150,5 +200,10 @@ def _looking_again() -> Steps[EndedList]:
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
 ) -> EndedList:
-    """End the sessions with these ``sids``. Return those that were there. Arguments are as in :class:`BulkEnding`."""
-    return drive(operations.end(sids, Reason.KICKED, message=message, latest=latest, keep_users=keep_users))
+    """
+    End the sessions with these ``sids``. Return those that were there. Text that is no sid is ignored.
+
+    Arguments are as in :class:`BulkEnding`.
+    """
+    named = [sid for sid in sids if is_sid(sid)]
+    return drive(kick(named, message=message, latest=latest, keep_users=keep_users))

@@ -10,39 +10,44 @@ from typing import TYPE_CHECKING
 from django_redsess.online import presentation
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-
     from django_redsess.online.rows import Session
 
 COLUMNS = (
-    *("sid", "user_id", "username", "login_at", "seen_at", "expires_at"),
+    *("sid", "user_id", "user", "login_at", "seen_at", "expires_at"),
     *("address", "browser", "user_agent", "size", "newest_item"),
 )
 
 Record = Mapping[str, str | int | None]
 
-# These characters begin a formula: in some languages, wide ones too. A tab or the end of a line before them is skipped.
-# Some spreadsheets split a file at semicolons, as Excel does in German, or at tabs: a new cell begins there. Blanks and
-# quotation marks before its text may be dropped, since the CSV writer doubles each quotation mark.
-_FORMULA = re.compile(r'\A(?=[\t\r\n])|(?:\A|(?<=[;|\t\r\n]))(?=[" ]*[=+@＝＋－＠-])')  # noqa: RUF001
+# These characters begin a formula: in some languages, wide ones too. Some spreadsheets split a file at semicolons, as
+# Excel does in German: a new cell begins there. Blanks, characters that are not seen, and quotation marks before a
+# formula may be dropped: the CSV writer doubles each quotation mark.
+_FORMULA = re.compile(r'(?:\A|(?<=[;|]))(?=[\s"\u200b-\u200f\u2060-\u2064\ufeff]*[=+@＝＋－＠-])')  # noqa: RUF001
+
+# They could control the terminal on which a file is printed. The last ones turn the text around.
+_CONTROLS = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0))},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
 
 
-def record_of(session: Session, user: AbstractBaseUser | None) -> Record:
+def record_of(session: Session, user: str | None) -> Record:
     """
     Return the values of ``session``, in the order of ``COLUMNS``. Times are ISO 8601, in UTC.
 
-    ``user`` is None for a guest and for a deleted user: only the second has a ``user_id``.
+    ``user`` is the user's name, or None for a guest and for a deleted user: only the second has a ``user_id``. What is
+    not stored is None, too.
     """
     values = (
         session.sid,
         session.user_id,
-        None if user is None else str(user.get_username()),
+        user,
         None if session.login_at is None else _iso(session.login_at),
         _iso(session.seen_at),
         _iso(session.expires_at),
-        session.address,
-        presentation.browser_name(session.user_agent),
-        session.user_agent,
+        session.address or None,
+        presentation.browser_name(session.user_agent) or None,
+        session.user_agent or None,
         session.size,
         session.newest_item,
     )
@@ -50,17 +55,19 @@ def record_of(session: Session, user: AbstractBaseUser | None) -> Record:
 
 
 def csv_row(record: Record) -> list[str]:
-    """Return the cells of ``record`` for a CSV file."""
-    return [csv_cell("" if value is None else str(value)) for value in record.values()]
+    """Return the cells of ``record`` for a CSV file. What is not stored is said, in English in all languages."""
+    absent = dict.fromkeys(("address", "browser", "user_agent"), "not stored")
+    return [csv_cell(absent.get(name, "") if value is None else str(value)) for name, value in record.items()]
 
 
 def csv_cell(text: str) -> str:
     """
     Return ``text`` for a cell of a CSV file. What a spreadsheet would take for a formula gets an apostrophe before it.
 
-    So does what it would take for a formula if it splits the file at another character than a comma.
+    So does what it would take for a formula if it splits the file at another character than a comma. Control characters
+    are escaped, as ``\\x1b``.
     """
-    return _FORMULA.sub("'", text)
+    return _FORMULA.sub("'", text.translate(_CONTROLS))
 
 
 def _iso(at: datetime) -> str:

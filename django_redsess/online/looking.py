@@ -9,7 +9,7 @@ that match is the seal checked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -29,10 +29,8 @@ from django_redsess.transport.merging import Parts, merged
 from django_redsess.transport.steps import Call, Steps
 from django_redsess.transport.together import Scored, together
 
-LOOKED_MAX = 10_000
-"""The most sessions that a search looks through: the newest, by sign-in or by last seen."""
-
-LOOKED_AT_ONCE = 5_000
+LOOKED_MAX, LOOKED_AT_ONCE = 10_000, 5_000
+"""A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
 
 LISTED_AT_ONCE = 2_500
 """How many entries of a list one call reads, in a millisecond or two."""
@@ -43,8 +41,8 @@ READ_AT_ONCE = 1_000
 HEAD_BYTES = 704
 """These first bytes of a record have its header and who sent the last request. Most records are not longer."""
 
-LOOKED_SECONDS = 1
-"""A search stops after this time, however many it has looked through. Large records are read slowly."""
+LOOKED_SECONDS, TIMED_AT_ONCE = 1, 100
+"""A search stops after this time, however many it has looked through. It looks at the time after so many records."""
 
 logger = logging.getLogger("django.security.SuspiciousSession")
 
@@ -218,14 +216,14 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
     for start in range(0, len(sids), LOOKED_AT_ONCE):
         asked = sids[start : start + LOOKED_AT_ONCE]
         heads = yield from _read(asked, until, cut_to=HEAD_BYTES)
-        likely = {sid: head for sid, head in heads.items() if wanted.has_packed(client_in(head))}
+        likely, seen = _likely(heads, wanted, until)
         cut = [sid for sid, head in likely.items() if len(head) == HEAD_BYTES]
         if cut:
-            whole = yield from _read(cut, until, cut_to=None)
-            # Some may have changed by now, and some were not read if there was no time.
-            likely.update((sid, record) for sid, record in whole.items() if wanted.has_packed(client_in(record)))
-            looked -= len(cut) - len(whole)
-        looked += len(heads)
+            # Some may have changed by now, and some are not read if there is no time.
+            whole, seen_whole = _likely((yield from _read(cut, until, cut_to=None)), wanted, until)
+            likely |= whole
+            looked -= len(cut) - seen_whole
+        looked += seen
         for sid, record in likely.items():
             try:
                 if _is_genuine(sid, record, base.user_ids):
@@ -238,6 +236,17 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
     if unusable:
         logger.warning("A search has found records that are not usable: %d.", unusable)
     return matches, looked
+
+
+def _likely(records: Mapping[str, bytes], wanted: Wanted, until: float) -> tuple[dict[str, bytes], int]:
+    """Return those of ``records`` that match by what they say, and how many were looked at: at least the first few."""
+    found: dict[str, bytes] = {}
+    for number, (sid, record) in enumerate(records.items()):
+        if number and number % TIMED_AT_ONCE == 0 and monotonic() > until:
+            return found, number
+        if wanted.has_packed(client_in(record)):
+            found[sid] = record
+    return found, len(records)
 
 
 def _is_genuine(sid: str, record: bytes, user_ids: Collection[str] | None) -> bool:

@@ -36,6 +36,11 @@ def browser_name(user_agent: str) -> str:
     return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
 
 
+def stored(text: str) -> str:
+    """Return ``text``, an address or a browser; for ``""`` the word that says that a session has none."""
+    return text or gettext("not stored")
+
+
 def when(at: datetime) -> SafeString:
     """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
     now = timezone.now()

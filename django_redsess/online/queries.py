@@ -69,6 +69,11 @@ class SessionFilter(NamedTuple):
         """Whether the only possible order is by last seen."""
         return self.active_seconds is not None or (self.guests and self.user_ids is None)
 
+    def has_all_of(self, user_id: str) -> bool:
+        """Tell whether all sessions of this user match."""
+        some_only = self.names_client or self.active_seconds is not None
+        return not some_only and (self.guests != "only" if self.user_ids is None else user_id in self.user_ids)
+
     def has_list(self, *, by_seen: bool) -> bool:
         """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
         return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))

@@ -20,8 +20,8 @@ Resolve = Callable[[Collection[str]], Mapping[str, Any]]
 QUOTED = "\t"
 """The first character of a quoted key. Items are quoted if a form would change them."""
 
-CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
-"""Unicode has a picture for each control character."""
+CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+"""Unicode has a picture for each control character. Half a surrogate pair can't be sent: it becomes "�"."""
 
 
 class RankingQuerySet(RedisQuerySet["PopularItem"]):
@@ -93,7 +93,10 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
         entries = self._read(first, last) if self._items is None else self._found()[first:last]
         objects = self._resolve([entry.item for entry in entries]) if self._resolve and entries else {}
         views = self.total.views if entries else 0
-        rows = [self.model.of(entry, of_views=views, thing=objects.get(entry.item)) for entry in entries]
+        # The first of all has the longest bar, on whatever page.
+        top = entries if self._items is None and first == 0 else entries and viewed.popular(limit=1)
+        most = top[0].views if top else 0
+        rows = [self.model.of(entry, of_views=views, most=most, thing=objects.get(entry.item)) for entry in entries]
         if self._items is None:
             _rank(rows, first)
         return rows
@@ -126,7 +129,7 @@ def item_of(key: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return ``text`` for pages and histories. Each control character is replaced with its Unicode picture."""
+    """Return ``text`` for pages and histories. Control characters and surrogates are replaced: see ``CONTROLS``."""
     return text.translate(CONTROLS)
 
 

@@ -170,9 +170,10 @@ rank, arank = both(_rank)
 
 
 def _total() -> Steps[ViewTotal]:
-    """Return how many items were viewed, and how many views they have together."""
+    """Return how many items were viewed, how many views they have together, and since when they are counted."""
     counted = yield from together(popularity.counted(1))
-    return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted))
+    since = min((part.since for part in counted if part.since is not None), default=None)
+    return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted), since)
 
 
 total, atotal = both(_total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from django_redsess.session.operations import AT_ONCE_MAX
@@ -25,10 +26,15 @@ VIEWS_MAX = 2**53
 
 
 class ViewTotal(NamedTuple):
-    """How many ``items`` were viewed, and how many ``views`` they have together."""
+    """
+    How many ``items`` were viewed, and how many ``views`` they have together.
+
+    ``since`` is the time of the first view that counts (aware, UTC), None if there is none.
+    """
 
     items: int
     views: int
+    since: datetime | None = None
 
 
 def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
@@ -88,10 +94,7 @@ def split(rank: int) -> Steps[list[int]]:
 def counted(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
     args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
-    return [
-        _call(partition, scripts.COUNT_ITEMS, args, lambda reply: ViewTotal(*map(int, reply)))
-        for partition in keyspace().partitions
-    ]
+    return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
 
 
 def views_of(item: str) -> Call[int]:
@@ -141,6 +144,11 @@ def _bound_at(score: int) -> Steps[Bound]:
 
     found = yield from ask_each("popular", partitions, commands, 1)
     return Bound(score, [count for (count,) in found])
+
+
+def _total(reply: Sequence[bytes | int]) -> ViewTotal:
+    items, views, since = map(int, reply)
+    return ViewTotal(items, views, datetime.fromtimestamp(since, UTC) if since else None)
 
 
 def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> Call[T]:

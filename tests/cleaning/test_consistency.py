@@ -24,7 +24,7 @@ from django_redsess.cleaning import consistency
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from tests.oracle import disagreements
-from tests.support.behind import text_of
+from tests.support.behind import have_agreed, text_of
 
 pytestmark = pytest.mark.both_servers
 
@@ -150,6 +150,7 @@ def test_an_empty_store_has_no_fault(partitions, redis) -> None:
 
 
 def test_a_healthy_store_has_no_fault_and_stays_as_it_is(filled, redis) -> None:
+    have_agreed()
     before = everything(redis)
     assert faults() == []
     assert faults(mend=True) == []
@@ -627,6 +628,7 @@ def test_keys_of_other_stores_are_neither_reported_nor_touched(partitions, setti
         redis.set(f"{{{other.tag}}}:surprise", "theirs")
     for name in (f"{prefix}:login", f"{{{prefix}:login", f"{prefix}}}:login", f"x{{{prefix}}}:login"):
         redis.set(name, "theirs")
+    have_agreed()
     before = everything(redis)
     assert len(before) > len(own) + 4 * len(similar)
     for mend in (False, True):
@@ -647,6 +649,7 @@ def test_damage_is_mended_under_a_prefix_of_special_characters(partitions, setti
 
 
 def test_check_of_a_healthy_store_says_so(filled, redis, capsys) -> None:
+    have_agreed()
     before = everything(redis)
     call_command("cleansessions", check=True)
     assert capsys.readouterr().out.count("\n") == 1

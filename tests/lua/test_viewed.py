@@ -69,7 +69,7 @@ def test_counts_and_ranks_are_read(items: Store) -> None:
     assert [count and float(count) for count in counts] == [-1, None]
     ranks = items.run(scripts.ITEMS_BY_RANK, items=popularity, first=0, last=1)
     assert ranks == [b"lamp", b"-9", b"kite", b"-5"]
-    assert items.run(scripts.COUNT_ITEMS, popularity=popularity, at_least=5) == [3, b"20"]
+    assert items.run(scripts.COUNT_ITEMS, popularity=popularity, at_least=5) == [3, b"20", 0]
     assert items.content() == before
 
 

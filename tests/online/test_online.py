@@ -20,7 +20,7 @@ from django_redsess.session.record import Client
 from django_redsess.session.state import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import dump, make_due, make_older, make_seen, stored, text_of
+from tests.support.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of
 from tests.support.online import notice_of, sign_in
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
@@ -289,6 +289,7 @@ def test_looking_leaves_no_trace(redis, new_session, settings) -> None:
     settings.REDSESS = {**getattr(settings, "REDSESS", {}), "TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60, "SLIDING": True}
     sid = new_session("7", colour="blue").sid
     make_older(redis, sid, 30)
+    have_agreed()
     before = dump(redis)
     online.details(sid)
     online.get(sid)

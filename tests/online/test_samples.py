@@ -26,7 +26,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, note, now_of, stored, written
 
-pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster]
+pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster, pytest.mark.clock]
 
 NOTHING_ENDED = dict.fromkeys(Reason, 0)
 

@@ -210,6 +210,8 @@ def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive
     assert found(browser="chrome") == sids[:1:-1]
     assert found(browser="chrome", order="login_at") == sids[2:]
     monkeypatch.setattr(looking, "LOOKED_SECONDS", -1)
+    monkeypatch.setattr(looking, "TIMED_AT_ONCE", 2)
+    assert (rows.count(), rows.looked_through) == (2, LookedThrough(2, is_all=False))
     monkeypatch.setattr(looking, "LOOKED_AT_ONCE", 1)
     assert rows.count() == 1
 
@@ -231,7 +233,7 @@ def test_entries_of_another_program_are_not_found(redis: redis_py.Redis, arrive:
     partition = keyspace().of_user("1")
     for name in (partition.online_user, partition.recent):
         redis.zadd(name, {"x": 9e12, " " * 20: 9e12, "1" * 20: 9e12})
-    redis.hset(partition.login, "1" * 20, b"3" + bytes(40))
+    redis.hset(partition.login, "1" * 20, b"4" + bytes(40))
     assert found(browser="chrome") == found(browser="chrome", guests=True) == [sid]
     assert found(network="0.0.0.0/0") == [sid]
 

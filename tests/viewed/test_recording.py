@@ -19,7 +19,7 @@ from django_redsess.transport.steps import drive
 from django_redsess.viewed import recording
 from testproject.shop.models import Product
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
-from tests.support.behind import make_due, make_older, stored
+from tests.support.behind import have_agreed, make_due, make_older, stored
 
 pytestmark = pytest.mark.django_db
 
@@ -111,7 +111,7 @@ def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visito
     product = Product.objects.create(slug="lamp", name="Lamp")
     for made_up in ("", "lamp2", "LAMP ", "1", *(f"lamp-{number}" for number in range(20))):
         assert guest.get(f"/items/found?product={made_up}").status_code == 404
-    assert viewed.total() == (0, 0)
+    assert viewed.total()[:2] == (0, 0)
     assert guest.get("/items/found?product=lamp").status_code == 200
     assert viewed.popular() == [(str(product.pk), 1)]
 
@@ -258,7 +258,7 @@ def test_a_view_takes_no_more_where_every_request_saves(guest: Visitor, settings
 
 
 def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, round_trips: Any) -> None:
-    visitor.get("/items/unnamed/lamp")
+    have_agreed()
     round_trips()
     visitor.get("/items/writes/lamp")
     assert round_trips() == 1
@@ -460,7 +460,7 @@ def test_djangos_own_session_middleware_records_too(guest: Visitor, settings: An
     for view in ("plain", "reads", "writes"):
         assert guest.get(f"/items/{view}/{view}").status_code == 200
     assert guest.items == ["writes", "reads", "plain"]
-    assert viewed.total() == (3, 3)
+    assert viewed.total()[:2] == (3, 3)
 
 
 def test_a_session_of_another_engine_is_left_alone(visitor: Visitor, settings: Any) -> None:

@@ -135,7 +135,7 @@ def test_twins_do_the_same(new_session) -> None:
             [entry.item for entry in await viewed.arecent(session)],
             await viewed.acount("lamp"),
             await viewed.arank(1),
-            await viewed.atotal(),
+            (await viewed.atotal())[:2],
             sorted(await viewed.apopular()),
             await viewed.aforget(session, "lamp"),
             await viewed.areset("lamp"),
@@ -157,7 +157,7 @@ def test_what_a_session_viewed_is_forgotten_and_views_of_everybody_stay(new_sess
     assert items_of(session) == ["bowl", "lamp"]
     assert viewed.forget(session) == 2
     assert (items_of(session), items_of(other)) == ([], ["bowl", "vase", "lamp"])
-    assert viewed.total() == (3, 6)
+    assert viewed.total()[:2] == (3, 6)
 
 
 def test_a_session_is_forgotten_by_its_sid_too(new_session) -> None:
@@ -185,7 +185,7 @@ def test_views_of_items_are_reset(redis, new_session) -> None:
     have_views(redis, {"lamp": 3, "vase": 2, "bowl": 7})
     assert viewed.reset("lamp", "nothing", "vase", "lamp") == 5
     assert viewed.popular() == [("bowl", 7)]
-    assert viewed.total() == (1, 7)
+    assert viewed.total()[:2] == (1, 7)
     assert viewed.reset() == viewed.reset("lamp") == 0
     viewed.record(new_session(), "lamp")
     assert viewed.count("lamp") == 1
@@ -204,7 +204,7 @@ def test_views_of_all_items_are_reset(redis, new_session) -> None:
     viewed.record(session, "lamp")
     have_views(redis, {"lamp": 3, "vase": 2, "bowl": 7})
     assert viewed.reset_all() == 13
-    assert viewed.total() == (0, 0)
+    assert viewed.total()[:2] == (0, 0)
     assert viewed.reset_all() == 0
     assert items_of(session) == ["lamp"]
 
@@ -224,7 +224,7 @@ def test_views_of_any_number_of_items_stay_bounded(redis, new_session, settings,
     assert {entry.item for entry in viewed.popular(limit=21)} >= {f"well known {item}" for item in range(20)}
     assert viewed.count("~new") > 20
     found = viewed.popular(limit=200)
-    assert viewed.total() == (len(found), sum(entry.views for entry in found))
+    assert viewed.total()[:2] == (len(found), sum(entry.views for entry in found))
 
 
 @pytest.mark.parametrize("how", ["view", "save", "rotate", "create"])

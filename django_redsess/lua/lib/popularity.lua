@@ -23,6 +23,7 @@ end
 local function count_view(item, items_max)
   local is_new = tonumber(redis.call("ZINCRBY", popularity, -1, item)) == -1
   local total = redis.call("HINCRBY", totals, "views", 1)
+  if total == 1 then redis.call("HSET", totals, "views_since", redis.call("TIME")[1]) end
   local above = is_new and redis.call("ZCARD", popularity) - items_max or 0
   if above <= 0 then return end
   local leaving, views = least_viewed(item, above, total)

@@ -8,7 +8,7 @@ if #items == 0 then
   views = redis.call("HGET", totals, "views") or 0
   -- UNLINK: memory is freed in the background, however many items there are.
   redis.call("UNLINK", popularity)
-  redis.call("HDEL", totals, "views")
+  redis.call("HDEL", totals, "views", "views_since")
   return tonumber(views)
 end
 for _, score in ipairs(redis.call("ZMSCORE", popularity, unpack(items))) do views = views - (score or 0) end

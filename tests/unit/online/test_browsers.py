@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from django_redsess.online.browsers import BROWSERS, SYSTEMS, is_browser, is_system, system_of
 from django_redsess.online.clients import Wanted
 from django_redsess.online.queries import SessionFilter
+from django_redsess.session.payload import AGENTS, WINDOW_BITS
 from django_redsess.session.record import Client, client_packed
 
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
@@ -83,5 +86,11 @@ def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: di
 def test_forged_clients_match_nothing_and_raise_nothing() -> None:
     whole = client_packed(Client("198.51.100.7", CHROME))
     for wanted in (Wanted(SessionFilter(browser="Chrome")), Wanted(SessionFilter(system="Windows"))):
-        for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40):
+        for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40, inflating()):
             assert not wanted.has_packed(forged)
+
+
+def inflating() -> bytes:
+    """A client part of less than 400 bytes that stands for a user agent of 300 000."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, WINDOW_BITS, zdict=AGENTS)
+    return deflate.compress(CHROME.encode() + b"7" * 300_000) + deflate.flush()
