@@ -156,13 +156,19 @@ class CleaningCommand(CommandWithExamples):
                 self.stdout.write(line)
 
     def patiently(self, work: Callable[[], T]) -> T | None:
-        """Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop."""
+        """
+        Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop.
+
+        Raises CommandError for what only a person can mend, such as a missing permission, unless it runs forever.
+        """
         failed, pause = 0.0, PAUSE_SECONDS_MIN
         while not self.stop.asked:
             try:
                 return work()
             except SessionStoreUnavailable as error:
                 now = time.monotonic()
+                if error.lasts and not self.options["forever"]:
+                    raise CommandError(str(error)) from error
                 if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
                     raise CommandError(f"{error} Nothing is lost: run it again.") from error
                 pause = PAUSE_SECONDS_MIN if self._answered > failed else min(2 * pause, PAUSE_SECONDS_MAX)
@@ -197,15 +203,17 @@ class CleaningCommand(CommandWithExamples):
         seconds = time.monotonic() - self._started
         done = sum(self.counts.values())
         rate = done / seconds if done else 0.0
+        worth_telling = done and seconds >= TIMED_SECONDS_MIN
+        took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if worth_telling else ""
+        said = f"{self.sentence(self.counts)}{took}"
         if self.options["json"]:
             facts = {"seconds": round(seconds, 3), "per_second": round(rate, 1), "stopped": self.stop.asked}
             self.stdout.write(json.dumps({**self.counts, **facts}))
-        else:
-            # A service is always stopped.
-            stopped = "Stopped. " if self.stop.asked and not self.options["forever"] else ""
-            worth_telling = done and seconds >= TIMED_SECONDS_MIN
-            took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if worth_telling else ""
-            self.say(f"{stopped}{self.sentence(self.counts)}{took}")
+        # A service is always stopped. A pass that was stopped is not done.
+        if self.stop.asked and not self.options["forever"]:
+            raise CommandError(f"Stopped. {said}")
+        if not self.options["json"]:
+            self.say(said)
 
     def _beat(self) -> None:
         if self.options["heartbeat"] is not None:

@@ -41,4 +41,6 @@ def _row(cells: Iterable[str]) -> str:
 def _records(page: list[Session]) -> Iterator[Record]:
     users = users_by_id({session.user_id for session in page})
     for session in page:
-        yield record_of(session, users.get(session.user_id))
+        user = users.get(session.user_id)
+        # The command endsessions takes this name.
+        yield record_of(session, None if user is None else str(user.get_username()))

@@ -227,7 +227,9 @@ def test_a_signal_ends_a_pass_after_the_batch(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(40_000)})
     command = start("--limit", "1", "--batch-size", "1", "--json", "--no-input")
     wait_until(lambda: len(views_of(redis)) < 40_000)
-    assert command.stop() == (0, "")
+    status, said = command.stop()
+    assert status == 1
+    assert said.startswith("CommandError: Stopped. ")
     summary = json.loads(command.stdout)
     assert summary["stopped"] is True
     assert len(views_of(redis)) > 1

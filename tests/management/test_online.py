@@ -54,7 +54,7 @@ def rows(*arguments: str, **options: Any) -> list[dict[str, Any]]:
 
 
 def names(*arguments: str) -> list[str | None]:
-    return [row["username"] for row in rows(*arguments)]
+    return [row["user"] for row in rows(*arguments)]
 
 
 def visit(session: Any, *, address: str = "192.0.2.7", user_agent: str = FIREFOX, item: str = "") -> None:
@@ -83,6 +83,7 @@ def sids(users, new_session) -> dict[str, str]:
 
 
 def test_a_table_tells_who_it_is_and_from_where(users, new_session) -> None:
+    earliest = datetime.now(UTC).strftime("%Y-%m-%d")
     session = new_session(str(users["alice"].pk))
     visit(session, item="lamp")
     titles, row, summary = run()
@@ -92,7 +93,7 @@ def test_a_table_tells_who_it_is_and_from_where(users, new_session) -> None:
     user, login_at, seen, expires_at, address, browser, size, item, sid = re.split("  +", row)
     assert (user, address, browser, item, sid) == ("alice", "192.0.2.7", "Firefox 145 on Linux", "lamp", session.sid)
     assert seen == "just now"
-    assert datetime.now(UTC).strftime("%Y-%m-%d") <= login_at < expires_at
+    assert earliest <= login_at < expires_at
     assert re.fullmatch(r"\d+ bytes", size)
     assert summary == "1 session is online."
 
@@ -166,7 +167,7 @@ def test_several_conditions_all_hold(redis, sids) -> None:
 @pytest.mark.usefixtures("partitions")
 def test_everyone_is_listed_with_guests(redis, sids, new_session) -> None:
     [guest] = sign_in(new_session, "")
-    assert [(row["sid"], row["user_id"], row["username"]) for row in rows("--everyone", "--limit", "1")] == [
+    assert [(row["sid"], row["user_id"], row["user"]) for row in rows("--everyone", "--limit", "1")] == [
         (guest, "", None)
     ]
     assert run("--everyone")[1].startswith("guest ")
@@ -194,7 +195,7 @@ def test_a_user_who_was_deleted_is_named_as_such(users, sids) -> None:
     number = users["bob"].pk
     users["bob"].delete()
     assert any(line.startswith(f"deleted user {number} ") for line in run())
-    assert [(row["username"], row["user_id"]) for row in rows() if row["sid"] == sids["bob"]] == [(None, str(number))]
+    assert [(row["user"], row["user_id"]) for row in rows() if row["sid"] == sids["bob"]] == [(None, str(number))]
 
 
 @pytest.mark.usefixtures("partitions")
@@ -245,7 +246,7 @@ def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> No
     first, last = User.objects.order_by("pk").first(), User.objects.order_by("pk").last()
     sign_in(new_session, str(first.pk), str(last.pk))
     said = StringIO()
-    assert [row["username"] for row in rows("--search", "user", stderr=said)] == [first.username]
+    assert [row["user"] for row in rows("--search", "user", stderr=said)] == [first.username]
     assert said.getvalue() == "More than 1,000 users match: only sessions of the first 1,000 are listed.\n"
 
 
@@ -273,7 +274,7 @@ def test_json_has_every_detail(users, new_session) -> None:
     assert row == {
         "sid": session.sid,
         "user_id": str(users["alice"].pk),
-        "username": "alice",
+        "user": "alice",
         "address": "192.0.2.7",
         "user_agent": FIREFOX,
         "browser": "Firefox 145 on Linux",
@@ -288,7 +289,9 @@ def test_json_of_nobody_is_nothing() -> None:
 def test_a_guest_of_json_has_not_signed_in(new_session) -> None:
     new_session(colour="blue")
     [row] = rows("--everyone")
-    assert (row["user_id"], row["username"], row["login_at"]) == ("", None, None)
+    assert (row["user_id"], row["user"], row["login_at"]) == ("", None, None)
+    assert row["address"] is row["browser"] is row["user_agent"] is None
+    assert run("--everyone")[1].count("not stored") == 2
 
 
 def test_no_session_key_is_shown(users, new_session) -> None:
@@ -380,7 +383,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     for name, address, browser in (("alice", "198.51.100.7", FIREFOX), ("bob", "2001:db8::7", "curl/8.5.0")):
         visit(new_session(str(users[name].pk)), address=address, user_agent=browser)
     errors = StringIO()
-    assert [row["username"] for row in rows("--address", "198.51.100.0/24", stderr=errors)] == ["alice"]
+    assert [row["user"] for row in rows("--address", "198.51.100.0/24", stderr=errors)] == ["alice"]
     assert errors.getvalue() == "", "nothing was left out"
     assert names("--address", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
     assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
@@ -393,7 +396,7 @@ def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest
     for name in ("alice", "bob"):
         visit(new_session(str(users[name].pk)))
     errors = StringIO()
-    assert [row["username"] for row in rows("--address", "192.0.2.7", stderr=errors)] == ["bob"]
+    assert [row["user"] for row in rows("--address", "192.0.2.7", stderr=errors)] == ["bob"]
     assert errors.getvalue() == (
         "Looked through the 1 newest sign-ins only. Older ones may match, too. The setting INDEX_ADDRESSES finds all "
         "of a network.\n"
@@ -417,12 +420,20 @@ def test_what_can_not_be_searched_is_refused(arguments: list[str], text: str) ->
         run(*arguments)
 
 
+def test_csv_controls_no_terminal(users, new_session) -> None:
+    visit(new_session(str(users["alice"].pk)), item=RED)
+    text = "\n".join(run("--csv"))
+    assert text.replace("\n", "").isprintable()
+    assert r"\x1b[31mred\x1b[0m\x07\x9b1m\u202e" in text
+
+
 def test_csv_has_every_detail_and_no_formula(users, new_session) -> None:
     visit(new_session(str(users["alice"].pk)), user_agent='=HYPERLINK("https://example.com"),1')
     new_session(colour="blue")
-    guest, alice = sorted(csv.DictReader(run("--csv", "--everyone")), key=lambda row: row["username"])
-    [as_json] = [row for row in rows("--everyone") if row["username"] == "alice"]
+    guest, alice = sorted(csv.DictReader(run("--csv", "--everyone")), key=lambda row: row["user"])
+    [as_json] = [row for row in rows("--everyone") if row["user"] == "alice"]
     assert alice.pop("user_agent") == "'" + as_json.pop("user_agent")
     assert alice.pop("browser") == "'" + as_json.pop("browser")
     assert alice == {name: str(value) for name, value in as_json.items()}
-    assert (guest["username"], guest["login_at"], guest["address"]) == ("", "", "")
+    assert (guest["user"], guest["login_at"], guest["newest_item"]) == ("", "", "")
+    assert guest["address"] == guest["browser"] == guest["user_agent"] == "not stored"

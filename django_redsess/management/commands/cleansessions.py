@@ -9,7 +9,7 @@ from django_redsess.cleaning import cleaner, consistency
 from django_redsess.cleaning.waker import Sleep, sleep_until_due
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.session.capacity import NO_LIMIT
+from django_redsess.session.limits import NO_LIMIT
 from django_redsess.transport.keys import keyspace
 
 REST_SECONDS_MAX = 5
