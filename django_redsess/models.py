@@ -65,6 +65,7 @@ class OnlineSession(models.Model):
         default_permissions = ("view",)
         permissions = (
             ("end_onlinesession", _("Can end online sessions")),
+            ("end_all_onlinesession", _("Can end everyone else's online sessions at once")),
             ("export_onlinesession", _("Can export online sessions")),
             ("view_session_data", _("Can view the data of online sessions")),
         )
@@ -94,6 +95,8 @@ class PopularItem(models.Model):
 
     share: float
     """The item's share of all views, from 0 to 1."""
+    of_most: float
+    """Its views as a part of those of the most viewed item, from 0 to 1."""
     object: Any = None
     """The item's object, if ``RankingQuerySet.resolving()`` found one."""
 
@@ -119,10 +122,15 @@ class PopularItem(models.Model):
         return viewed_items.rank(self.views)
 
     @classmethod
-    def of(cls, entry: viewed_items.ViewCount, *, of_views: int, thing: Any = None) -> PopularItem:
-        """Return the row of ``entry``. ``of_views`` is the number of all views, ``thing`` the item's object."""
+    def of(cls, entry: viewed_items.ViewCount, *, of_views: int, most: int, thing: Any = None) -> PopularItem:
+        """
+        Return the row of ``entry``. ``thing`` is the item's object.
+
+        ``of_views`` is the number of all views, ``most`` that of the most viewed item.
+        """
         row = cls(item=entry.item, views=entry.views)
-        # The total was counted earlier. By now this item may have more views.
-        row.share, row.object = entry.views / max(of_views, entry.views), thing
+        # The others were counted earlier. By now this item may have more views.
+        row.share, row.of_most = entry.views / max(of_views, entry.views), entry.views / max(most, entry.views)
+        row.object = thing
         row._state.adding = False
         return row

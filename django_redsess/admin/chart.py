@@ -156,7 +156,7 @@ def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
     # When summer time ends, an hour comes twice, the second time with fold set: label it once.
     full = [(at, _time(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
     room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
-    steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192)
+    steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192, 288)
     every = next((every for every in steps if span / timedelta(hours=every) <= room), steps[-1])
     # At the ends of the axis, half of a label would be cut off.
     ends = span * 0.04

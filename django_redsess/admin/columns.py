@@ -87,20 +87,24 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
         """Show the browser, and the address as a link to its sessions."""
-        if not (session.user_agent or session.address):
-            return _labelled(gettext("where from"), gettext("not stored"))
-        return format_html("<div>{}<br>{}</div>", self.browser(session), self.address_link(session))
+        browser, address = self.browser(session), self.address_link(session)
+        if not (session.user_agent and session.address):
+            shown = browser if session.user_agent else address
+            return shown if session.user_agent or session.address else _labelled(gettext("where from"), shown)
+        return format_html("<div>{}<br>{}</div>", browser, address)
 
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it."""
-        return address_link(session, self.admin_site)
+        return address_link(session, self.admin_site) or presentation.stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
         """Name the browser and its system, with the whole user agent on hover."""
         return format_html(
-            '<span title="{}">{}</span>', session.user_agent, presentation.browser_name(session.user_agent)
+            '<span title="{}">{}</span>',
+            session.user_agent,
+            presentation.stored(presentation.browser_name(session.user_agent)),
         )
 
     @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
@@ -127,12 +131,12 @@ class ColumnsMixin(EndSessionsMixin):
         # A plain space lets the line break.
         return filesizeformat(session.session.size).replace("\xa0", " ")
 
-    @admin.display(description=gettext_lazy("viewed"))
+    @admin.display(description=gettext_lazy("viewed"), empty_value="-")
     def newest_item(self, session: OnlineSession) -> str:
         """Name the item that was viewed last, with a link to its page."""
         return links.name_html(session.newest) if session.newest else ""
 
-    @admin.display(description=gettext_lazy("end"))
+    @admin.display(description=gettext_lazy("end"), empty_value="-")
     def end(self, session: OnlineSession) -> str:
         """Link to the page that asks whether to end the session."""
         if not session.end_url:

@@ -33,6 +33,12 @@ class AllEnded(NamedTuple):
     is_outage: bool
 
 
+def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
+    """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
+    users = site._registry.get(get_user_model())
+    return users is not None and users.has_change_permission(request)
+
+
 def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> AbstractBaseUser | None:
     """
     Return the user with this primary key if the administrator may deactivate the account, else None.

@@ -14,10 +14,11 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext
 
 from django_redsess import online
+from django_redsess.admin.deactivating import may_change_users
 from django_redsess.admin.end_answers import EndAnswersMixin, names_of
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
-from django_redsess.admin.end_rules import own_sid_of
-from django_redsess.admin.filters import chosen
+from django_redsess.admin.end_rules import missing, own_sid_of
+from django_redsess.admin.filters import USER, chosen
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.presentation import when
@@ -45,6 +46,9 @@ class EndQuestionMixin(EndAnswersMixin):
         if "query" in choice and not choice.get("sids"):
             listed = self._listed(request, str(choice["query"]))
             matching, about = _sessions_of(listed), _about(listed)
+            if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
+                messages.warning(request, missing("end_all_onlinesession"))
+                return self._back(request)
             if (sids := self._sids_of(request, matching)) is None:
                 context = self._context_of_query(request, matching)
                 return self._ask_about(request, choice, about | context, form)
@@ -62,6 +66,8 @@ class EndQuestionMixin(EndAnswersMixin):
     ) -> HttpResponse:
         latest = context.get("latest") or ""
         progress = signed_progress(request, choice.get("query", ""), latest, Progress(total=context["number"]))
+        if context.get("to_deactivate") and not (context["number"] or context["own"]):
+            context = {**context, "title": gettext("Deactivate the account")}
         counted_now = {"latest": latest, "progress": progress if latest else ""}
         if form is None:
             form = EndForm(initial={**choice, **counted_now})
@@ -106,7 +112,8 @@ class EndQuestionMixin(EndAnswersMixin):
             "asks_each": self._asks_each,
             "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
             **self._rows(request, _in_parts(matching), number, total),
-            **self._deactivation(request, user_ids, protected),
+            # Asked of those who may change the user only: who has no session is told to nobody else.
+            **self._deactivation(request, asked.user_ids or (), protected),
         }
 
     def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
@@ -115,7 +122,7 @@ class EndQuestionMixin(EndAnswersMixin):
         rows = [
             {
                 "session": session,
-                "browser": presentation.browser_name(session.user_agent),
+                "browser": _browser_of(session),
                 "signed_in": when(session.login_at) if session.login_at else "",
                 "seen": when(session.seen_at),
                 "is_own": session.sid == own_sid_of(request),
@@ -127,9 +134,11 @@ class EndQuestionMixin(EndAnswersMixin):
 
     def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
         # Offered for one user whose sessions may all be ended.
-        user = None
-        if len(user_ids) == 1 and "" not in user_ids and not protected:
-            user = self._to_deactivate(request, *user_ids)
+        if len(user_ids) != 1 or "" in user_ids or protected:
+            return {}
+        if not may_change_users(request, self.admin_site):
+            return {"others_deactivate": True}
+        user = self._to_deactivate(request, *user_ids)
         if user is None or not user.is_active:
             return {}
         return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
@@ -162,13 +171,20 @@ def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
     return OnlineSession.online.none() if listed is None else listed.queryset
 
 
+def _browser_of(session: OnlineSession) -> str:
+    name = presentation.browser_name(session.user_agent)
+    return name if session.address else presentation.stored(name)
+
+
 def _about(listed: ChangeList | None) -> dict[str, Any]:
     # What was searched for and filtered by, or that these are everyone's sessions.
     if listed is None:
         return {}
     filters = chosen(listed)
     everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
-    return {"term": listed.query, "filters": filters, **everyone}
+    # The question itself names a single user.
+    by_others = chosen(listed, but=USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    return {"term": listed.query, "filters": by_others, **everyone}
 
 
 def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.http import HttpRequest
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin.deactivating import may_deactivate
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
     from django_redsess.querysets.sessions import SessionQuerySet
+
+MISSING = {
+    "end_onlinesession": gettext_lazy(
+        "Ending sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "end_all_onlinesession": gettext_lazy(
+        "Ending everyone else's sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "view_session_data": gettext_lazy(
+        "Seeing the values takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+}
 
 CHECKED_MAX = 1000
 """More sessions of a user, or of superusers, are not read one by one."""
@@ -36,6 +48,11 @@ class EndRulesMixin(ListAdmin):
         """
         may_end = request.user.has_perm("django_redsess.end_onlinesession")
         return may_end and (_is_superuser(request.user) or obj is None or not _is_superuser(obj.user))
+
+    def has_end_all_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may end everyone else's sessions at once, and not only a part of the list."""
+        may_end_all = request.user.has_perm("django_redsess.end_all_onlinesession")
+        return may_end_all and self.has_end_permission(request)
 
     def sessions(self, request: HttpRequest) -> SessionQuerySet:
         """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
@@ -92,6 +109,12 @@ class EndRulesMixin(ListAdmin):
         # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
         return self._has_custom_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
 
+    def _are_everyones(self, request: HttpRequest, matching: SessionQuerySet) -> bool:
+        # No search and no filter leaves out users. Guests may come with them.
+        whole, asked = self.sessions(request).session_filter, matching.session_filter
+        same = asked._replace(guests=whole.guests) == whole and (asked.guests != "only" or whole.guests == "only")
+        return same and matching.sids is None
+
     def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
         may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
         return may and session.sid != own_sid_of(request)
@@ -123,6 +146,11 @@ class EndRulesMixin(ListAdmin):
             return sum(session.user_id in superusers for session in matching)
         of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
         return online.count(**of_superusers._asdict())
+
+
+def missing(codename: str) -> str:
+    """Return a sentence for an administrator who lacks this permission: what it is for, its name, and who gives it."""
+    return str(MISSING[codename]) % {"permission": dict(OnlineSession._meta.permissions)[codename]}
 
 
 def own_sid_of(request: HttpRequest) -> str | None:

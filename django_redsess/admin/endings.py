@@ -126,6 +126,8 @@ class EndSessionsMixin(EndQuestionMixin):
             return self.ask(request, data)
         # The message about one session names its browser. A second row may be the administrator's own, which stays.
         rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
+        if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
+            raise PermissionDenied
         work = self._work(request, matching, data, progress)
         started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
         while not work.done and len(ended) < END_MAX and time.monotonic() - started < END_SECONDS:

@@ -106,7 +106,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
         with translation.override(None):
             batch = list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
             rows = [
-                record_of(session.session, session.user)
+                record_of(session.session, str(session.user) if session.user else None)
                 for session in batch
                 if session.sid not in before and may_view(session)
             ]

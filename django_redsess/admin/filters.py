@@ -19,6 +19,7 @@ from django_redsess import online
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.queries import USERS_MAX
 from django_redsess.querysets.sessions import users_by_id
+from django_redsess.session import limits
 
 if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
@@ -54,6 +55,15 @@ def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> 
     """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
     of_users = users_admin(request, site)
     return {} if of_users is None else users_by_id(user_ids, among=of_users.get_queryset(request))
+
+
+def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
+    """
+    Describe the limit of a user's sessions. ``""`` for administrators who may not see the user.
+
+    They must not learn whether there is a user with this id, nor what the limit may tell, such as who is staff.
+    """
+    return limits.describe(visible_users(request, site, {user_id}).get(user_id))
 
 
 class WhoFilter(SimpleListFilter):
@@ -222,11 +232,12 @@ def _by_seen(changelist: ChangeList) -> dict[str, str]:
     return {ORDER_VAR: f"-{columns.index('seen')}"} if "seen" in columns else {}
 
 
-def chosen(changelist: ChangeList) -> list[str]:
-    """Return the choices that are selected in the filters, but for those that filter nothing."""
+def chosen(changelist: ChangeList, *, but: str = "") -> list[str]:
+    """Return the choices that are selected in the filters, apart from the first of each, and from that of ``but``."""
     return [
         str(choice["display"])
         for spec in changelist.filter_specs
+        if but not in spec.expected_parameters()
         for number, choice in enumerate(spec.choices(changelist))
         # The first choice of each filter is "All", or "Signed in".
         if choice["selected"] and number

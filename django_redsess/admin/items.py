@@ -84,7 +84,11 @@ class PopularItemAdmin(ResetViewsMixin):
 
     @admin.display(description=gettext_lazy("share"))
     def share(self, row: PopularItem) -> str:
-        """Show the share of all views, and a bar. It has no styles: a Content-Security-Policy may forbid them."""
+        """
+        Show the share of all views, and a bar, which is full for the most viewed item.
+
+        It has no styles: a Content-Security-Policy may forbid them.
+        """
         percent = round(100 * max(row.share, LEAST_SHARE), 1)
         text = gettext("%(number)s%%") % {"number": number_format(percent, 1)}
         if row.share < LEAST_SHARE:
@@ -93,6 +97,6 @@ class PopularItemAdmin(ResetViewsMixin):
             '<span class="redsess-share"><svg width="120" height="8" viewBox="0 0 100 8" preserveAspectRatio="none" '
             'aria-hidden="true" focusable="false"><path d="M0 0h100v8h-100z" fill="currentColor" fill-opacity="0.15"/>'
             '<path d="M0 0h{0}v8h-{0}z" fill="#2f7fc1"/></svg> <span>{1}</span></span>',
-            f"{100 * row.share:.2f}",
+            f"{100 * row.of_most:.2f}",
             text,
         )

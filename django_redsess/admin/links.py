@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -14,12 +15,15 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from django_redsess import viewed
 from django_redsess.models import PopularItem
 from django_redsess.querysets.items import visible
+
+_ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
 
 logger = logging.getLogger("django_redsess")
 
@@ -82,5 +86,12 @@ def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
     if may_view and (url := admin_url(thing, site)):
         return url
     with suppress(NoReverseMatch):
-        return str(thing.get_absolute_url()) if hasattr(thing, "get_absolute_url") else ""
+        url = str(thing.get_absolute_url()) if hasattr(thing, "get_absolute_url") else ""
+        return url if _may_link(url) else ""
     return ""
+
+
+def _may_link(url: str) -> bool:
+    # An address may have been typed in by anybody, and a browser runs "javascript:". The check of Django allows what
+    # stays on this site: it knows "//host", control characters, and blanks before a scheme.
+    return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)

@@ -69,7 +69,7 @@ class ResetViewsMixin(ListAdmin):
         """Show which items would be reset: ``items``, or all for None."""
         self._require_permission(request)
         if items is None:
-            number, count = viewed.total()
+            number, count, _ = viewed.total()
             context: dict[str, Any] = {"all": True}
         else:
             ranking: RankingQuerySet = self.get_queryset(request)  # type: ignore[assignment]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from django.contrib import messages
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path
@@ -15,8 +15,12 @@ from django.http import HttpRequest
 from django.utils.text import Truncator
 from django.utils.translation import gettext
 
+from django_redsess import online
+from django_redsess.admin import links
 from django_redsess.admin.endings import EndSessionsMixin
-from django_redsess.admin.filters import BROWSER, EVERYONE, GUESTS, WHO, ids_of, users_admin
+from django_redsess.admin.filters import BROWSER, EVERYONE, GUESTS, USER, WHO, ids_of, users_admin, visible_users
+from django_redsess.admin.returning import end_url
+from django_redsess.admin.session_page import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online.browsers import BROWSERS
@@ -27,11 +31,23 @@ if TYPE_CHECKING:
 
     from django_redsess.querysets.sessions import SessionQuerySet
 
+ABSENT_MAX = 3
+"""An empty list names so many users who are not signed in."""
+
 SEARCH_MAX = 200
 """The longest text that is searched for: each word nests the database's query deeper."""
 
 # Four numbers, or two colons.
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
+
+
+class AbsentUser(NamedTuple):
+    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
+
+    name: str
+    is_active: bool
+    url: str
+    deactivate_url: str
 
 
 class SearchMixin(EndSessionsMixin):
@@ -65,16 +81,27 @@ class SearchMixin(EndSessionsMixin):
             return sessions.none(), False
         if network := network_of(term):
             return sessions.of_network(network.text), False
-        users: QuerySet[Any] = get_user_model()._base_manager.all()
+        return sessions.of_users(ids_of(request, self._users_of(request, term), sessions)), False
+
+    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[AbsentUser]:
+        """
+        Return up to 3 users whom an empty list asks for, and who are not signed in.
+
+        None if there are more, for administrators who may not see users, and where a site does not list all sessions.
+        """
+        term, user_ids = changelist.query.strip(), request.GET.getlist(USER)
         of_users = users_admin(request, self.admin_site)
-        if of_users is not None:
-            users = of_users.get_queryset(request)
-        if of_users is not None and of_users.get_search_fields(request):
-            users, _ = of_users.get_search_results(request, users, term)
+        if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
+            return []
+        if term:
+            users = list(self._users_of(request, term)[: ABSENT_MAX + 1])
         else:
-            # By searching other fields, an administrator who may not see users could guess them letter by letter.
-            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return sessions.of_users(ids_of(request, users.order_by("pk"), sessions)), False
+            users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
+        users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
+        every, listed = OnlineSession.online.all(), self.sessions(request)
+        if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
+            return []
+        return [self._absent(request, user) for user in users if not every.of_users([online.user_id_of(user)]).exists()]
 
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
@@ -106,9 +133,27 @@ class SearchMixin(EndSessionsMixin):
         query[BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
         if not self._matching(request, query.urlencode()).exists():
             return ""
-        text = gettext("No user matches “%(term)s”. These are the sessions whose browser matches.")
+        text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
         messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query.urlencode()
+
+    def _users_of(self, request: HttpRequest, term: str) -> QuerySet[Any]:
+        users: QuerySet[Any] = get_user_model()._base_manager.all()
+        of_users = users_admin(request, self.admin_site)
+        if of_users is not None:
+            users = of_users.get_queryset(request)
+        if of_users is not None and of_users.get_search_fields(request):
+            users, _ = of_users.get_search_results(request, users, term)
+        else:
+            # By searching other fields, an administrator who may not see users could guess them letter by letter.
+            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+        return users.order_by("pk")
+
+    def _absent(self, request: HttpRequest, user: Any) -> AbsentUser:
+        is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
+        if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
+            deactivate_url = end_url(request, self.admin_site, query=query_of([user_id]))
+        return AbsentUser(str(user), is_active, links.admin_url(user, self.admin_site), deactivate_url)
 
     def _search_help(self, request: HttpRequest) -> str:
         of_users = users_admin(request, self.admin_site)

@@ -21,6 +21,8 @@ from django_redsess.models import OnlineSession
 class SessionFieldsMixin(ExportMixin):
     """The part of ``OnlineSessionAdmin`` that shows one session."""
 
+    # Of the fields, only a user agent is empty.
+    empty_value_display = gettext_lazy("not stored")
     fieldsets = (
         (None, {"fields": ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
         # Django folds it without a script.

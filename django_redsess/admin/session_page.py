@@ -25,7 +25,8 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess import online, viewed
 from django_redsess.admin import links
-from django_redsess.admin.filters import EVERYONE, USER, WHO, users_admin
+from django_redsess.admin.end_rules import missing
+from django_redsess.admin.filters import EVERYONE, USER, WHO, limit_of_user, users_admin
 from django_redsess.admin.links import ItemLink
 from django_redsess.admin.returning import end_url, return_page_of
 from django_redsess.admin.session_deadlines import Deadline, deadlines_of, ends_with_browser
@@ -34,7 +35,6 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.presentation import exactly, when
 from django_redsess.querysets import items
-from django_redsess.session import limits
 
 OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
@@ -79,7 +79,7 @@ class SessionPage:
     def origin(self) -> str:
         """Show browser, system and address, with a link to all sessions from this address."""
         parts = [part for part in (self._browser(self.session), self._address(self.session)) if part]
-        return _beside(parts or [gettext("not stored")])
+        return _beside(parts or [presentation.stored("")])
 
     def times(self) -> str:
         """Show when the user signed in, was last seen, and when and why the session ends."""
@@ -113,7 +113,7 @@ class SessionPage:
 
     def other_sessions(self) -> str:
         """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
-        limit = paragraph(limits.describe(self.session.user))
+        limit = paragraph(limit_of_user(self.request, self.site, self.session.user_id))
         if not self.others:
             return format_html("{}{}", gettext("There are no others."), limit)
         headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
@@ -128,7 +128,12 @@ class SessionPage:
 
     def data(self) -> str:
         """Show the keys of the data, and the values to those who may see them."""
-        return data(self.details, with_values=self.request.user.has_perm("django_redsess.view_session_data"))
+        may_see = self.request.user.has_perm("django_redsess.view_session_data")
+        shown = data(self.details, with_values=may_see)
+        has_values = self.details is not None and bool(self.details.data)
+        return (
+            shown if may_see or not has_values else format_html("{}{}", shown, paragraph(missing("view_session_data")))
+        )
 
     @cached_property
     def _deadlines(self) -> list[Deadline]:
@@ -141,7 +146,7 @@ class SessionPage:
         return links.admin_url(user, self.site, page)
 
     def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
-        browser = self._browser(other) or gettext("unknown")
+        browser = presentation.stored(self._browser(other))
         url = page_url(self.request, self.site, other.sid)
         where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, own_mark(other), self._address(other))
         signed_in = when(other.login_at) if other.login_at else ""
@@ -149,7 +154,8 @@ class SessionPage:
 
     def _end(self, other: OnlineSession) -> str:
         # A screen reader may read the links without their rows.
-        name = gettext("End: %(browser)s, %(address)s") % {"browser": self._browser(other), "address": other.address}
+        browser, address = presentation.stored(self._browser(other)), presentation.stored(other.address)
+        name = gettext("End: %(browser)s, %(address)s") % {"browser": browser, "address": address}
         url = end_url(self.request, self.site, sid=other.sid)
         return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
 

@@ -12,7 +12,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext, ngettext
 
 from django_redsess.admin.columns import ColumnsMixin
-from django_redsess.admin.end_rules import own_sid_of
+from django_redsess.admin.end_rules import missing, own_sid_of
 from django_redsess.admin.filters import (
     EVERYONE,
     USER,
@@ -24,9 +24,9 @@ from django_redsess.admin.filters import (
     UserFilter,
     WhoFilter,
     chosen,
+    limit_of_user,
     only_by_seen,
     users_admin,
-    visible_users,
 )
 from django_redsess.admin.numbers import NumbersMixin
 from django_redsess.admin.returning import end_url
@@ -35,7 +35,6 @@ from django_redsess.admin.session_fields import SessionFieldsMixin
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.session import limits
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -71,10 +70,10 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
             messages.warning(
                 request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             )
+        users = request.GET.getlist(USER)
         context = {
             "present": partial(self.present, request),
-            "limit": self._limit_of_user(request),
-            "has_end_permission": self.has_end_permission(request),
+            "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
         }
         response = super().changelist_view(request, {**context, **(extra_context or {})})
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
@@ -104,23 +103,26 @@ class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsM
             "looked_through": looked,
             "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
+            "absent_users": self.absent_users(request, changelist),
+            "may_see_users": users_admin(request, self.admin_site) is not None,
             "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
             if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
             else "",
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
-            # Of a search or a filter: all that it lists, on all pages.
-            "end_these_url": end_url(request, self.admin_site, query=request.GET.urlencode())
-            if count and is_narrowed
-            else "",
-            "end_all_url": end_url(request, self.admin_site),
+            **self._ends(request, changelist),
         }
 
-    def _limit_of_user(self, request: HttpRequest) -> str:
-        # Only for administrators who may see users: others must not learn whether there is a user with this id.
-        match request.GET.getlist(USER):
-            case [user_id] if users_admin(request, self.admin_site) is not None:
-                return limits.describe(visible_users(request, self.admin_site, {user_id}).get(user_id))
-        return ""
+    def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
+        # Links below the list, or who may do that.
+        if not self.has_end_permission(request):
+            return {"missing": missing("end_onlinesession")}
+        if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
+            return {"missing": missing("end_all_onlinesession")}
+        if not (changelist.query or changelist.has_active_filters):
+            return {"end_all_url": end_url(request, self.admin_site)}
+        # Of a search or a filter: all that it lists, on all pages.
+        query = request.GET.urlencode()
+        return {"end_these_url": end_url(request, self.admin_site, query=query)} if changelist.result_count else {}
 
     def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
         links_users = users_admin(request, self.admin_site) is not None

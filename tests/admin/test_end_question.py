@@ -65,7 +65,7 @@ def test_a_hostile_name_is_escaped(admin_client, new_session) -> None:
 
 def test_the_rows_say_which_stay(client, new_session) -> None:
     root = new_session(str(User.objects.create_superuser("root").pk))
-    staff(client, "view_onlinesession", "end_onlinesession")
+    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
     rows = {row[0].split()[0]: row[0] for row in rows_of(client.get(CONFIRM))}
     assert "which only a superuser can end: it stays" in rows["root"]
     assert "this is your own session" in rows["staff"]
@@ -78,7 +78,7 @@ def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
     for name in names:
         is_root = name.startswith("root")
         new_session(str(User.objects.create_user(name, is_superuser=is_root).pk))
-    staff(client, "view_onlinesession", "end_onlinesession")
+    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
     for response in (client.get(CONFIRM), client.get(f"{CONFIRM}?sid__in={','.join(left())}")):
         assert asked(response) == 3
         assert {row[0] for row in rows_of(response)} < {"anna", "ben", "cleo"}
@@ -95,6 +95,23 @@ def test_the_question_says_what_was_searched_for(admin_client, sids) -> None:
     assert "Searched for “a”. Filters: In the last 5 minutes Do you want to end" in text
     assert "everyone else" not in text
     assert MARKUP not in admin_client.get(CONFIRM, {"q": "a", "browser": MARKUP}, follow=True).text
+
+
+def test_the_question_about_one_user_names_the_user_and_no_filter(client, admin_client, users, new_session) -> None:
+    for _ in range(2):
+        new_session(str(users["alice"].pk))
+    asks = "Do you want to end 2 sessions of alice? Their user is signed out at the next click"
+    may_change = "An administrator who may change users can also deactivate the account"
+    text = Page(admin_client.get(f"{CONFIRM}?user={users['alice'].pk}")).text
+    assert asks in text
+    assert "Filters:" not in text
+    assert may_change not in text
+    assert "Filters: In the last hour" in Page(admin_client.get(f"{CONFIRM}?user={users['alice'].pk}&active=1h")).text
+    # Who may not deactivate the account reads who may.
+    staff(client, "view_onlinesession", "end_onlinesession")
+    text = Page(client.get(f"{CONFIRM}?user={users['alice'].pk}")).text
+    assert asks in text
+    assert may_change in text
 
 
 def test_where_nothing_can_end_there_is_only_a_way_back(admin_client) -> None:

@@ -81,7 +81,7 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
     assert row == {
         "sid": session.sid,
         "user_id": str(users["alice"].pk),
-        "username": "alice",
+        "user": "alice",
         "login_at": found.login_at.isoformat(timespec="milliseconds") if found.login_at else None,
         "seen_at": found.seen_at.isoformat(timespec="milliseconds"),
         "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
@@ -107,7 +107,7 @@ def test_no_file_has_a_session_key_or_data(admin_client, users, new_session, fil
 def test_search_and_filters_hold_for_the_file(admin_client, redis, sids, new_session) -> None:
     guest = new_session(colour="blue")
     User.objects.filter(username="bob").update(is_staff=True)
-    names = {query: {row["username"] for row in as_csv(admin_client, query)} for query in ("?q=aro", "?staff=1")}
+    names = {query: {row["user"] for row in as_csv(admin_client, query)} for query in ("?q=aro", "?staff=1")}
     assert names == {"?q=aro": {"carol"}, "?staff=1": {"bob", "admin"}}
     assert guest.sid in {row["sid"] for row in as_csv(admin_client, "?who=everyone")}
     assert as_csv(admin_client, "?q=nobody") == []
@@ -127,10 +127,10 @@ def test_a_deleted_user_and_a_guest_have_no_name_in_any_language(
     user_id = users["bob"].pk
     users["bob"].delete()
     rows = {row["user_id"]: row for row in as_json(admin_client, "?who=everyone")["sessions"]}
-    assert rows[str(user_id)]["username"] is None
-    assert (rows[""]["username"], rows[""]["login_at"]) == (None, None)
+    assert rows[str(user_id)]["user"] is None
+    assert (rows[""]["user"], rows[""]["login_at"]) == (None, None)
     assert "Firefox 140 on Linux" in {row["browser"] for row in as_csv(admin_client)}
-    assert {row["username"] for row in as_csv(admin_client, "?who=everyone")} == {"", "admin", "alice", "carol"}
+    assert {row["user"] for row in as_csv(admin_client, "?who=everyone")} == {"", "admin", "alice", "carol"}
 
 
 def test_the_command_writes_the_same_file(admin_client, users, sids, new_session) -> None:
@@ -159,7 +159,7 @@ def test_a_hostile_user_agent_stays_in_its_cell(admin_client, users, new_session
     assert found is not None
     [row] = as_csv(admin_client, "?q=alice")
     assert row["sid"] == session.sid
-    assert row["user_agent"].removeprefix("'") == found.user_agent
+    assert row["user_agent"].removeprefix("'") == found.user_agent.replace("\r\n", r"\x0d\x0a")
     assert not row["user_agent"].startswith(("=", "@", "-"))
     assert row["size"].isdigit()
     assert as_json(admin_client, "?q=alice")["sessions"][0]["user_agent"] == found.user_agent
@@ -168,7 +168,14 @@ def test_a_hostile_user_agent_stays_in_its_cell(admin_client, users, new_session
 def test_a_user_name_that_is_a_formula_is_none_in_the_file(admin_client, new_session) -> None:
     user = User.objects.create(username="=1+1")
     session = new_session(str(user.pk))
-    assert {row["sid"]: row["username"] for row in as_csv(admin_client)}[session.sid] == "'=1+1"
+    assert {row["sid"]: row["user"] for row in as_csv(admin_client)}[session.sid] == "'=1+1"
+
+
+def test_users_have_the_names_that_the_list_shows(admin_client, sids, monkeypatch) -> None:
+    monkeypatch.setattr(User, "__str__", lambda user: f"Customer {user.pk}")
+    names = Page(admin_client.get(LIST)).names
+    assert [row["user"] for row in as_csv(admin_client)] == [row["user"] for row in as_json(admin_client)["sessions"]]
+    assert [row["user"] for row in as_csv(admin_client)] == names
 
 
 # Who may, and how.
@@ -228,7 +235,7 @@ def test_rules_of_a_subclass_hold(admin_client, users, sids, monkeypatch) -> Non
 
     monkeypatch.setitem(admin.site._registry, OnlineSession, registered := admin.site._registry[OnlineSession])
     monkeypatch.setattr(registered, "__class__", Rules)
-    assert [row["username"] for row in as_csv(admin_client)] == ["alice"]
+    assert [row["user"] for row in as_csv(admin_client)] == ["alice"]
 
 
 # Names and ends of files.

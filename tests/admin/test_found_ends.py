@@ -113,7 +113,7 @@ def test_a_superusers_session_stays(client, found) -> None:
     User.objects.create_superuser("root", password="secret")
     browser = Client(headers={"user-agent": FIREFOX})
     browser.post("/login/", {"username": "root", "password": "secret"})
-    staff(client, "view_onlinesession", "end_onlinesession")
+    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
     response = client.get(CONFIRM)
     assert asked(response) == 4
     assert "1 more is a superuser's" in Page(response).text
@@ -125,7 +125,7 @@ def test_a_superusers_session_stays(client, found) -> None:
 def test_counting_superusers_sessions_reads_no_others(client, monkeypatch, found, few_on_a_page) -> None:
     arrive("root")
     User.objects.filter(username="root").update(is_superuser=True)
-    staff(client, "view_onlinesession", "end_onlinesession")
+    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
     monkeypatch.setattr(end_question, "ROWS_MAX", 2)
     limits, page_of = [], online.page_of
     monkeypatch.setattr(

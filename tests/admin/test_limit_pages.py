@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import online
+from tests.support.admin_pages import staff
 
 LIST = "/admin/django_redsess/onlinesession/"
 ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."
@@ -77,6 +78,17 @@ def test_without_a_limit_no_page_tells_of_one(pages: Any) -> None:
 def test_the_limit_of_a_user_is_told_on_that_users_pages(limited: Any, pages: Any) -> None:
     limited(f"{__name__}.of_staff")
     assert all("At most 2 sessions are allowed." in page for page in pages().values())
+
+
+def test_who_may_not_see_users_learns_no_limit(limited: Any, alice: User, pages: Any) -> None:
+    limited(f"{__name__}.of_staff")
+    assert pages()
+    [session] = online.of_user(alice)
+    for permissions in ((), ("view_user",)):
+        page = staff(Client(), "view_onlinesession", *permissions, name=f"staff{permissions}")
+        text = page.get(f"{LIST}{quote(session.sid)}/change/").content.decode()
+        assert "There are no others." in text
+        assert ("allowed" in text) == bool(permissions)
 
 
 def test_the_list_of_a_user_without_a_limit_tells_of_none(limited: Any) -> None:

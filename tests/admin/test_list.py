@@ -23,7 +23,7 @@ from django_redsess.online import looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.state import Visit
 from tests.docs.pages import DOCS, blocks
-from tests.support.admin_pages import CONFIRM, LIST, Page, asked, page_of, staff
+from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
 from tests.support.behind import text_of
 from tests.support.online import sign_in
 
@@ -105,13 +105,23 @@ def test_a_session_without_an_address_has_no_link(admin_client, sids) -> None:
     assert [href for href in row["hrefs"] if "?q=" in href] == []
 
 
-def test_what_is_not_stored_of_a_guest_is_told(admin_client, new_session) -> None:
+def test_what_is_not_stored_is_told(admin_client, users, new_session) -> None:
     sid = new_session(colour="blue").sid
     [row] = Page(admin_client.get(LIST, {"who": "guests"})).rows
     assert (row["client"], row["signed_in"]) == ("not stored", "-")
+    # Without the other, an address or a browser stands alone.
+    for address, user_agent, shown in (("198.51.100.7", "", "198.51.100.7"), ("", "curl/8.5.0", "curl 8")):
+        session = new_session(str(users["alice"].pk))
+        session.visit = Visit(lambda of=(address, user_agent): Visitor(*of))
+        session.save()
+        [row] = Page(admin_client.get(LIST, {"q": session.sid})).rows
+        assert row["client"] == shown
+    assert [row[1] for row in Page(admin_client.get(CONFIRM, {"sid": sid})).tables[0][1:]] == ["not stored"]
     # On a phone, a cell has no heading but this.
     assert '<span class="redsess-label">Signed in </span>-' in admin_client.get(LIST, {"who": "guests"}).text
-    assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
+    text = Page(admin_client.get(page_of(sid))).text
+    assert "From: not stored" in text
+    assert "User agent: not stored" in text
 
 
 def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
@@ -141,16 +151,23 @@ def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, clients, quer
 
 
 def test_ending_everyone_else_is_below_the_list_and_apart_from_other_buttons(admin_client, clients) -> None:
-    text = admin_client.get(LIST + "?q=alice").text
+    text = admin_client.get(LIST).text
     assert text.index("End everyone else") > text.index("</table>")
     assert asked(admin_client.get(Page(admin_client.get(LIST)).links["End everyone else's sessions"])) == 3
-    assert "End everyone else" not in staff(Client(), "view_onlinesession").get(LIST).text
+    # It has nothing to do with what is searched for.
+    for query in ("?q=alice", "?active=1h", "?who=everyone", "?q=nobody"):
+        assert "End everyone else" not in admin_client.get(LIST + query).text
+    page = Page(staff(Client(), "view_onlinesession").get(LIST))
+    assert "End everyone else's sessions" not in page.links
+    assert "Ending sessions takes the permission “Can end online sessions”. Ask an administrator for it." in page.text
 
 
 def test_what_a_search_or_a_filter_lists_is_ended_from_below_the_list(admin_client, clients) -> None:
     found = Page(admin_client.get(LIST, {"q": "198.51.100.0/24"}))
     assert asked(admin_client.get(found.links["End these 2 sessions"])) == found.count == 2
     assert "End the session that is listed" in Page(admin_client.get(LIST, {"browser": "Chrome"})).links
+    # Guests alone are not everyone.
+    assert "End the session that is listed" in Page(admin_client.get(LIST, {"who": "guests"})).links
     for client, query in (
         (admin_client, ""),
         (admin_client, "?q=nobody"),
@@ -250,7 +267,7 @@ def test_a_search_that_finds_no_user_finds_browsers_and_says_so(admin_client) ->
     response = admin_client.get(LIST, {"q": "firefox", "o": "3"}, follow=True)
     page = Page(response)
     assert sorted(page.names) == ["alice", "carol"]
-    assert page.messages == ["No user matches “firefox”. These are the sessions whose browser matches."]
+    assert page.messages == ["Nobody who is signed in matches “firefox”. These are the sessions whose browser matches."]
     # What is ended later is what was shown: the address names browsers, whoever signs in meanwhile.
     [(url, _)] = response.redirect_chain
     assert parse_qs(urlsplit(url).query) == {"browser": ["Firefox"], "o": ["3"]}
@@ -457,6 +474,33 @@ def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client)
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
+
+
+def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_done(
+    admin_client, clients, new_session
+) -> None:
+    lukas = User.objects.create_user("lukas", email="lukas@example.com")
+    page = Page(admin_client.get(LIST, {"q": "lukas@"}))
+    assert "lukas is not signed in. Open the account Deactivate the account Clear the search" in page.text
+    assert "Nothing matches" not in page.text
+    assert page.links["Open the account"] == f"/admin/auth/user/{lukas.pk}/change/"
+    question = admin_client.get(page.links["Deactivate the account"])
+    assert "You can deactivate the account of lukas." in Page(question).text
+    assert "There is no session" not in Page(question).text
+    response = answer(admin_client, question, deactivate=str(lukas.pk))
+    assert Page(response).messages == ["The account of lukas was deactivated."]
+    page = Page(admin_client.get(LIST, {"user": lukas.pk}))
+    assert "lukas is not signed in. The account is deactivated. Open the account" in page.text
+    assert "Deactivate the account" not in page.links
+    # Who is signed in, but not in this browser, is not said to be away.
+    for query in (
+        {"q": "alice", "browser": "Chrome"},
+        {"user": User.objects.get(username="alice").pk, "browser": "Chrome"},
+    ):
+        assert "is not signed in" not in Page(admin_client.get(LIST, query)).text
+    for number in range(3):
+        User.objects.create_user(f"lukas{number}")
+    assert "Nothing matches “lukas”." in Page(admin_client.get(LIST, {"q": "lukas"})).text
 
 
 @pytest.mark.usefixtures("clients")

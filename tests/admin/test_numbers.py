@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from django_redsess.cleaning import cleaner
 from tests.support.admin_pages import LIST, Page
 from tests.support.behind import note, now_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.clock]
 
 NUMBERS = LIST + "numbers/"
 
@@ -33,6 +33,11 @@ def the_day(days_ago: int) -> date:
 
 def name_of(day: date) -> str:
     return date_format(day, "D N j, Y")
+
+
+def at(day: date, hour: int = 12, minute: int = 0) -> datetime:
+    """Return a time of that day. So many hours before now may be on another day, by the hour or by summer time."""
+    return timezone.make_aware(datetime.combine(day, time(hour, minute)))
 
 
 def note_hours(redis: Any, *hours: float, **counts: int) -> None:
@@ -95,7 +100,8 @@ def test_without_samples_the_page_says_who_takes_them(admin_client) -> None:
 
 def test_a_week_and_a_month_have_a_row_for_each_day_with_a_link(admin_client, redis, partitions) -> None:
     for days in range(1, 30):
-        note_hours(redis, 24 * days, 24 * days - 0.01, signed_in=days, guests=50 - days)
+        for minute in (0, 1):
+            note(redis, at(the_day(days), 12, minute), signed_in=days, guests=50 - days)
     for name, days in (("week", 6), ("month", 29)):
         page = admin_client.get(NUMBERS, {"range": name})
         rows = table(page)
@@ -111,11 +117,10 @@ def test_a_week_and_a_month_have_a_row_for_each_day_with_a_link(admin_client, re
 
 def test_a_day_has_a_row_for_each_hour_with_the_most_and_the_fewest(admin_client, redis, partitions) -> None:
     day = the_day(3)
-    midnight = timezone.make_aware(datetime.combine(day, datetime.min.time()))
     for hour, minute, count in ((0, 0, 3), (0, 10, 9), (5, 0, 4), (23, 50, 1)):
-        note(redis, midnight + timedelta(hours=hour, minutes=minute), signed_in=count, guests=0)
-    note(redis, midnight - timedelta(minutes=1), signed_in=77)
-    note(redis, midnight + timedelta(days=1), signed_in=88)
+        note(redis, at(day, hour, minute), signed_in=count, guests=0)
+    note(redis, at(day, 0) - timedelta(minutes=1), signed_in=77)
+    note(redis, at(the_day(2), 0), signed_in=88)
     page = admin_client.get(NUMBERS, {"day": day})
     nine, three, four, one = (str(number * partitions) for number in (9, 3, 4, 1))
     assert table(page) == [
@@ -153,8 +158,7 @@ def test_a_range_of_days_has_no_previous_day(admin_client, name: str) -> None:
 
 def test_days_are_those_of_the_time_zone(admin_client, redis, settings) -> None:
     settings.TIME_ZONE = "Asia/Kathmandu"
-    midnight = timezone.make_aware(datetime.combine(the_day(3), datetime.min.time()))
-    note(redis, midnight, signed_in=3)
+    note(redis, at(the_day(3), 0), signed_in=3)
     page = admin_client.get(NUMBERS, {"day": the_day(3)})
     assert [row[0] for row in table(page)] == ["midnight"]
     assert "times of Asia/Kathmandu" in Page(page).text
@@ -187,7 +191,8 @@ def test_the_page_is_for_those_who_may_see_sessions(client: Client) -> None:
 
 
 def test_last_tuesday_is_two_clicks_from_the_list(admin_client, redis) -> None:
-    note_hours(redis, 24 * 6, 24 * 6 - 0.5)
+    for hour in (12, 13):
+        note(redis, at(the_day(6), hour))
     over_time = admin_client.get(Page(admin_client.get(LIST)).links["Online over time"])
     week = admin_client.get(NUMBERS + Page(over_time).links["Week"])
     assert [row[0] for row in table(week)] == [name_of(the_day(0)), name_of(the_day(6))]

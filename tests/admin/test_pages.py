@@ -83,6 +83,7 @@ def test_more_than_were_ever_noted_are_the_most(admin_client, redis, new_session
     assert "Signed in: 10 now, at most 10 at" in said(admin_client)
 
 
+@pytest.mark.clock
 @pytest.mark.usefixtures("partitions")
 def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything(
     admin_client, redis, new_session
@@ -185,7 +186,7 @@ def test_messages_are_a_list_that_is_read_out(admin_client, settings, is_own: bo
 
 
 def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admin_client, new_session) -> None:
-    session = new_session("7", **{"key\x07": "value\x7f", "\0": ["\x1b"]})
+    session = new_session("7", **{"key\x07": "value\x7f", "\0": ["\x1b"], "half\ud800": "\udfff"})
     for item in ("bell\x07", "nothing\0\x1b\x7f"):
         viewed.record(session, item)
     pages = [admin_client.get(path).text for path in (LIST, page_of(session.sid), MOST_VIEWED)]
@@ -193,7 +194,7 @@ def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admi
         # A box that is ticked sends its item as it is.
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", re.sub("<input[^>]*>", "", page))
         assert "nothing␀␛␡" in page
-    for shown in ("bell␇", "key␇", "&quot;value␡&quot;", ">␀<"):
+    for shown in ("bell␇", "key␇", "&quot;value␡&quot;", ">␀<", "half�", "&quot;�&quot;"):
         assert shown in pages[1]
 
 

@@ -59,7 +59,9 @@ def victim(db) -> Visitor:
 
 @pytest.fixture
 def administrator(db) -> Visitor:
-    return Visitor("administrator", is_staff=True).may("view_onlinesession", "end_onlinesession")
+    return Visitor("administrator", is_staff=True).may(
+        "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
+    )
 
 
 def test_a_get_ends_nothing(administrator, victim) -> None:
@@ -150,7 +152,9 @@ def test_what_was_kicked_is_in_no_key(redis, administrator, victim) -> None:
 
 def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administrator, victim, caplog) -> None:
     caplog.set_level(logging.DEBUG)
-    administrator.may("view_onlinesession", "end_onlinesession", "view_session_data", "view_user")
+    administrator.may(
+        "view_onlinesession", "end_onlinesession", "end_all_onlinesession", "view_session_data", "view_user"
+    )
     keys = {victim.key, administrator.key}
     client, answers = administrator.client, []
 
@@ -186,6 +190,16 @@ def test_a_key_that_is_searched_for_finds_nothing(administrator, victim) -> None
     response = administrator.client.get(LIST, {"q": victim.key})
     assert response.status_code == 200
     assert "Browser of victim" not in response.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_no_sid_is_ignored_where_ends_are_confirmed(administrator, victim, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 10)}
+    for text in ("%", "% ../.. é", "0" * 19, "--" + "a" * 18):
+        response = administrator.client.post(END, {"sids": text}, follow=True)
+        assert response.status_code == 200
+        assert "was ended" not in Page(response).text
+    assert victim.is_signed_in()
 
 
 @pytest.mark.parametrize("field", ["sids", "query", "latest", "progress", "message", "own"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.support.online import sign_in
 
 pytestmark = pytest.mark.django_db
 
-VIEW, END = "view_onlinesession", "end_onlinesession"
+VIEW, END, END_ALL = "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
 
 # A test fills them with the pages of the site that it makes.
 urlpatterns: list[Any] = []
@@ -115,7 +116,7 @@ def test_who_is_staff_is_told_to_those_who_may_see_users(
     client: Client, users: dict[str, User], sids: dict[str, str]
 ) -> None:
     User.objects.filter(username="bob").update(is_staff=True)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     assert "Staff only" not in Page(client.get(LIST)).links
     response = client.get(LIST, {"staff": "1"}, follow=True)
     assert set(Page(response).names) == {"alice", "bob", "carol", "staff"}
@@ -128,15 +129,84 @@ def test_users_who_are_not_online_are_named_to_those_who_may_see_users(
     client: Client, users: dict[str, User], set_limit: Callable[..., None]
 ) -> None:
     set_limit(7)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     for url in (LIST, CONFIRM):
         page = Page(client.get(url, {"user": users["bob"].pk}, follow=True))
         assert "bob" not in page.text
         assert "At most" not in page.text
-    staff(client, VIEW, END, "view_user", name="personnel")
+    staff(client, VIEW, END, END_ALL, "view_user", name="personnel")
     text = Page(client.get(LIST, {"user": users["bob"].pk})).text
     assert "bob" in text
     assert "At most 7 sessions" in text
+
+
+def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
+    client: Client, users: dict[str, User], serve: Callable[..., None]
+) -> None:
+    class OwnBranch(UserAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).filter(username="bob")
+
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_view_permission(request, obj) and (obj is None or not obj.is_superuser)
+
+    # Of somebody whom they may not see, the pages tell what they tell of nobody.
+    staff(client, VIEW, END, END_ALL)
+    texts = [Page(client.get(LIST, {"q": name})).text.replace(name, "…") for name in ("alice", "nonam")]
+    texts += [Page(client.get(CONFIRM, {"user": pk})).text for pk in (users["alice"].pk, 10**6)]
+    times = re.compile(r"As of \S+( [ap]\.m\.)?")
+    assert times.sub("", texts[0]) == times.sub("", texts[1])
+    assert texts[2] == texts[3]
+    assert "account" not in texts[2]
+    assert "Accounts that are not signed in are found by administrators who may view users." in texts[0]
+    serve(OnlineSessionAdmin, OwnBranch)
+    personnel = staff(Client(), VIEW, "view_user", name="personnel")
+    assert "bob is not signed in." in Page(personnel.get(LIST, {"q": "bob"})).text
+    assert "Deactivate the account" not in Page(personnel.get(LIST, {"q": "bob"})).links
+    assert "is not signed in" not in Page(personnel.get(LIST, {"q": "alice"})).text
+    assert "is not signed in" not in Page(personnel.get(LIST, {"user": users["alice"].pk})).text
+    User.objects.filter(username="bob").update(is_superuser=True)
+    assert "is not signed in" not in Page(personnel.get(LIST, {"q": "bob"})).text
+
+
+def test_a_site_that_lists_a_part_does_not_say_who_is_in_the_other(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    class Part(OnlineSessionAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).of_users([str(users["bob"].pk)])  # type: ignore[attr-defined]
+
+    serve(Part)
+    User.objects.create_user("dora")
+    staff(client, VIEW, "view_user")
+    for name in ("alice", "dora"):
+        assert "is not signed in" not in Page(client.get(LIST, {"q": name})).text
+
+
+# Ending everyone else's sessions has a permission of its own.
+
+
+@pytest.mark.parametrize("query", ["", "who=everyone"])
+def test_everyones_sessions_are_ended_with_a_permission_of_its_own(
+    client: Client, users: dict[str, User], sids: dict[str, str], query: str
+) -> None:
+    everybody = {*left()}
+    staff(client, VIEW, END)
+    page = Page(client.get(f"{LIST}?{query}"))
+    needed = "takes the permission “Can end everyone else's online sessions at once”. Ask an administrator for it."
+    assert needed in page.text
+    assert not [text for text in page.links if text.startswith("End these") or "everyone else" in text]
+    assert needed in told(client.get(f"{CONFIRM}?{query}", follow=True))
+    action = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
+    assert needed in told(client.post(f"{LIST}?{query}", action, follow=True))
+    assert client.post(ENDING, {"query": query, "latest": str(10**15)}).status_code == 403
+    assert left() >= everybody
+    # A part of them needs none.
+    answer(client, client.get(CONFIRM, {"user": users["bob"].pk}))
+    assert left() == everybody - {sids["bob"]} | {client.session.sid}
+    staff(client, VIEW, END, END_ALL, name="head")
+    answer(client, client.get(f"{CONFIRM}?{query}"))
+    assert left() == {client.session.sid}
 
 
 # Whose sessions were ended is in the history, whatever was posted.
@@ -147,7 +217,7 @@ def test_users_who_are_not_online_are_named_to_those_who_may_see_users(
 def test_no_form_keeps_names_out_of_the_history(
     client: Client, users: dict[str, User], sids: dict[str, str], query: str, fields: dict[str, str]
 ) -> None:
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     answer(client, client.get(CONFIRM + query), **fields)
     named = {str(users[name].pk) for name in ("bob",)} if query == "?q=b" else {str(user.pk) for user in users.values()}
     assert {entry.object_id for entry in LogEntry.objects.all()} == named
@@ -159,7 +229,7 @@ def test_each_request_of_an_ending_names_its_users(
     monkeypatch.setattr(endings, "END_MAX", 250)
     monkeypatch.setattr(history, "LINES_MAX", 100)
     fill(redis, 250, viewed=0)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     response = answer(client, client.get(CONFIRM))
     # So many have one line together, and the rest has its own lines.
     assert [entry.object_id for entry in LogEntry.objects.all()] == [None]
@@ -180,10 +250,10 @@ def test_how_many_were_ended_is_not_believed(
     monkeypatch.setattr(endings, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     if progress in ("another's", "of another list"):
-        staff(client, VIEW, END, name="colleague")
+        staff(client, VIEW, END, END_ALL, name="colleague")
         going_on = answer(client, client.get(CONFIRM + "?who=everyone"))
         progress = Page(going_on).fields["progress"]
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     question = client.get(CONFIRM)
     number = asked(question)
     response = answer(client, question, progress=progress, ended="100000000000", total="100000000000")
@@ -249,7 +319,7 @@ def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
     client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
 ) -> None:
     serve(kind)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     for fields in ways(users["bob"], sids["bob"]):
         assert client.post(ENDING, fields, follow=True).status_code == 200
         assert online.get(sids["bob"]) is not None, fields
@@ -262,7 +332,7 @@ def test_the_question_tells_of_a_rule(
     client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
 ) -> None:
     serve(kind)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
     question = client.post(LIST, {"action": "end_selected", "_selected_action": list(sids.values())}, follow=True)
     assert asked(question) == 2
@@ -278,7 +348,7 @@ def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
     client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
 ) -> None:
     serve(kind)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     assert client.get(page_of(sids["bob"])).status_code in (302, 403)
     assert client.get(page_of(sids["alice"])).status_code == 200
     assert Page(client.get(LIST, {"q": sids["bob"]})).rows == []
@@ -297,7 +367,7 @@ def test_other_sessions_of_a_user_are_those_that_may_be_seen(
             return super().has_view_permission(request, obj) and (obj is None or obj.sid != hidden)
 
     serve(NotOne)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     text = client.get(page_of(mine)).text
     assert page_of(shown) in text
     assert page_of(hidden) not in text
@@ -307,7 +377,7 @@ def test_a_button_is_only_for_what_may_be_ended(
     client: Client, sids: dict[str, str], serve: Callable[..., None]
 ) -> None:
     serve(NotToEnd)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     assert "End this session" in Page(client.get(page_of(sids["alice"]))).links
     assert "End this session" not in Page(client.get(page_of(sids["bob"]))).links
 
@@ -316,7 +386,7 @@ def test_a_users_page_counts_what_may_be_seen(
     client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
 ) -> None:
     serve(NotBob, UsersWithSessions)
-    staff(client, VIEW, END, "view_user", "change_user")
+    staff(client, VIEW, END, END_ALL, "view_user", "change_user")
     for name, count in (("alice", 1), ("bob", 0)):
         page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
         assert ("1 session" in page.links) == bool(count)
@@ -342,7 +412,7 @@ def test_rules_are_asked_in_each_request_of_an_ending(
     monkeypatch.setattr(endings, "END_MAX", 250)
     serve(OddStay)
     fill(redis, 900, viewed=0)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     before = left()
     response, pages = client.get(CONFIRM + query), 0
     newcomer = sign_in(new_session, str(users["alice"].pk))[0]
@@ -361,7 +431,7 @@ def test_a_rule_may_let_others_end_the_sessions_of_superusers(
             return super().has_end_permission(request)
 
     serve(Anybodys)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     root = User.objects.create_superuser("root")
     sid = new_session(str(root.pk)).sid
     client.post(ENDING, {"sids": sid})
@@ -380,7 +450,7 @@ def test_a_list_of_those_seen_lately_stays_one(
 
     make_seen(redis, sids["bob"], milliseconds_ago(3000))
     serve(SeenLately)
-    staff(client, VIEW, END)
+    staff(client, VIEW, END, END_ALL)
     for query in ("", "?active=1h", "?active=1d", "?active=1d&who=everyone"):
         assert sids["bob"] not in Page(client.get(LIST + query)).sids
         assert sids["alice"] in Page(client.get(LIST + query)).sids

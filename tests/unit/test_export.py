@@ -11,23 +11,29 @@ import pytest
 from django_redsess.online.export import csv_cell
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t1", "\r1", "\n1", "＝1+1"])  # noqa: RUF001
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1+1"])  # noqa: RUF001
 def test_what_a_spreadsheet_would_take_for_a_formula_gets_an_apostrophe(text: str) -> None:
     assert csv_cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("text", ["", "anna", "2001:db8::1", "a=b", "a; b=c", "'=1", 'a "b", c\nd', '"a"=1'])
+@pytest.mark.parametrize("text", ["", "anna", "2001:db8::1", "a=b", "a; b=c", "'=1", 'a "b", c', '"a"=1'])
 def test_any_other_text_stays(text: str) -> None:
     assert csv_cell(text) == text
 
 
-@pytest.mark.parametrize("separator", [";", "|", "\t", "\r", "\n"], ids=repr)
+@pytest.mark.parametrize("separator", [";", "|"], ids=repr)
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1+1"])  # noqa: RUF001
 def test_a_spreadsheet_that_splits_at_another_character_finds_no_formula(separator: str, formula: str) -> None:
     assert csv_cell(f"x{separator}{formula}{separator}y") == f"x{separator}'{formula}{separator}y"
 
 
-@pytest.mark.parametrize("before", [" ", '"', '""', ' "', '" " '])
+def test_control_characters_are_escaped() -> None:
+    for code in (*range(32), *range(0x7F, 0xA0)):
+        # A reader that drops a control character before a formula finds none.
+        assert csv_cell(f"{chr(code)}=1;{chr(code)}=1") == rf"\x{code:02x}=1;\x{code:02x}=1"
+
+
+@pytest.mark.parametrize("before", [" ", '"', '""', ' "', '" " ', "\xa0", "\u3000", "\u200b", "\ufeff", "\u2060 "])
 def test_blanks_and_quotation_marks_before_a_formula_hide_it_from_nobody(before: str) -> None:
     assert csv_cell(f"{before}=1") == f"'{before}=1"
     assert csv_cell(f"x;{before}=1") == f"x;'{before}=1"

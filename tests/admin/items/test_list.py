@@ -20,6 +20,7 @@ from django.urls import NoReverseMatch
 
 from django_redsess import viewed
 from django_redsess.models import PopularItem
+from django_redsess.transport.keys import keyspace
 from django_redsess.viewed import popularity
 from testproject.shop.models import Product
 from tests.support.admin_pages import Page, staff, words
@@ -89,6 +90,28 @@ def test_list_has_a_title_and_the_totals(admin_client, known) -> None:
     assert "2,053 views of 4 items" in Page(admin_client.get(LIST + "?q=tail")).text
 
 
+@pytest.mark.usefixtures("partitions")
+def test_the_list_says_since_when_it_counts(admin_client, redis, new_session) -> None:
+    session = new_session("7")
+    for item in ("kite", "lamp", "rope", "tail"):
+        viewed.record(session, item)
+    since = viewed.total().since
+    assert since is not None
+    before = int(redis.time()[0])
+    assert before - 60 < since.timestamp() <= before
+    for partition in keyspace().partitions:
+        if redis.hexists(partition.totals, "views_since"):
+            redis.hset(partition.totals, "views_since", 1_780_000_000)
+    viewed.record(session, "kite")
+    text = "4 items, counted since May 28, 2026, 8:26 p.m. UTC"
+    assert text in Page(admin_client.get(LIST)).text
+    viewed.reset_all()
+    assert viewed.total() == (0, 0, None)
+    viewed.record(session, "kite")
+    assert text not in Page(admin_client.get(LIST)).text
+    assert viewed.total().since >= since
+
+
 def test_one_view_of_one_item_is_told_in_the_singular(admin_client, redis) -> None:
     have_views(redis, {"kite": 1})
     assert "1 view of 1 item" in Page(admin_client.get(LIST)).text
@@ -100,7 +123,8 @@ def test_the_share_is_told_and_drawn(admin_client, redis) -> None:
     assert [row["share"] for row in found] == ["75.0%", "25.0%", "< 0.1%"]
     drawn = [re.search(r"<svg.*</svg>", row["share_html"])[0] for row in found]
     widths = [ElementTree.fromstring(each).findall("path")[1].get("d") for each in drawn]
-    assert widths == ["M0 0h75.00v8h-75.00z", "M0 0h24.99v8h-24.99z", "M0 0h0.01v8h-0.01z"]
+    # The longest bar is that of the most viewed.
+    assert widths == ["M0 0h100.00v8h-100.00z", "M0 0h33.32v8h-33.32z", "M0 0h0.01v8h-0.01z"]
 
 
 def test_the_bar_needs_no_style_and_is_not_read_out(admin_client, known) -> None:
@@ -114,7 +138,7 @@ def test_numbers_are_written_as_the_language_does(admin_client, known, settings)
     found = rows(admin_client.get(LIST))[0]
     assert found["viewed"] == "1.250"
     assert "60,9" in found["share"]
-    assert "h60.89v" in found["share_html"]
+    assert "h100.00v" in found["share_html"]
 
 
 def test_an_empty_list_says_what_to_do_where_nothing_is_named_so_far(admin_client, settings) -> None:
@@ -205,6 +229,19 @@ def test_the_function_that_finds_objects_is_called_once_a_page(admin_client, kno
     resolve(lambda items: calls.append(items) or {})
     admin_client.get(LIST)
     assert [sorted(items) for items in calls] == [["kite", "lamp", "rope", "tail"]]
+
+
+def test_an_address_is_a_link_if_it_stays_on_the_site_or_is_one_of_the_web(admin_client, known, resolve) -> None:
+    links = ["/kite/", "kite", "?item=kite", "http://a.example/kite", "HTTPS://a.example/?a=b:c"]
+    others = [
+        *("javascript:alert(1)", " JavaScript:alert(1)", "\x01javascript:alert(1)", "java\nscript:alert(1)"),
+        *("\tjavascript:alert(1)", "data:text/html,x", "ftp://a.example/kite", "http:///a.example", ""),
+        *("//a.example", "/\\a.example", "\\\\a.example", "///a.example"),
+    ]
+    for url in (*links, *others):
+        resolve(lambda items, url=url: {"kite": Thing("Kite", url)})
+        found = {row["name"]: row["name_html"] for row in rows(admin_client.get(LIST))}
+        assert ("href=" in found["Kite kite"]) == (url in links), url
 
 
 @pytest.mark.parametrize("fails", ["raises", "is none", "returns nothing", "has no names"])
@@ -343,7 +380,7 @@ def test_a_hundred_items_are_on_a_page(admin_client, redis) -> None:
     assert len(rows(admin_client.get(LIST, {"all": ""}))) == 100
 
 
-@pytest.mark.parametrize(("query", "calls"), [("", 2), ("?p=2", 3), ("?q=kite", 3)])
+@pytest.mark.parametrize(("query", "calls"), [("", 2), ("?p=2", 4), ("?q=kite", 4)])
 def test_a_page_takes_few_commands(partitions, admin_client, known, commands, few_on_a_page, query, calls) -> None:
     admin_client.get(LIST)
     commands()

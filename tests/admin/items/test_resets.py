@@ -65,7 +65,7 @@ def test_what_was_selected_is_reset_and_told(partitions, admin_client, known) ->
     response = answer(admin_client, select(admin_client, "lamp", "tail"))
     assert told(response) == "2 items were reset (403 views)."
     assert set(names(response)) == {"kite", "rope"}
-    assert tuple(viewed.total()) == (2, 1650)
+    assert viewed.total()[:2] == (2, 1650)
 
 
 def test_what_sessions_viewed_stays(admin_client, new_session) -> None:
@@ -100,7 +100,7 @@ def test_the_button_resets_all(partitions, admin_client, known) -> None:
     response = answer(admin_client, response)
     assert told(response) == "All items were reset (2,053 views)."
     assert rows(response) == []
-    assert tuple(viewed.total()) == (0, 0)
+    assert viewed.total() == (0, 0, None)
 
 
 def test_all_of_several_pages_are_not_the_items_of_one(admin_client, known, few_on_a_page) -> None:

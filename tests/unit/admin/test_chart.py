@@ -444,4 +444,8 @@ def test_a_month_and_a_week_have_days_as_labels() -> None:
     found = labels(draw(samples, hours=31 * 24), "middle")
     assert 2 <= len(found) <= 8
     assert all(re.fullmatch(r"(May|June) \d+", label) for label in found)
+    autumn = datetime(2100, 11, 28, 18, tzinfo=UTC)
+    hourly = [sample(60 * hours, 5, end=autumn) for hours in range(31 * 24, -1, -1)]
+    # On the narrowest page, names so long would touch if they were 8 days apart.
+    assert labels(draw(hourly, hours=31 * 24), "middle") == ["November 8", "November 20"]
     assert re.search(r"at most 5 at \w+ \d+, 2100", visible_text(draw(samples, hours=31 * 24)))
