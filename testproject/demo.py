@@ -1,7 +1,7 @@
 """
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
-It starts a Valkey server, fills the shop, signs in some shoppers, makes up a day of past, and serves the shop on
+It starts a Valkey server, fills the shop, signs in some shoppers, makes up a month of past, and serves the shop on
 127.0.0.1, with a cleaner beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables
 change it:
 
@@ -41,7 +41,7 @@ WELCOME = """
   The shop        {url}/
   Who is online   {url}/admin/django_redsess/onlinesession/
   Administrator   admin, password admin
-  Support         sam, password support: sees sessions and ends them, but sees no users
+  Support         sam, password support: sees sessions and ends them, but not everyone's at once, and sees no users
   Shoppers        {shoppers}
                   password {password} for each
   Limit           {maximum} sessions a user (LIMIT_POLICY={policy})

@@ -1,5 +1,5 @@
 """
-What the demo makes up: when its people came, and a day of samples before it started.
+What the demo makes up: when its people came, and a month of samples before it started.
 
 It writes behind the engine's back, in the forms that the engine reads. A site never needs this: the engine's own times
 are the server's.
@@ -7,17 +7,18 @@ are the server's.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import cos, pi
 from random import Random
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from django_redsess.online.samples import REASONS
+from django_redsess.online.samples import KEPT_SECONDS, REASONS, slot_of
 from django_redsess.session import reading
 from django_redsess.session.record import pack, unpack
 from django_redsess.signals import Reason
@@ -25,11 +26,14 @@ from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.packing import command
 from django_redsess.transport.steps import Plain
 
-MINUTE, DAY = 60_000, 24 * 60 * 60_000
+MINUTE, HOUR, DAY = 60_000, 60 * 60_000, 24 * 60 * 60_000
 """Milliseconds."""
 
 BUSIEST_HOURS_AGO = 3
-"""The day that is made up ends in the afternoon, whenever the demo starts."""
+"""The month that is made up ends in the afternoon, whenever the demo starts."""
+
+WEEKEND = 0.5
+"""How many come on a Saturday or Sunday, compared with a working day."""
 
 
 def is_missing() -> bool:
@@ -72,25 +76,37 @@ def _move(sid: str, began: int, seen: int) -> None:
 
 
 def make_samples(signed_in: Sequence[int], guests: Sequence[int]) -> None:
-    """Write a sample for each minute of the past day. The sessions that are here now began at these times."""
+    """Write the samples that a cleaner would have of the past month. The sessions that are here now began then."""
     partitions, now = keyspace().partitions, reading.time().run()
-    minutes = range(now - now % MINUTE - DAY, now - now % MINUTE, MINUTE)
-    curves = [_curve(begins, minutes, now) for begins in (signed_in, guests)]
-    came = [_came(curve) for curve in curves]
+    last = now - now % MINUTE
+    minutes = range(last - KEPT_SECONDS * 1000, last, MINUTE)
+    curves = [_curve(sorted(begins), minutes, now) for begins in (signed_in, guests)]
+    whole = list(zip(minutes, *curves, *map(_came, curves), strict=True))
+    slots = [_slot(list(group)) for _, group in groupby(whole, lambda row: _slot_start(row[0], now))]
     for number, partition in enumerate(partitions):
 
         def share(count: int, number: int = number) -> int:
             return count // len(partitions) + (number < count % len(partitions))
 
-        shares = [list(map(share, curve)) for curve in (*curves, *came)]
-        texts = [f"{minute} {_counts(*numbers)}" for minute, *numbers in zip(minutes, *shares, strict=True)]
-        entries = [part for both in zip(minutes, texts, strict=True) for part in both]
-        totals = _totals(*(numbers[-1] for numbers in shares))
+        shares = [(at, *map(share, counts)) for at, *counts in slots]
+        entries = [part for at, *counts in shares for part in (at, f"{at} {_counts(*counts)}")]
+        totals = _totals(*shares[-1][1:])
         # The store's own samples go on from here.
         counting = [["HINCRBY", partition.totals, field, count] for field, count in totals.items()]
-        # Hour by hour: one command for all would take long to pack.
-        hours = [["ZADD", partition.samples, *entries[at : at + 120]] for at in range(0, len(entries), 120)]
-        _ask(partition, *hours, *counting)
+        # Sixty at a time: one command for all would take long to pack.
+        parts = [["ZADD", partition.samples, *entries[at : at + 120]] for at in range(0, len(entries), 120)]
+        _ask(partition, *parts, *counting)
+
+
+def _slot_start(minute: int, now: int) -> int:
+    length = slot_of(timedelta(milliseconds=now - minute)) // timedelta(milliseconds=1)
+    return minute - minute % length
+
+
+def _slot(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what a cleaner keeps of these minutes: the first, the most who were here, and the last totals."""
+    signed_in, guests = (max(row[place] for row in rows) for place in (1, 2))
+    return (rows[0][0], signed_in, guests, *rows[-1][3:])
 
 
 def _totals(users: int, guests: int, users_came: int, guests_came: int) -> dict[str, int]:
@@ -113,21 +129,26 @@ def _counts(users: int, guests: int, users_came: int, guests_came: int) -> str:
 
 
 def _curve(begins: Sequence[int], minutes: Sequence[int], now: int) -> list[int]:
-    """Return how many were here in each of ``minutes``: more by day than by night, and at last as many as now."""
-    chance = Random(3)
-
-    def share(minute: int) -> float:
-        hours_ago = (now - minute) / MINUTE / 60
-        return 0.56 + 0.44 * cos((hours_ago - BUSIEST_HOURS_AGO) * pi / 12)
-
+    """Return how many were here in each of ``minutes``: most on working days, and at last as many as now."""
+    chance, at_last = Random(3), _share(now, now)
     curve, wave = [], 0.0
     for minute in minutes:
         # The last hour leads to the number that is true now.
         wave = 0.97 * wave + chance.gauss(0, 0.03)
-        calm = min(1, (now - minute) / (60 * MINUTE))
-        count = round(len(begins) * share(minute) / share(now) * (1 + wave * calm))
-        curve.append(max(count, sum(begin < minute for begin in begins)))
+        calm = min(1, (now - minute) / HOUR)
+        count = round(len(begins) * _share(minute, now) / at_last * (1 + wave * calm))
+        curve.append(max(count, bisect_left(begins, minute)))
     return curve
+
+
+def _share(minute: int, now: int) -> float:
+    """Return what part of the most were here in that minute: by night less than by day, and less at a weekend."""
+    days_after_busiest = (minute - now) / DAY + BUSIEST_HOURS_AGO / 24
+    # A day is from night to night: at midnight of the clock, the number would jump.
+    busiest = now - BUSIEST_HOURS_AGO * HOUR + round(days_after_busiest) * DAY
+    # The first of January 1970 was a Thursday.
+    is_weekend = (busiest // DAY + 3) % 7 >= 5
+    return (0.56 + 0.44 * cos(2 * pi * days_after_busiest)) * (WEEKEND if is_weekend else 1)
 
 
 def _came(curve: Sequence[int]) -> list[int]:

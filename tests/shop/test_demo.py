@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -35,8 +35,8 @@ MINUTE = 60_000
 HISTORY_AS_JSON = """
 import json
 from django_redsess import online
-samples = online.history(hours=24)
-print(json.dumps([[each.signed_in, each.guests, each.created, sum(each.ended.values())] for each in samples]))
+samples = online.history(hours=31 * 24)
+print(json.dumps([[*each[1:4], sum(each.ended.values()), each.at.timestamp()] for each in samples]))
 """
 
 
@@ -100,16 +100,25 @@ def test_demo_runs_a_cleaner(demo: Demo) -> None:
 
 
 @pytest.mark.slow
-def test_demo_makes_up_a_day_of_samples_which_the_cleaner_carries_on(demo: Demo) -> None:
+def test_demo_makes_up_a_month_of_samples_which_the_cleaner_carries_on(demo: Demo) -> None:
     env = environment(demo.directory, PORT=demo.env["PORT"])
     command = [sys.executable, "testproject/manage.py", "shell", "--verbosity", "0", "--command", HISTORY_AS_JSON]
     history = json.loads(subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=40, check=True).stdout)
-    assert 1_400 < len(history) <= 1_441
-    signed_in, guests, _, _ = zip(*history, strict=True)
-    assert min(signed_in) < max(signed_in) / 2
-    assert 0 < min(guests) < GUESTS
-    for (*_, created, ended), (*_, created_later, ended_later) in pairwise(history):
-        assert (created <= created_later, ended <= ended_later) == (True, True)
+    signed_in, guests, created, ended, times = zip(*history, strict=True)
+    assert list(created) == sorted(created)
+    assert list(ended) == sorted(ended)
+    # The chart of a month is full: it has no gap, and begins at its left edge.
+    assert max(later - earlier for earlier, later in pairwise(times)) <= 3600
+    assert times[-1] - times[0] > 31 * 24 * 3600 - 3600
+    assert max(guests) > GUESTS
+    # Days have nights, weeks have weekends.
+    most = defaultdict[int, int](int)
+    for at, count in zip(times, signed_in, strict=True):
+        day = round((at - times[-1]) / 86_400 + 1 / 8)
+        most[day] = max(most[day], count)
+    quiet = sorted(day for day, count in most.items() if day > min(most) and count < 0.7 * max(signed_in))
+    assert {later - earlier for earlier, later in pairwise(quiet)} == {1, 6}
+    assert min(signed_in) < max(signed_in) / 4
 
 
 @pytest.mark.slow

@@ -48,8 +48,8 @@ def test_a_command_that_can_not_reach_the_server_says_so_in_a_line(start: Callab
     started = [start(*command.split(), url=url, PATIENCE_SECONDS=0) for command in commands]
     for status, told in [command.ended() for command in started]:
         assert "Traceback" not in told
-        # The first is for the log, which this site does not keep.
-        logged, error = told.splitlines()
+        # The first is for the log, which this site does not keep. Django's own clearsessions runs all checks before.
+        *_, logged, error = told.splitlines()
         assert (status, logged.startswith("Sessions can't be reached: ")) == (1, True)
         assert ": The server that holds the sessions can't be reached." in error
 
@@ -116,6 +116,23 @@ def site(project: Path, manage: Manage) -> Iterator[str]:
 def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(manage: Manage) -> None:
     ran = manage("check", "--fail-level", "WARNING")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_without_the_app_the_middleware_says_what_is_missing(manage: Manage, project: Path) -> None:
+    with (project / "shop" / "settings.py").open("a") as settings:
+        settings.write('\nINSTALLED_APPS.remove("django_redsess")\n')
+    # No check of ours is known then. Django's admin imports each middleware in its own.
+    for command in (["check"], ["shell", "-c", "import shop.wsgi"]):
+        ran = manage(*command)
+        assert ran.returncode == 1
+        assert "ImproperlyConfigured: 'django_redsess' is not in INSTALLED_APPS" in ran.stderr.splitlines()[-1]
+
+
+def test_without_the_package_of_the_connections_it_is_named(manage: Manage, project: Path) -> None:
+    (project / "django_redis.py").write_text("raise ModuleNotFoundError(name='django_redis')")
+    ran = manage("check")
+    assert ran.returncode == 1
+    assert "pip install django-redis" in ran.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
