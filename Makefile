@@ -17,6 +17,11 @@ test: .venv/installed-test  ## Run the tests to run before each change, in two t
 test-all: .venv/installed-test  ## Run all tests: the slow ones, browsers and a second kind of server too
 	@$(BIN)/pytest $(TOGETHER) $(ARGS)
 
+test-clock: .venv/installed-test  ## Run tests that count hours or days around midnight, on 29 February and where summer time begins and ends
+	@set -e; for at in "2027-12-31 23:45 UTC" "2028-02-29 00:10 UTC" "2027-03-29 00:10 Europe/Berlin" "2027-10-31 23:45 Europe/Berlin"; do \
+		echo "At $$at:"; $(BIN)/pytest -q --numprocesses=2 -m "clock and not slow" --clock "$$at" --no-header $(ARGS) \
+		$$(grep -rl --include="test_*.py" "mark\.clock" tests); done
+
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
 	@$(BIN)/python -m tests.django_sessions $(ARGS)
 
@@ -64,4 +69,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-django test-matrix bench lint docs screenshots format dist clean
+.PHONY: help demo test test-all test-clock test-django test-matrix bench lint docs screenshots format dist clean

@@ -129,7 +129,7 @@ def entries(client: Any) -> int:
     names = keyspace().partitions[0]
     indexes = (names.expire, names.recent, names.guests, names.online_user)
     own = client.dbsize() - client.exists(
-        names.login, *indexes, names.viewed, names.wake, names.totals, keyspace().meta
+        names.login, *indexes, names.viewed, names.wake, names.totals, keyspace().agreement.meta
     )
     # Notes for ended users expire by themselves.
     notes = sum(1 for _ in client.scan_iter(names.ended_of("*"), count=10_000))
