@@ -38,5 +38,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0c4b33", "color-brand-content": "#0a6847"},
     "dark_css_variables": {"color-brand-primary": "#9fdcc0", "color-brand-content": "#7fd1ac"},
 }
+# Guides come first.
+html_search_scorer = str(Path(__file__).parent / "_ext" / "search.js")
 html_copy_source = False
 html_show_sphinx = False

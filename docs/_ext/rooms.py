@@ -27,12 +27,12 @@ PLACES = {
     "models": 5.0,
     "querysets": 4.85,
     "accounts": 1.75, "forms": 0.4,
-    "middleware": 2.35,
+    "middleware": 2.35, "pytest_plugin": 5.8,
     "cluster": 0.2, "backend": 3.35, "answering": 2.0,
     "cleaning": 4.4,
     "online": 1.2, "viewed": 4.85,
-    "session": 3.4,
-    "transport": 3.5,
+    "session": 3.4, "testing": 5.9,
+    "transport": 3.6,
     "signals": 2.0, "exceptions": 3.0, "conf": 4.0,
 }  # fmt: skip
 

@@ -24,6 +24,25 @@ from tests.support.sentinels import watched
 
 pytestmark = pytest.mark.slow
 
+TEST_WITHOUT_SERVER = """
+from django.contrib.auth.models import User
+from django.test import TestCase
+
+class BasketTest(TestCase):
+    def test_what_is_saved_is_there(self):
+        ada = User.objects.create_user("ada", is_staff=True)
+        session = self.client.session
+        session["basket"] = [7]
+        session.save()
+        self.client.force_login(ada)
+        self.assertEqual(self.client.session["basket"], [7])
+        self.assertEqual(self.client.get("/admin/").status_code, 200)
+        ada.is_active = False
+        with self.captureOnCommitCallbacks(execute=True):
+            ada.save()
+        self.assertEqual(self.client.get("/admin/").status_code, 302)
+"""
+
 
 @pytest.fixture
 def shop(tmp_path: Path, server: Server) -> Path:
@@ -53,11 +72,23 @@ def manage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server) -> None:
+@pytest.mark.parametrize("parallel", ["1", "2"])
+def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server, parallel: str) -> None:
     write_all(shop, "howto/testing.rst", server)
-    ran = manage(shop, "test", "--settings", "shop.test_settings")
+    ran = manage(shop, "test", "--settings", "shop.test_settings", "--parallel", parallel)
     assert (ran.returncode, "Ran 2 tests" in ran.stderr) == (0, True), ran.stderr
-    assert server.client.keys("{test-*") == []
+    assert server.client.keys() == []
+
+
+def test_tests_without_a_server_keep_what_a_client_saves(shop: Path, server: Server) -> None:
+    write_all(shop, "howto/testing.rst", server)
+    (shop / "shop" / "tests.py").write_text(TEST_WITHOUT_SERVER)
+    server.client.config_resetstat()
+    ran = manage(shop, "test", "--settings", "shop.settings_without_server")
+    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr
+    assert "evalsha" not in str(server.client.info("commandstats"))
+    ran = manage(shop, "check", "--settings", "shop.settings_without_server")
+    assert "no issues" in ran.stdout, ran.stderr
 
 
 def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server: Server) -> None:
@@ -149,3 +180,52 @@ def test_the_settings_for_a_cluster_find_its_nodes_and_are_not_complained_about(
     settings.CACHES = {**shown["CACHES"]}
     assert SessionStore(sessions[0].session_key)["colour"] == "blue"
     assert {port for _, port in asked} >= {node.port for node in cluster.primaries}
+
+
+ALLAUTH_SETTINGS = """
+INSTALLED_APPS += ["django.contrib.humanize", "allauth", "allauth.account", "allauth.usersessions"]
+MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware", "allauth.usersessions.middleware.UserSessionsMiddleware"]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+ROOT_URLCONF = "shop.allauth_urls"
+"""
+
+ALLAUTH_URLS = """
+from django.urls import include, path
+
+urlpatterns = [path("accounts/", include("allauth.urls"))]
+"""
+
+ALLAUTH_TEST = """
+from django.contrib.auth.models import User
+from django.test import Client, TestCase
+from django_redsess.signals import session_ended
+from django_redsess.testing import SessionStoreMixin
+
+class DevicesTest(SessionStoreMixin, TestCase):
+    def test_the_other_device_is_told(self):
+        User.objects.create_user("ada", password="correct-horse")
+        here, there = Client(), Client()
+        for device in (here, there):
+            device.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
+        ended = []
+        session_ended.connect(lambda reason, **kwargs: ended.append(reason), weak=False)
+        here.post("/accounts/sessions/")
+        self.assertEqual(ended, ["kicked"])
+        self.assertEqual(here.get("/accounts/sessions/").status_code, 200)
+        answer = there.get("/accounts/sessions/")
+        self.assertEqual((answer.status_code, answer["X-Session-Ended"]), (302, "kicked"))
+        here.post("/accounts/sessions/")
+        self.assertEqual(ended, ["kicked"])
+"""
+
+
+def test_the_adapter_for_allauth_ends_sessions_as_users_do(shop: Path, server: Server) -> None:
+    with (shop / "shop" / "settings.py").open("a") as file:
+        file.write(ALLAUTH_SETTINGS + f"\nCACHES['sessions']['LOCATION'] = {server.url!r}\n")
+    (shop / "shop" / "allauth_urls.py").write_text(ALLAUTH_URLS)
+    (shop / "shop" / "tests.py").write_text(ALLAUTH_TEST)
+    ran = manage(shop, "test")
+    assert "[<Reason.INVALIDATED: 'invalidated'>] != ['kicked']" in ran.stderr, ran.stderr
+    write_all(shop, "howto/allauth.rst", server)
+    ran = manage(shop, "test")
+    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr

@@ -44,6 +44,7 @@ DOORS = (
     "models",
     "online",
     "signals",
+    "testing",
     "viewed",
 )
 
@@ -140,11 +141,18 @@ def literals(node: ast.AST) -> Iterator[str]:
             yield each.value
 
 
+SAY_WHAT_IS_WRONG = ("outage", "agreement")
+
+
 def test_each_system_check_is_there_with_its_message() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PACKAGE / "checks").glob("*.py")]
+    sources = [
+        *(PACKAGE / "checks").glob("*.py"),
+        *(PACKAGE / "transport" / f"{name}.py" for name in SAY_WHAT_IS_WRONG),
+    ]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources]
     texts = {text for tree in trees for text in literals(tree)}
     described = directives(page("checks"), "check")
-    assert set(described) == {text for text in texts if re.fullmatch(r"[EW]\d{3}", text)}
+    assert set(described) == {text for text in texts if re.fullmatch(r"[EIW]\d{3}", text)}
     for number, content in described.items():
         messages = re.findall(r"^``(.+)``$", content, re.MULTILINE)
         assert messages, number
@@ -179,12 +187,11 @@ def rows(text: str) -> list[list[str]]:
 def test_all_redis_keys_are_there_by_name_and_type() -> None:
     store = Keyspace("redsess")
     [partition] = store.partitions
-    of_one = {"online_user_of": "<id>", "viewed_by": "<sid>", "ended_of": "<sid>"}
+    of_one = {"online_user_of": "<id>", "message_of": "<id>", "viewed_by": "<sid>", "ended_of": "<sid>"}
     lists = {name for name, value in vars(Partition).items() if isinstance(value, property)} - {"lists", "names"}
     accessors = {getattr(partition, name): vars(Partition)[name] for name in lists}
     accessors |= {getattr(partition, name)(argument): vars(Partition)[name] for name, argument in of_one.items()}
-    accessors |= {store.meta: Keyspace.meta}
-    assert len(accessors) == len(partition.names) + 1
+    assert len(accessors) == len(partition.names)
     types = {"Hash": "hash", "Sorted set": "sorted set", "Text": "string", "List": "list"}
     assert {name.strip("`"): kind for name, kind, _ in rows(page("redis"))} == {
         name: types[re.split("[:,]", accessor.__doc__ or "")[0]] for name, accessor in accessors.items()

@@ -22,7 +22,7 @@ from tests.support.running import wait_until
 
 TUTORIAL = DOCS / "tutorial.rst"
 
-NOT_RUN = ("python3 -m venv", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
+NOT_RUN = ("python3 -m venv", "git clone ", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
 """The environment of the tests has what these install, and the server is started in the last of the three ways."""
 
 LAST = ("cd ", "export ")
