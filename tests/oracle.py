@@ -99,13 +99,13 @@ def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
 
 
 def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
-    """The names of the notes that may be there: their sessions are gone, and they have a TTL."""
+    """The names of notes and messages that may be there: they have a TTL, and the sessions of notes are gone."""
     alive = {partition.ended_of(sid.decode()).encode() for sid in client.hkeys(partition.login)}
-    beginning = partition.ended_of("").encode()
+    beginnings = partition.ended_of("").encode(), partition.message_of("").encode()
     return {
         name
         for name in client.keys()
-        if name.startswith(beginning) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
+        if name.startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -217,7 +218,9 @@ def test_who_leaves_a_disagreement_is_told_which_and_the_server_is_empty_afterwa
 
 @pytest.mark.slow
 def test_a_test_that_leaves_a_disagreement_fails_at_its_end(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("pytest_plugins = ['tests.fixtures.servers', 'tests.fixtures.store']")
+    (tmp_path / "conftest.py").write_text(
+        "pytest_plugins = ['tests.fixtures.clock', 'tests.fixtures.servers', 'tests.fixtures.store']"
+    )
     file = tmp_path / "test_of_somebody.py"
     file.write_text(
         "def test_sets(redis): redis.set('something', 'else')\ndef test_finds(redis): assert not redis.keys()"
@@ -225,6 +228,8 @@ def test_a_test_that_leaves_a_disagreement_fails_at_its_end(tmp_path: Path) -> N
     run = subprocess.run(
         [sys.executable, "-m", "pytest", f"-c{ROOT / 'pyproject.toml'}", "-rA", str(file)],
         cwd=ROOT,
+        # Else the summary is cut off at the width of a terminal.
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
     )

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.transport.keys import sid_of
@@ -94,15 +95,18 @@ def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice: User, 
     assert "203.0.113.200" not in page.text
 
 
+@pytest.mark.clock
 def test_the_list_tells_when_a_session_was_last_seen_and_exactly_when(alice: User, redis: Any) -> None:
     here, there = sign_in(alice), sign_in(alice)
     make_older(redis, sid(there), 130)
     page = here.get(LIST)
     seen_at = next(session.seen_at for session in online.of_user(alice) if session.sid == sid(there))
-    shown = re.findall(r'<time datetime="([^"]*)" title="[^"]* UTC">([^<]*)</time>', page.text)
-    assert (seen_at.isoformat(), "2\xa0minutes ago") in shown
+    local = timezone.localtime(seen_at)
+    shown = re.findall(r'<time datetime="([^"]*)" title="[^"]* (\w+)">([^<]*)</time>', page.text)
+    assert (local.isoformat(), local.tzname(), "2\xa0minutes ago") in shown
 
 
+@pytest.mark.clock
 def test_times_are_in_the_sites_time_zone(alice: User, settings: Any) -> None:
     settings.TIME_ZONE = "Asia/Kolkata"
     page = sign_in(alice).get(LIST).text
