@@ -15,8 +15,8 @@ SetCache = Callable[..., None]
 
 def messages(*, deploy: bool = False) -> list[CheckMessage]:
     """Return what our checks find, by its number: Django runs checks in no order."""
-    ours = (message for message in run_checks(include_deployment_checks=deploy) if message.id.startswith("django_redsess"))
-    return sorted(ours, key=lambda message: message.id)
+    everything = sorted(run_checks(include_deployment_checks=deploy), key=lambda message: message.id)
+    return [message for message in everything if message.id.startswith("django_redsess")]
 
 
 def found(*, deploy: bool = False) -> list[str]:
