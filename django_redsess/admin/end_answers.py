@@ -17,8 +17,8 @@ from django_redsess import online
 from django_redsess.admin.deactivating import AllEnded
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
 from django_redsess.admin.end_rules import EndRulesMixin, own_sid_of
+from django_redsess.admin.links import query_of
 from django_redsess.admin.returning import return_page_of
-from django_redsess.admin.session_page import query_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import presentation
 from django_redsess.online.ending import too_few

@@ -22,9 +22,9 @@ from django_redsess.admin.end_answers import count_text, ended_text
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.end_question import SIDS_MAX, EndQuestionMixin
 from django_redsess.admin.end_rules import own_sid_of
+from django_redsess.admin.links import query_of
 from django_redsess.admin.one_by_one import FoundEnding, OneByOneEnding
 from django_redsess.admin.returning import end_url, without_return_page
-from django_redsess.admin.session_page import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
 from django.db.models import Model
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from django_redsess import viewed
+from django_redsess.admin.filters import USER
 from django_redsess.models import PopularItem
 from django_redsess.querysets.items import visible
 
@@ -95,3 +96,15 @@ def _may_link(url: str) -> bool:
     # An address may have been typed in by anybody, and a browser runs "javascript:". The check of Django allows what
     # stays on this site: it knows "//host", control characters, and blanks before a scheme.
     return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)
+
+
+def url_of(name: str, site: AdminSite, *args: str) -> str:
+    """Return the URL of the list, or of one of its pages."""
+    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
+
+
+def query_of(user_ids: Sequence[str]) -> str:
+    """Return the query string with which the list shows the sessions of these users."""
+    query = QueryDict(mutable=True)
+    query.setlist(USER, user_ids)
+    return query.urlencode()

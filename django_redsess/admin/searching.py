@@ -19,8 +19,8 @@ from django_redsess import online
 from django_redsess.admin import links
 from django_redsess.admin.endings import EndSessionsMixin
 from django_redsess.admin.filters import BROWSER, EVERYONE, GUESTS, USER, WHO, ids_of, users_admin, visible_users
+from django_redsess.admin.links import query_of
 from django_redsess.admin.returning import end_url
-from django_redsess.admin.session_page import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online.browsers import BROWSERS

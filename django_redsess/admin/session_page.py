@@ -14,10 +14,9 @@ from urllib.parse import urlencode
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -26,8 +25,8 @@ from django.utils.translation import gettext, ngettext
 from django_redsess import online, viewed
 from django_redsess.admin import links
 from django_redsess.admin.end_rules import missing
-from django_redsess.admin.filters import EVERYONE, USER, WHO, limit_of_user, users_admin
-from django_redsess.admin.links import ItemLink
+from django_redsess.admin.filters import EVERYONE, WHO, limit_of_user, users_admin
+from django_redsess.admin.links import ItemLink, query_of, url_of
 from django_redsess.admin.returning import end_url, return_page_of
 from django_redsess.admin.session_deadlines import Deadline, deadlines_of, ends_with_browser
 from django_redsess.conf import conf
@@ -219,18 +218,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
     # On a phone, each cell has its heading beside it.
     cells = [list(zip(headings, row, strict=True)) for row in rows]
     return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": cells})
-
-
-def url_of(name: str, site: AdminSite, *args: str) -> str:
-    """Return the URL of the list, or of one of its pages."""
-    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
-
-
-def query_of(user_ids: Sequence[str]) -> str:
-    """Return the query string with which the list shows the sessions of these users."""
-    query = QueryDict(mutable=True)
-    query.setlist(USER, user_ids)
-    return query.urlencode()
 
 
 def _beside(parts: Iterable[str]) -> SafeString:

@@ -12,8 +12,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online
 from django_redsess.admin import session_page
 from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.admin.links import query_of, url_of
 from django_redsess.admin.returning import end_url
-from django_redsess.admin.session_page import query_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online.queries import USERS_MAX
 from django_redsess.session import limits

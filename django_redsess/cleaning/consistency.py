@@ -10,10 +10,9 @@ from django_redsess.online.presentation import printable
 from django_redsess.session.addresses import written_place
 from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call, Plain
+from django_redsess.transport.steps import Call, EndedSessions, Plain
 
 ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""

@@ -23,10 +23,9 @@ from django_redsess.session.networks import Network, named_network
 from django_redsess.session.partitions import batches
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.merging import Parts, merged
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.steps import Call, EndedSessions, Steps
 from django_redsess.transport.together import Scored, together
 
 LOOKED_MAX, LOOKED_AT_ONCE = 10_000, 5_000

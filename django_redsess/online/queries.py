@@ -14,9 +14,8 @@ from django_redsess.session.networks import named_network
 from django_redsess.session.operations import time_of
 from django_redsess.session.partitions import batches
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.steps import Call, EndedSessions, Steps
 from django_redsess.transport.together import together
 
 USERS_MAX = 1000

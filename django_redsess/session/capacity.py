@@ -13,10 +13,9 @@ from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.partitions import share_of
 from django_redsess.signals import Reason, session_ended
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.confirming import confirmation
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.steps import Call, EndedSessions, Steps
 
 RESERVE_MIN = 100
 

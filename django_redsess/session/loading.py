@@ -4,72 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
 from django.contrib.sessions.serializers import JSONSerializer
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations, reading
 from django_redsess.session.messages import MESSAGE_KEY
-from django_redsess.session.reading import Loaded, Touch
+from django_redsess.session.reading import Loaded
 from django_redsess.session.record import log_unusable, unpack
 from django_redsess.session.serializers import named
-from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_KNOWN, NOTHING_PENDING, Known, Visit
+from django_redsess.session.state import Known, SessionState
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
 from django_redsess.transport.outage import is_moving
 from django_redsess.transport.steps import Steps
 
-KEY_LENGTH_MAX = 128
-KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
-
-class SessionLoading(SessionBase):
-    """The state of a session object, and the loading of its data."""
-
-    visit: Visit | None = None
-    """The request that opened the session. None in a shell or a command."""
-    cookie = COOKIE_UNCHANGED
-    known = NOTHING_KNOWN
-    pending = NOTHING_PENDING
-    unavailable: SessionStoreUnavailable | None = None
-    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
-
-    @property
-    def sid(self) -> str | None:
-        """The name of this session in Redis, the admin and the logs. None without a session key."""
-        return sid_of(self.session_key) if self.session_key else None
-
-    @property
-    def stored_sid(self) -> str | None:
-        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
-        old_key = self.pending.rotates_from
-        return sid_of(old_key) if old_key else self.sid
-
-    @property
-    def stored_key(self) -> str | None:
-        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
-        is_stored = self.known.record is not None and self.pending.rotates_from is None
-        return self.session_key if is_stored else None
-
-    @property
-    def passive(self) -> bool:
-        """Whether the request is passive: made by a page itself. It prolongs nothing."""
-        return self.visit is not None and self.visit.passive
-
-    @property
-    def touch(self) -> Touch:
-        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
-        if self.visit is None or "_session_cache" in self.__dict__:
-            return Touch.NOTHING
-        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+class SessionLoading(SessionState):
+    """The loading of a session's data."""
 
     def opening(self, no_load: bool = False) -> Steps[dict[str, Any]]:
         """Return the data. Load them first, unless they are loaded already, or ``no_load`` says that they are empty."""
         self.accessed = True
         if not hasattr(self, "_session_cache"):
             empty = no_load or self.session_key is None
-            self._session_cache: dict[str, Any] = {} if empty else (yield from self.loading())
+            self._session_cache = {} if empty else (yield from self.loading())
         return self._session_cache
 
     def loading(self) -> Steps[dict[str, Any]]:
@@ -168,7 +127,3 @@ class SessionLoading(SessionBase):
             return False
         loaded = yield from reading.read(sid_of(session_key))
         return loaded.record is not None
-
-    def _validate_session_key(self, key: object) -> bool:
-        # An invalid key names no session and is never sent to the server. Eight is Django's own minimum length.
-        return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)

@@ -6,20 +6,20 @@ from contextlib import suppress
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
-from django_redsess.session.loading import SessionLoading
 from django_redsess.session.operations import Outcome, Saving
+from django_redsess.session.state import SessionState
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key
 from django_redsess.transport.steps import Steps
 
 
-def give_key(session: SessionLoading, user_id: str) -> None:
+def give_key(session: SessionState, user_id: str) -> None:
     """Give ``session`` a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
     session._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
     session.pending = session.pending._replace(own_key=key)
 
 
-def rotate_key(session: SessionLoading) -> None:
+def rotate_key(session: SessionState) -> None:
     """Give ``session`` another key in the same bucket. The next save moves the session to it."""
     old_key = session.pending.rotates_from or session.session_key
     if old_key is not None:
@@ -27,7 +27,7 @@ def rotate_key(session: SessionLoading) -> None:
         session._session_key = new_key(bucket_of(old_key))
 
 
-def move_home(session: SessionLoading, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
+def move_home(session: SessionState, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
     """
     Give ``session`` a key in the bucket of this user, unless it has one there.
 

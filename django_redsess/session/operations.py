@@ -22,10 +22,9 @@ from django_redsess.session.record import has_user, revision_of
 from django_redsess.session.viewing import viewing, viewing_keys
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import scripts
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.confirming import Confirmation, EndedList, confirmation, worth
 from django_redsess.transport.keys import bucket_of, bucket_of_user, is_sid, keyspace
-from django_redsess.transport.steps import Call, Plain, Steps
+from django_redsess.transport.steps import Call, EndedSessions, Plain, Steps
 
 AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
 """The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""

@@ -21,14 +21,13 @@ from django_redsess.session import addresses, capacity, deadlines, limits, messa
 from django_redsess.session.addresses import STAYS
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.limits import Limit
-from django_redsess.session.loading import SessionLoading
 from django_redsess.session.merge import merge, same
 from django_redsess.session.moving import move_home, moving_elsewhere
 from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
 from django_redsess.session.serializers import data_of
-from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending
+from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
 from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
 from django_redsess.transport.connections import of
 from django_redsess.transport.exchange import Pause
@@ -44,7 +43,7 @@ logger = logging.getLogger("django_redsess")
 class SaveAttempts:
     """The attempts to save ``session`` with ``data``. With ``must_create``, it is a new session."""
 
-    def __init__(self, session: SessionLoading, data: dict[str, Any], *, must_create: bool = False) -> None:
+    def __init__(self, session: SessionState, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
         self.began, self.merges = time.monotonic(), 0
@@ -228,7 +227,7 @@ class SaveAttempts:
         return SessionLimitReached(limits.REFUSED % {"maximum": maximum})
 
 
-def looking(session: SessionLoading) -> Steps[None]:
+def looking(session: SessionState) -> Steps[None]:
     """Read the stored session's user and login time, for a save that replaces the data without loading them."""
     loaded = yield from reading.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
     if loaded.record is None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
+
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.limits import Limit
 from django_redsess.session.notice import Notice
+from django_redsess.session.reading import Touch
 from django_redsess.session.record import Client, Record
+from django_redsess.transport.keys import sid_of
+
+KEY_LENGTH_MAX = 128
+KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
 
 @dataclass(slots=True)
@@ -98,3 +106,49 @@ COOKIE_UNCHANGED = Cookie()
 NOTHING_KNOWN = Known()
 GONE = Known(gone=True)
 NOTHING_PENDING = Pending()
+
+
+class SessionState(SessionBase):
+    """What a session object knows of its session, and what it still has to do."""
+
+    visit: Visit | None = None
+    """The request that opened the session. None in a shell or a command."""
+    cookie = COOKIE_UNCHANGED
+    known = NOTHING_KNOWN
+    pending = NOTHING_PENDING
+    unavailable: SessionStoreUnavailable | None = None
+    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
+    _session_cache: dict[str, Any]
+
+    @property
+    def sid(self) -> str | None:
+        """The name of this session in Redis, the admin and the logs. None without a session key."""
+        return sid_of(self.session_key) if self.session_key else None
+
+    @property
+    def stored_sid(self) -> str | None:
+        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
+        old_key = self.pending.rotates_from
+        return sid_of(old_key) if old_key else self.sid
+
+    @property
+    def stored_key(self) -> str | None:
+        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
+        is_stored = self.known.record is not None and self.pending.rotates_from is None
+        return self.session_key if is_stored else None
+
+    @property
+    def passive(self) -> bool:
+        """Whether the request is passive: made by a page itself. It prolongs nothing."""
+        return self.visit is not None and self.visit.passive
+
+    @property
+    def touch(self) -> Touch:
+        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
+        if self.visit is None or "_session_cache" in self.__dict__:
+            return Touch.NOTHING
+        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    def _validate_session_key(self, key: object) -> bool:
+        # An invalid key names no session and is never sent to the server. Eight is Django's own minimum length.
+        return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)

@@ -14,12 +14,11 @@ from django_redsess.conf import conf
 from django_redsess.session import deadlines, operations
 from django_redsess.session.addresses import changed_entry
 from django_redsess.session.deadlines import Expiry
-from django_redsess.session.loading import SessionLoading
 from django_redsess.session.operations import Outcome
 from django_redsess.session.payload import check_depth
 from django_redsess.session.record import REVISION_SIZE, Client, Record, client_packed, pack
 from django_redsess.session.serializers import name_of
-from django_redsess.session.state import NOTHING_PENDING, Known
+from django_redsess.session.state import NOTHING_PENDING, Known, SessionState
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import keyspace, sid_of
@@ -32,7 +31,7 @@ Change = tuple[Known, Plain[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
 
 
-def change_of(session: SessionLoading) -> Change | None:
+def change_of(session: SessionState) -> Change | None:
     """
     Return the short way to save ``session``: compare and set. None if the save may need more.
 
@@ -77,7 +76,7 @@ def user_of(data: dict[str, Any]) -> str:
     return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
 
 
-def serialized(session: SessionLoading, data: dict[str, Any]) -> tuple[bytes, str]:
+def serialized(session: SessionState, data: dict[str, Any]) -> tuple[bytes, str]:
     """
     Return ``data`` as the serializer writes them, and its name for the record.
 
@@ -93,7 +92,7 @@ def serialized(session: SessionLoading, data: dict[str, Any]) -> tuple[bytes, st
     return written, "" if serializer is JSONSerializer else name_of(serializer)
 
 
-def client_of(session: SessionLoading, user_id: str) -> bytes:
+def client_of(session: SessionState, user_id: str) -> bytes:
     """
     Return the client part of the record: the present visitor, or else the stored one.
 
@@ -107,7 +106,7 @@ def client_of(session: SessionLoading, user_id: str) -> bytes:
     return session.known.record.client_packed if session.known.record else b""
 
 
-def expiry_of(session: SessionLoading, now: int) -> Expiry:
+def expiry_of(session: SessionState, now: int) -> Expiry:
     """Return Django's deadline of ``session``, from the methods of Django's session API."""
     expiry = session._session_cache.get("_session_expiry")
     if expiry is None and type(session).get_expiry_age is SessionBase.get_expiry_age:

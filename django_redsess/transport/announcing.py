@@ -7,41 +7,12 @@ middleware is under way. It is never sent if that process is killed before, or i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from contextvars import ContextVar
-from datetime import UTC, datetime
-from typing import Any
 
 from django.http import HttpRequest
 
-from django_redsess.signals import EndedSession, Reason, session_ended
-from django_redsess.transport.keys import is_sid
-
-
-class EndedSessions(Collection[EndedSession]):
-    """The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates."""
-
-    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
-        self._at = at_milliseconds
-        self._groups = list(zip(groups[::3], groups[1::3], groups[2::3], strict=True))
-
-    def __len__(self) -> int:
-        return sum(count for _, count, _ in self._groups)
-
-    def __iter__(self) -> Iterator[EndedSession]:
-        at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
-        for reason, _, packed in self._groups:
-            why, start = Reason(reason.decode()), 0
-            # See with_ended in remove.lua. A foreign record may have any text as its user, and a name that is no sid.
-            while start < len(packed):
-                end = start + 21 + packed[start + 20]
-                sid = packed[start : start + 20].decode(errors="replace")
-                if is_sid(sid):
-                    yield EndedSession(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
-                start = end
-
-    def __contains__(self, ended: object) -> bool:
-        return ended in list(self)
+from django_redsess.signals import EndedSession, session_ended
 
 
 class Answering:

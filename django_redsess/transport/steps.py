@@ -14,28 +14,54 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import EndedSession, session_ended
+from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport import agreement, announcing, exchange, repeating
-from django_redsess.transport.announcing import EndedSessions
 from django_redsess.transport.confirming import Confirmation
 from django_redsess.transport.connections import loop_pool, of
 from django_redsess.transport.exchange import Pause, Send
-from django_redsess.transport.keys import Partition
+from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.packing import Part, command
 from django_redsess.transport.repeating import Along
 from django_redsess.transport.scripts import Script
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class EndedSessions(Collection[EndedSession]):
+    """The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates."""
+
+    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
+        self._at = at_milliseconds
+        self._groups = list(zip(groups[::3], groups[1::3], groups[2::3], strict=True))
+
+    def __len__(self) -> int:
+        return sum(count for _, count, _ in self._groups)
+
+    def __iter__(self) -> Iterator[EndedSession]:
+        at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
+        for reason, _, packed in self._groups:
+            why, start = Reason(reason.decode()), 0
+            # See with_ended in remove.lua. A foreign record may have any text as its user, and a name that is no sid.
+            while start < len(packed):
+                end = start + 21 + packed[start + 20]
+                sid = packed[start : start + 20].decode(errors="replace")
+                if is_sid(sid):
+                    yield EndedSession(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
+                start = end
+
+    def __contains__(self, ended: object) -> bool:
+        return ended in list(self)
 
 
 class Step(Generic[T]):
