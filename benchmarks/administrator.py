@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.session import reading
+from django_redsess.session import script_calls as reading
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster

@@ -21,14 +21,15 @@ from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
-from django_redsess.session import operations, reading
-from django_redsess.session.state import Visit
+from django_redsess import viewed as viewed_items
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
+from django_redsess.session.saving import Visit
 from django_redsess.signals import Reason
-from django_redsess.transport import scripts
-from django_redsess.transport.exchange import Send
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import new_key, sid_of
-from django_redsess.transport.steps import Steps
-from django_redsess.viewed import items as viewed_items
+from django_redsess.transport.round_trips import Steps
+from django_redsess.transport.sending import Send
 
 try:
     import hiredis

@@ -37,7 +37,7 @@ from django_redis import get_redis_connection
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from benchmarks.targets import LISTING
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, available
 

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from tqdm import tqdm
 
-from django_redsess.session import reading
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.record import Record, client_packed, pack
 from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of

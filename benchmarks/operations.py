@@ -25,7 +25,7 @@ from benchmarks.fill import ITEMS, SESSION, fill
 from benchmarks.recording import CLIENT, HISTORY, SESSIONS_AT_ONCE
 from django_redsess import online, viewed
 from django_redsess.session.deadlines import SLACK_MAX
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")

@@ -39,7 +39,7 @@ from benchmarks.fill import Client as Sessions
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from django_redsess import online, viewed
-from django_redsess.session import reading
+from django_redsess.session import script_calls as reading
 from testproject.clusters import Cluster
 from testproject.servers import Server, available
 

@@ -42,7 +42,7 @@ from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
 from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from django_redsess.transport import exchange
+from django_redsess.transport import sending as exchange
 
 OPERATIONS = {"load": "load", "change": "load and save"}
 """Operations, and their names in results."""

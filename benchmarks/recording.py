@@ -14,7 +14,7 @@ from benchmarks.targets import LISTING
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 
 HISTORY = 25
 """How many viewed items a session keeps, in all ways."""

@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.operations import SEED, Ours, Run, found
+from django_redsess import cleaning as cleaner
 from django_redsess import online
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server
 

@@ -47,8 +47,8 @@ from benchmarks.recording import BASES, CLIENT, HISTORY, SESSIONS_AT_ONCE, WAYS,
 from benchmarks.report import machine_of, spread
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import reading
-from django_redsess.session.state import Visit
+from django_redsess.session import script_calls as reading
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
 

@@ -24,18 +24,17 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
-from django_redsess.answering.places import places_of
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.middleware import SessionMiddleware
+from django_redsess.middleware import SessionMiddleware, places_of
 from django_redsess.online.ending import end_all_of
-from django_redsess.session import limits, notice
-from django_redsess.session.lifecycle import session_of
-from django_redsess.session.limits import without_limit
-from django_redsess.signals import Reason
-from django_redsess.transport.announcing import request_answered
-from django_redsess.transport.confirming import EndedCount
-from django_redsess.transport.steps import Steps, both, drive
+from django_redsess.session import notice
+from django_redsess.session import user_limit as limits
+from django_redsess.session.session_store import session_of
+from django_redsess.session.user_limit import without_limit
+from django_redsess.signals import Reason, request_answered
+from django_redsess.transport.replicas import EndedCount
+from django_redsess.transport.round_trips import Steps, both, drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

@@ -18,8 +18,11 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import accounts, checks  # noqa: F401
-        from django_redsess.answering.unavailable import not_about_an_outage
+        from django_redsess import (
+            accounts,
+            checks,  # noqa: F401
+        )
+        from django_redsess.middleware import not_about_an_outage
 
         accounts.receive_signals()
         logging.getLogger("django.request").addFilter(not_about_an_outage)

@@ -9,12 +9,12 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from redis.exceptions import NoScriptError
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import reading
-from django_redsess.session.lifecycle import SessionLifecycle
+from django_redsess.session import script_calls as reading
 from django_redsess.session.notice import Notice
-from django_redsess.session.writing import change_of
+from django_redsess.session.saving import change_of
+from django_redsess.session.session_store import SessionLifecycle
 from django_redsess.transport.keys import sid_of
 
 __all__ = ["SessionStore"]

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django_redis.pool import ConnectionFactory
 
-from django_redsess.transport.cluster import Address, Cluster, named, unchanged
+from django_redsess.transport.cluster_map import Address, Cluster, named, unchanged
 
 __all__ = ["ClusterConnectionFactory"]
 

@@ -9,7 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
 from django_redsess import online
-from django_redsess.session import limits
+from django_redsess.session import user_limit as limits
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

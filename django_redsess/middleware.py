@@ -1,35 +1,369 @@
-"""The middleware of sessions and of viewed items, and the decorator of passive views. Public."""
+"""
+The middleware of sessions and of viewed items, and the decorator of passive views. Public.
+
+At the end of a request the session is saved, and its response gets the cookie and the notice. In an outage the
+response is a 503.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.messages.storage import default_storage
 from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
+from django.template import TemplateDoesNotExist
+from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
+from django.utils.http import http_date
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext
 
-from django_redsess.answering.closing import Closing, interruption, is_unchanged
-from django_redsess.answering.telling import tell, tell_what_waits
-from django_redsess.answering.unavailable import unavailable
+from django_redsess import viewed as recording
 from django_redsess.backend import SessionStore, is_in_use
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.lifecycle import session_of
-from django_redsess.session.origin import client_of
-from django_redsess.session.state import Visit
-from django_redsess.transport.announcing import Answering
-from django_redsess.transport.steps import adrive, drive
-from django_redsess.viewed import recording
+from django_redsess.online.labels import in_our_language
+from django_redsess.session import notice
+from django_redsess.session.client_address import client_of
+from django_redsess.session.notice import MESSAGE_KEY, Notice
+from django_redsess.session.saving import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
+from django_redsess.session.session_store import SessionLifecycle, session_of
+from django_redsess.signals import Answering
+from django_redsess.transport.round_trips import Steps, adrive, drive
+
+OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
+"""How the names of headers end that are only for caches in front of the site. See RFC 9213."""
+
+FRESH = frozenset({"public", "s-maxage", "max-age"})
+
+
+def key_in(request: HttpRequest) -> str | None:
+    """Return the session key in the request's cookie, or None."""
+    return request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+
+
+def is_shared(response: HttpResponseBase) -> bool:
+    """
+    Tell whether shared caches may store this response, or use it to update a stored one.
+
+    They may if a header tells how long it is fresh. 0 seconds count, too: such a response may be stored, and sent to
+    others when the site confirms it. ``private`` and ``no-store`` forbid it. Caches in front of the site prefer their
+    own headers to ``Cache-Control``: ``Surrogate-Control``, ``CDN-Cache-Control``, and those of single networks.
+    """
+    headers = response.headers
+    own_rules = [said for name, said in headers.items() if name.lower().endswith(OF_CACHES_IN_FRONT)]
+    if response.status_code == 304 or not all(map(_forbids_sharing, own_rules)):
+        return True
+    said = headers.get("Cache-Control", "")
+    directives = {part.partition("=")[0].strip().lower() for part in said.split(",")}
+    return not _forbids_sharing(said) and ("Expires" in headers or not directives.isdisjoint(FRESH))
+
+
+def _forbids_sharing(said: str) -> bool:
+    # With a value, private is about single headers. Caches that know must-understand ignore no-store beside it.
+    directives = {part.strip().lower() for part in said.split(",")}
+    return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
+
+
+def set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:
+    """Set the session cookie to the key of ``session``."""
+    at_browser_close = session.get_expire_at_browser_close()
+    age = None if at_browser_close else session.get_expiry_age()
+    response.set_cookie(
+        settings.SESSION_COOKIE_NAME,
+        session.session_key or "",
+        max_age=age,
+        expires=None if age is None else http_date(time.time() + age),
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=settings.SESSION_COOKIE_HTTPONLY,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+    patch_vary_headers(response, ("Cookie",))
+
+
+def delete_cookie(response: HttpResponseBase) -> None:
+    """Delete the session cookie."""
+    response.delete_cookie(
+        settings.SESSION_COOKIE_NAME,
+        path=settings.SESSION_COOKIE_PATH,
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+    patch_vary_headers(response, ("Cookie",))
+
+
+def send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Set the cookie of a failed response if the session has been stored under a new key, as after a sign-in."""
+    session = session_of(request)
+    if session is not None and session.stored_key not in (None, key_in(request)):
+        set_cookie(session, response)
+
+
+def tell(request: HttpRequest, found: Notice | str | None) -> bool:
+    """Add a message for what was ``found``. Return False if it waits. None takes the message back."""
+    if found is None:
+        _take_back(request)
+    elif hasattr(request, "_messages"):
+        messages.warning(request, str(found))
+        request._redsess_told = found  # type: ignore[attr-defined]
+    else:
+        # A middleware above MessageMiddleware has read the session, before messages can be stored.
+        request._redsess_untold = found  # type: ignore[attr-defined]
+        return False
+    return True
+
+
+def tell_what_waits(request: HttpRequest) -> None:
+    """Add the message that waits, once messages can be stored."""
+    if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
+        tell(request, untold)
+        if isinstance(untold, str):
+            # The session was loaded before, so this asks no server.
+            request.session.pop(MESSAGE_KEY, None)
+
+
+def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
+    """Add the header. Add the message, too, if it still waits: MessageMiddleware has then stored the others already."""
+    response.headers[notice.HEADER] = found.header
+    if not apps.is_installed("django.contrib.messages"):
+        return
+    if not hasattr(request, "_messages"):
+        request.__dict__["_messages"] = default_storage(request)
+    if untold := request.__dict__.pop("_redsess_untold", None):
+        messages.warning(request, str(untold))
+    request.__dict__["_messages"].update(response)
+
+
+def store_told(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Store the message about another session: MessageMiddleware may have stored the others before it was added."""
+    if isinstance(request.__dict__.get("_redsess_told"), str):
+        request.__dict__["_messages"].update(response)
+
+
+def _take_back(request: HttpRequest) -> None:
+    request.__dict__.pop("_redsess_untold", None)
+    if told := request.__dict__.pop("_redsess_told", None):
+        storage = request._messages  # type: ignore[attr-defined]
+        # Django has no function that removes an unread message.
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]
+
+
+def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
+    """Tell whether session and cookie can stay as they are. For most responses, nothing else is to be done."""
+    if (
+        session.modified
+        or session.unavailable
+        or session.pending != NOTHING_PENDING
+        or session.cookie != COOKIE_UNCHANGED
+    ):
+        return False
+    key = session.session_key
+    if key != request.COOKIES.get(settings.SESSION_COOKIE_NAME):
+        return False
+    return key is None or not settings.SESSION_SAVE_EVERY_REQUEST or session.passive
+
+
+def interruption() -> SessionInterrupted:
+    """Return the error for a request whose session can't be saved any more. Django answers it with 400."""
+    return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
+
+
+class Closing:
+    """The work on ``session`` when ``response`` is ready. Not needed if :func:`is_unchanged`."""
+
+    def __init__(self, request: HttpRequest, session: SessionLifecycle, response: HttpResponseBase) -> None:
+        self.request, self.session, self.response = request, session, response
+        self.saves_always = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
+        # A shared cache sends a stored response to other visitors, with its cookie.
+        self.shared = is_shared(response)
+        self.failed = response.status_code >= 500
+        self.begun = False  # Whether a guest's view has just created the session.
+
+    def steps(self) -> Steps[HttpResponseBase]:
+        """Record the view, save the session and send the cookie, each if needed. Return the response."""
+        session = self.session
+        if self.saves_always and session.session_key is not None:
+            # If the cookie names no session, the key is dropped here. Then there is nothing to save.
+            yield from session.opening()
+        if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
+            yield from self._record_view_without_save()
+        self._tell()
+        # The message about the end of the old session is no reason to create a new one.
+        tells_only = self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}
+        if not tells_only and not self._is_over() and (yield from self._save_or_refresh()):
+            if self.shared:
+                yield from self._send_shared_cookie()
+            else:
+                set_cookie(session, self.response)
+        if not self.failed and (session.pending.item or session.pending.uncounted):
+            # A save does not record the view if it moves the session to another partition. It does not count the view
+            # if another partition counts the item.
+            yield from self._record_view()
+        return self.response
+
+    def _record_view_without_save(self) -> Steps[None]:
+        """Record the view when no save does. A guest may get a session for it."""
+        modified, self.session.modified = self.session.modified, False
+        yield from self._record_view()
+        self.begun, self.session.modified = self.session.modified, modified
+
+    def _record_view(self) -> Steps[None]:
+        if self.session.visit is not None:
+            self.session.visit.begins_by_view = not self.shared
+        yield from recording.send_view(self.session)
+
+    def _tell(self) -> None:
+        found = self.session.cookie.notice
+        if found and not self.shared:
+            tell_at_the_end(self.request, self.response, found)
+        elif not self.shared:
+            store_told(self.request, self.response)
+        if self.session.accessed:
+            patch_vary_headers(self.response, ("Cookie",))
+
+    def _is_over(self) -> bool:
+        """Tell whether nothing is to be saved. The cookie then stays, is deleted, or gets a newer key."""
+        session, empty = self.session, self.session.is_empty()
+        if session.cookie.late and session.session_key is None:
+            # The browser already has a newer cookie. This response must not replace it, unless somebody signs in.
+            return empty or not session.modified or self.failed
+        if empty:
+            if settings.SESSION_COOKIE_NAME in self.request.COOKIES and not self.shared:
+                delete_cookie(self.response)
+            return True
+        if self.failed:
+            send_new_key(self.request, self.response)
+        return self.failed
+
+    def _save_or_refresh(self) -> Steps[bool]:
+        """Save the session if it was changed. Tell whether the response gets the cookie."""
+        session = self.session
+        if session.modified or (self.saves_always and not self.begun):
+            try:
+                yield from session.saving()
+            except UpdateError:
+                raise interruption() from None
+            return True
+        if self.begun:
+            return True
+        if not session.cookie.refresh or self.shared:
+            return False
+        # The session may not be loaded yet: recording a view does not load it. Its data have the age of the cookie.
+        yield from session.opening()
+        # The session may have got another key meanwhile. An older cookie must not replace the newer one.
+        return not session.get_expire_at_browser_close() and (yield from session.still_there())
+
+    def _send_shared_cookie(self) -> Steps[None]:
+        session = self.session
+        if session.session_key == key_in(self.request):
+            return
+        if (yield from session.opening()):
+            # The site itself has stored data in the session.
+            set_cookie(session, self.response)
+        else:
+            # It was created for a view, before the response was known to be shared.
+            yield from session.flushing()
+
+
+def places_of(middleware: type) -> list[int]:
+    """Return the positions in ``MIDDLEWARE`` of this class and of classes derived from it."""
+    return [at for at, path in enumerate(settings.MIDDLEWARE) if issubclass(_class_at(path), middleware)]
+
+
+def _class_at(path: str) -> type:
+    try:
+        found = import_string(path)
+    except Exception:  # Django reports it when it starts to serve.
+        return object
+    return found if isinstance(found, type) else object
+
+
+RETRY_AFTER_SECONDS = 5
+RETRY_AFTER_SECONDS_IF_IT_LASTS = 60
+
+logger = logging.getLogger("django_redsess")
+
+
+def unavailable(
+    request: HttpRequest, error: Exception | None = None, instead_of: HttpResponseBase | None = None
+) -> HttpResponse:
+    """
+    Return the response 503: the sessions can't be reached. Nobody is signed out by it.
+
+    Browsers get the template ``django_redsess/503.html``, other clients JSON. The page is rendered without the request,
+    since its user is unknown. If rendering fails, the page is a line of text. ``error`` is the outage, unless the
+    session has met it. This response also closes what ``instead_of``, the response that it replaces, would have closed.
+    """
+    session = session_of(request)
+    outage = (session.unavailable if session is not None else None) or error
+    lasts = isinstance(outage, SessionStoreUnavailable) and outage.lasts
+    try:
+        with in_our_language():
+            if lasts:
+                detail = gettext("This site can’t look up who you are just now. Please try again later.")
+            else:
+                detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
+            for_developers = _for_developers(outage) if settings.DEBUG else {}
+            response: HttpResponse
+            if _wants_json(request):
+                response = JsonResponse({"detail": detail, **for_developers}, status=503)
+            else:
+                context = {"detail": detail, "for_developers": for_developers}
+                response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
+    except Exception as failure:
+        # The site may not load templates from apps or collect static files. Or its own template may fail.
+        if not isinstance(failure, TemplateDoesNotExist):
+            logger.warning("The page django_redsess/503.html can't be made: %s", type(failure).__name__)
+        response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
+    response.headers["Cache-Control"] = "no-store"
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
+    if instead_of is not None:
+        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    send_new_key(request, response)
+    # Otherwise Django logs each 503 as an error. The outage has already been logged once.
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    # Browsers name text/html where they show a page. Who takes anything is a program.
+    accept = request.headers.get("Accept", "")
+    is_named = not accept or "text/html" in accept.lower()
+    return not is_named or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
+
+
+def _for_developers(outage: Exception | None) -> dict[str, str]:
+    cause = getattr(outage, "cause", "")
+    if not cause:
+        # No setting mends it: too many requests change one session, or a cluster is moving it.
+        return {"cause": str(outage)}
+    entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
+    return {"cause": cause, "setting": f"{entry}: manage.py check says what may be wrong with it."}
+
+
+def not_about_an_outage(line: logging.LogRecord) -> bool:
+    """Log filter: drop the error lines that Django writes for requests that failed in an outage."""
+    return not (line.exc_info and isinstance(line.exc_info[1], SessionStoreUnavailable))
+
 
 __all__ = ["SessionMiddleware", "ViewedItemsMiddleware", "passive"]
 

@@ -9,8 +9,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess import viewed as viewed_items
-from django_redsess.querysets.items import RankingQuerySet, key_of, visible
-from django_redsess.querysets.sessions import SessionQuerySet
+from django_redsess.querysets import RankingQuerySet, SessionQuerySet, key_of, visible
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

@@ -16,11 +16,11 @@ from django.test.runner import ParallelTestSuite, RemoteTestResult, RemoteTestRu
 
 import django_redsess.conf as configuration
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import repeating
+from django_redsess.transport import retries as repeating
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Keyspace, Partition
-from django_redsess.transport.packing import command
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
+from django_redsess.transport.sending import command
 
 if TYPE_CHECKING:
     from unittest import TestCase as _TestCase

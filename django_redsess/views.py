@@ -19,11 +19,10 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.online import presentation
-from django_redsess.online.language import in_our_language
-from django_redsess.online.presentation import when
-from django_redsess.session import limits
-from django_redsess.session.lifecycle import session_of
+from django_redsess.online import labels as presentation
+from django_redsess.online.labels import in_our_language, when
+from django_redsess.session import user_limit as limits
+from django_redsess.session.session_store import session_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

@@ -19,12 +19,12 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from django_redsess.online.samples import KEPT_SECONDS, REASONS, slot_of
-from django_redsess.session import reading
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import pack, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Plain
+from django_redsess.transport.round_trips import Plain
+from django_redsess.transport.sending import command
 
 MINUTE, HOUR, DAY = 60_000, 60 * 60_000, 24 * 60 * 60_000
 """Milliseconds."""

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 
 import redis
 
-from django_redsess.session.payload import AGENTS, WINDOW_BITS
+from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.transport.keys import Partition, keyspace
 
 NOTE_SECONDS = 24 * 3600

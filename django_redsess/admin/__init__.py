@@ -5,8 +5,8 @@ The classes in ``__all__`` are for sites that register the pages themselves. All
 show what ``querysets``, ``online`` and ``viewed`` return, and send nothing to the server by themselves.
 """
 
-from django_redsess.admin.items import PopularItemAdmin
 from django_redsess.admin.sessions import OnlineSessionAdmin
 from django_redsess.admin.users import UserSessionsMixin
+from django_redsess.admin.viewed_items import PopularItemAdmin
 
 __all__ = ["OnlineSessionAdmin", "PopularItemAdmin", "UserSessionsMixin"]

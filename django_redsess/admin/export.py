@@ -27,12 +27,12 @@ from django.urls import URLPattern, path
 from django.utils import timezone, translation
 
 from django_redsess.admin import history
-from django_redsess.admin.endings import EndSessionsMixin
-from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
+from django_redsess.admin.end_batches import EndSessionsMixin
+from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
 
 if TYPE_CHECKING:
-    from django_redsess.online.looking import LookedThrough
-    from django_redsess.querysets.sessions import SessionQuerySet
+    from django_redsess.online.searching import LookedThrough
+    from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 900
 """So many sessions are written at a time. With the overlap, they are one read."""

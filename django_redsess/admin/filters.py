@@ -16,16 +16,16 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
-from django_redsess.online.browsers import BROWSERS, SYSTEMS
-from django_redsess.online.queries import USERS_MAX
-from django_redsess.querysets.sessions import users_by_id
-from django_redsess.session import limits
+from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.user_agents import BROWSERS, SYSTEMS
+from django_redsess.querysets import users_by_id
+from django_redsess.session import user_limit as limits
 
 if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
     from django.contrib.auth.models import AbstractBaseUser
 
-    from django_redsess.querysets.sessions import SessionQuerySet
+    from django_redsess.querysets import SessionQuerySet
 
 USER, WHO, ACTIVE, STAFF, BROWSER, SYSTEM = "user", "who", "active", "staff", "browser", "system"
 

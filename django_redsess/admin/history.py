@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 
 from django_redsess.models import OnlineSession
-from django_redsess.online.presentation import printable
-from django_redsess.querysets.sessions import users_by_id
+from django_redsess.online.labels import printable
+from django_redsess.querysets import users_by_id
 from django_redsess.signals import EndedSession
 
 LINES_MAX = 1000

@@ -22,7 +22,7 @@ from django.utils.translation import gettext
 from django_redsess import viewed
 from django_redsess.admin.filters import USER
 from django_redsess.models import PopularItem
-from django_redsess.querysets.items import visible
+from django_redsess.querysets import visible
 
 _ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
 

@@ -1,26 +1,208 @@
-"""How many were online: the picture above the list of sessions, and a page for a day, a week or a month."""
+"""
+How many were online: the picture above the list of sessions, and a page for a day, a week or a month.
+
+The chart is SVG in the page, without scripts or files. It can be read without colours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
+from math import ceil
 from typing import Any, NamedTuple
 
 from django.contrib.admin.views.main import ORDER_VAR
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.template.loader import render_to_string
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.formats import date_format, get_format, number_format
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
-from django_redsess.admin import chart
-from django_redsess.admin.lists import ListAdmin
+from django_redsess.admin.end_permissions import ListAdmin
 from django_redsess.conf import conf
-from django_redsess.online.samples import KEPT_SECONDS, Present, Sample
+from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
+
+# The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
+WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
+
+POINTS_MAX = 288
+
+# A cleaner that is restarted misses a minute or two: a longer pause is a gap in the line.
+GAP = timedelta(minutes=10)
+
+# In pixels: the narrowest page (360) without its margins, a character of a label, and the space around a label.
+NARROWEST, CHARACTER, SPACE = 330, 7.5, 10
+
+
+class _Count(NamedTuple):
+    at: datetime
+    number: int
+
+
+class _Plot(NamedTuple):
+    """The range of the chart: the time from ``start`` to ``end``, and counts from 0 to ``top`` in ``height`` pixels."""
+
+    start: datetime
+    end: datetime
+    top: int
+    height: int
+    now: datetime
+
+    # Coordinates are text: a template would format numbers for the language, as 12,5 or 1.000.
+    def x(self, at: datetime, *, width: int = WIDTH) -> str:
+        return f"{(at - self.start) / (self.end - self.start) * width:.1f}"
+
+    def y(self, number: int) -> str:
+        return f"{self.height - number / self.top * self.height:.1f}"
+
+    @property
+    def time_format(self) -> str:
+        # Within one day, a time of day is unique; within a week, with the day of the week.
+        span = self.end - self.start
+        if span > timedelta(days=7):
+            return "DATETIME_FORMAT"
+        return "TIME_FORMAT" if span <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
+
+    def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
+        """Split the counts at gaps, and thin out each part."""
+        starts = [i for i in range(1, len(counts)) if self._is_gap(counts[i - 1].at, counts[i].at)]
+        # Of each five minutes of a day, only the highest count is drawn: a peak is never lost, a short dip may be. All
+        # counts would take 50 kB.
+        seconds = (self.end - self.start).total_seconds() / POINTS_MAX
+        for start, end in zip([0, *starts], [*starts, len(counts)], strict=True):
+            parts = groupby(counts[start:end], key=lambda count: count.at.timestamp() // seconds)
+            highest = [max(part, key=lambda count: count.number) for _, part in parts]
+            # The last count is always drawn: the caption names it.
+            yield highest if highest[-1] == counts[end - 1] else [*highest, counts[end - 1]]
+
+    def _is_gap(self, earlier: datetime, later: datetime) -> bool:
+        return later - earlier > max(GAP, 1.5 * slot_of(self.now - earlier))
+
+
+def draw(
+    samples: Sequence[Sample | Present],
+    now: Present,
+    *,
+    hours: int = 24,
+    day: tuple[datetime, datetime] | None = None,
+    small: bool = False,
+) -> SafeString | str:
+    """
+    Draw how many were signed in and how many were guests, in the current language and time zone.
+
+    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. The chart covers the last
+    ``hours``, and its lines end with who is online ``now``; or it covers a ``day``, from one time to another. ``small``
+    makes it at most 120 pixels high. Returns a ``<figure>``, of which a page can have only one (it contains ids), or
+    ``""`` if the samples are too few for a line.
+    """
+    start, end = day or (now.at - timedelta(hours=hours), now.at)
+    sampled = [sample for sample in samples if start <= sample.at <= end]
+    # In less time, there is but a dot.
+    if not sampled or sampled[-1].at - sampled[0].at < (end - start) / POINTS_MAX:
+        return ""
+    points = sampled if day else [*sampled, now]
+    step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
+    plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
+    levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, top if small else step)]
+    margin = 10 + CHARACTER * max(len(label) for _, label in levels)
+    gone = evicted(sampled)
+    has_stopped = not day and now.at - sampled[-1].at > GAP
+    context: dict[str, Any] = {
+        "title": title_of(hours, day),
+        "is_now": not day,
+        "small": small,
+        "height": plot.height,
+        "whole_height": plot.height + (32 if small else 40),
+        "ticks": (plot.height, plot.height + 5, plot.height + 21),
+        "start": _time(start, "SHORT_DATETIME_FORMAT"),
+        "end": _time(end, "SHORT_DATETIME_FORMAT"),
+        "margin": f"{margin:.0f}",
+        "view_box": f"0 0 {WIDTH} {plot.height}",
+        "levels": levels,
+        "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
+        "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
+        "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
+        "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
+        "evicted": [_number(count) for count in gone] if any(gone) and not small else None,
+    }
+    return render_to_string("django_redsess/online_chart.html", context)
+
+
+def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
+    """Return the title of a chart: see :func:`draw`."""
+    if day:
+        return gettext("Online on %(day)s") % {"day": day_name(day[0])}
+    if hours <= 48:
+        text = ngettext("Online in the last hour", "Online in the last %(counter)s hours", hours)
+        return text % {"counter": hours} if hours > 1 else text
+    days = hours // 24
+    return ngettext("Online in the last day", "Online in the last %(counter)s days", days) % {"counter": days}
+
+
+def day_name(at: datetime) -> str:
+    """Return the day of ``at`` as text: day of the week and date."""
+    return date_format(localtime(at), f"D {get_format('DATE_FORMAT')}")
+
+
+def _scale(peak: int) -> tuple[int, int]:
+    """Return the smallest step of 1, 2, 5, 10, 20, 50, … of which four reach ``peak``, and the highest level."""
+    steps = (first * 10**zeros for zeros in range(len(str(peak))) for first in (1, 2, 5))
+    step = next(step for step in steps if step * 4 >= peak)
+    return step, step * max(1, ceil(peak / step))
+
+
+def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
+    """Choose the full hours or the days to label, so that the labels fit into ``pixels``."""
+    span = plot.end - plot.start
+    hourly = span <= timedelta(hours=48)
+    form = "TIME_FORMAT" if hourly else "D" if span <= timedelta(days=7) else "MONTH_DAY_FORMAT"
+    # In every time zone, a full hour is at a full quarter of an hour of UTC.
+    quarters = range(ceil(plot.start.timestamp() / 900), int(plot.end.timestamp() // 900) + 1)
+    local = [localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]
+    # When summer time ends, an hour comes twice, the second time with fold set: label it once.
+    full = [(at, _time(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
+    room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
+    steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192, 288)
+    every = next((every for every in steps if span / timedelta(hours=every) <= room), steps[-1])
+    # At the ends of the axis, half of a label would be cut off.
+    ends = span * 0.04
+    within = [each for each in full if plot.start + ends < each[0] < plot.end - ends]
+    return [(at, label) for at, label in within if (at.toordinal() * 24 + at.hour) % every == 0]
+
+
+def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
+    """Return the paths of a line, and the numbers that the caption names."""
+    lines, areas, dots = [], [], []
+    for run in plot.runs(counts):
+        points = [f"{plot.x(count.at)} {plot.y(count.number)}" for count in run]
+        lines.append(f"M{' '.join(points)}")
+        areas.append(f"M{plot.x(run[0].at)} {plot.height} {' '.join(points)}V{plot.height}Z")
+        # A dot for a part that is too short for a line, and for the newest count: a path of no length with round ends.
+        if len(run) < 3 or run[-1] == counts[-1]:
+            dots.append(f"M{points[-1]}h0")
+    most, least = max(counts, key=lambda count: count.number), min(counts, key=lambda count: count.number)
+    words = {"last": counts[-1], "most": most, "least": least}
+    return (
+        {"line": "".join(lines), "area": "".join(areas), "dots": "".join(dots)}
+        | {name: _number(count.number) for name, count in words.items()}
+        | {f"{name}_at": _time(count.at, plot.time_format) for name, count in words.items()}
+    )
+
+
+def _time(at: datetime, form: str = "TIME_FORMAT") -> str:
+    return date_format(localtime(at), form)
+
+
+def _number(number: int) -> str:
+    return number_format(number, use_l10n=True, force_grouping=True)
+
 
 RANGES = {
     "day": (24, gettext_lazy("Day")),
@@ -62,7 +244,7 @@ class NumbersMixin(ListAdmin):
         # Above the results of a search or filter there is no picture: it would be of all sessions.
         if set(request.GET) <= {ORDER_VAR}:
             samples, now = online.until_now()
-            picture, at = chart.draw(samples, now, small=True), now.at
+            picture, at = draw(samples, now, small=True), now.at
         return {"picture": picture, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
 
     def numbers_view(self, request: HttpRequest) -> HttpResponse:
@@ -84,11 +266,11 @@ class NumbersMixin(ListAdmin):
         counted = [*samples, now] if samples and (not day or day == today) else samples
         later = day + timedelta(days=1) if day and day < today else None
         context = {
-            "picture": chart.draw(samples, now, hours=hours, day=bounds),
+            "picture": draw(samples, now, hours=hours, day=bounds),
             "rows": _rows(counted, by_day=by_day, today=day or today),
             "by_day": by_day,
             "day": day,
-            "heading": chart.title_of(hours, bounds),
+            "heading": title_of(hours, bounds),
             "ranges": [(each, words, not day and each == name) for each, (_, words) in RANGES.items()],
             "earlier": earlier if has_days and earlier > today - timedelta(days=DAYS_KEPT) else None,
             "later": later,
@@ -119,7 +301,7 @@ def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> 
         (first, sample), *others = part
         of_part = [sample, *(other for _, other in others)]
         form = get_format("TIME_FORMAT") if first.date() == today else f"D {get_format('TIME_FORMAT')}"
-        name = chart.day_name(first) if by_day else date_format(first.replace(minute=0), form)
+        name = day_name(first) if by_day else date_format(first.replace(minute=0), form)
         counts = [
             *_ends(each.signed_in for each in of_part),
             *_ends(each.guests for each in of_part),

@@ -1,39 +1,111 @@
-"""The parts of a session's page, as HTML."""
+"""The page of a session in the admin: its fields, when it ends, the user's other sessions, and viewed items."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlencode
 
+from django.conf import settings
+from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import quote
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.translation import gettext, ngettext
+from django.utils.timesince import TIME_STRINGS
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
+from django_redsess import querysets as items
 from django_redsess.admin import links
-from django_redsess.admin.end_rules import missing
+from django_redsess.admin.end_confirmation import end_url, return_page_of
+from django_redsess.admin.end_permissions import missing
+from django_redsess.admin.export import ExportMixin
 from django_redsess.admin.filters import EVERYONE, WHO, limit_of_user, users_admin
 from django_redsess.admin.links import ItemLink, query_of, url_of
-from django_redsess.admin.returning import end_url, return_page_of
-from django_redsess.admin.session_deadlines import Deadline, deadlines_of, ends_with_browser
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import presentation
-from django_redsess.online.presentation import exactly, when
-from django_redsess.querysets import items
+from django_redsess.online import labels as presentation
+from django_redsess.online.labels import exactly, when
+from django_redsess.session.deadlines import SLACK_MAX, slack_of
+
+UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
+
+
+class Deadline(NamedTuple):
+    """A deadline: ``text`` says what it follows from, ``at`` when it is, ``moves`` whether requests make it later."""
+
+    text: str
+    at: datetime
+    moves: bool = False
+
+
+def deadlines_of(session: online.Session, details: online.Details | None) -> list[Deadline]:
+    """Return the deadlines of ``session``, the first to come first."""
+    deadlines = sorted(_deadlines_of(session, details), key=lambda deadline: deadline.at)
+    # The store ends a session a little later, so that not every request has to move the deadline. Nor does every
+    # request move the time when the session was last seen.
+    slack = timedelta(milliseconds=SLACK_MAX, seconds=conf.TOUCH_INTERVAL)
+    if deadlines and session.expires_at - deadlines[0].at <= slack:
+        # A passive request moves that time, but no deadline. Then the store ends a session earlier.
+        is_late = deadlines[0].at - session.expires_at > timedelta(seconds=1)
+        first = next((deadline for deadline in deadlines if is_late and deadline.moves), deadlines[0])
+        deadlines.remove(first)
+        deadlines.insert(0, first._replace(at=session.expires_at))
+    return deadlines
+
+
+def ends_with_browser(details: online.Details | None) -> bool:
+    """Tell whether the browser forgets the session when it closes. False if the data can't be read."""
+    if details is None or details.data is None:
+        return False
+    expiry = details.data.get("_session_expiry")
+    return settings.SESSION_EXPIRE_AT_BROWSER_CLOSE if expiry is None else expiry == 0
+
+
+def duration(seconds: float) -> str:
+    """Return ``seconds`` as text, in the largest unit that needs no fraction: "2 weeks", "90 minutes"."""
+    whole = round(seconds)
+    for unit, length in UNITS.items():
+        if whole >= length and whole % length == 0:
+            return TIME_STRINGS[unit] % {"num": whole // length}
+    return ngettext("%(num)d second", "%(num)d seconds", whole) % {"num": whole}
+
+
+def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[Deadline]:
+    if details is not None:
+        yield _django_deadline(session, details)
+    if conf.IDLE_TIMEOUT:
+        slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
+        at = session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
+        yield Deadline(_after_last_request(conf.IDLE_TIMEOUT), at, moves=True)
+    if conf.ABSOLUTE_TIMEOUT and session.login_at:
+        text = gettext("%(time)s after the sign-in") % {"time": duration(conf.ABSOLUTE_TIMEOUT)}
+        yield Deadline(text, session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
+
+
+def _django_deadline(session: online.Session, details: online.Details) -> Deadline:
+    age = details.age_seconds
+    if not age:
+        return Deadline(gettext("At the date that the site has set"), details.django_deadline)
+    if conf.SLIDING:
+        return Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
+    return Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, details.django_deadline)
+
+
+def _after_last_request(seconds: float) -> str:
+    return gettext("%(time)s after the last request") % {"time": duration(seconds)}
+
 
 OTHERS_MAX = 20
 """How many other sessions of the same user a session's page lists."""
@@ -239,3 +311,103 @@ def _value_text(key: str, value: Any) -> str:
     except (TypeError, ValueError):
         text = repr(value)
     return Truncator(text).chars(VALUE_MAX)
+
+
+class SessionFieldsMixin(ExportMixin):
+    """The part of ``OnlineSessionAdmin`` that shows one session."""
+
+    # Of the fields, only a user agent is empty.
+    empty_value_display = gettext_lazy("not stored")
+    fieldsets = (
+        (None, {"fields": ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
+        # Django folds it without a script.
+        (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
+    )
+    readonly_fields = (
+        *("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions"),
+        *("data", "size"),
+    )
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
+        found = self.look_up(request, object_id)
+        if not found:
+            return None
+        [session] = found
+        details = online.details(session.sid)
+        views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+        # The lookup may add a message, which has to be there before the page is drawn.
+        names = links.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
+        others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
+        session.page = SessionPage(request, self.admin_site, session, details, views, names, others)
+        return session
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None:
+            return fieldsets
+        # A guest's session has no others.
+        empty = [] if obj.user_id else ["other_sessions"]
+        if not obj.page.has_deadlines:
+            empty.append("deadlines")
+        return [
+            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
+            for title, options in cast("list[tuple[Any, Any]]", fieldsets)
+        ]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        session = context["original"]
+        context["has_end_permission"] = self.has_end_permission(request, session)
+        named = gettext("Session of %(user)s") % {"user": session}
+        context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the history of the session's user: there is who ended the user's sessions."""
+        session = self.get_object(request, unquote(object_id))
+        if session is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        url = session.page.history_url() or page_url(request, self.admin_site, session.sid)
+        return HttpResponseRedirect(url)
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        # Django would name a database's reasons, and lead to the index.
+        present = online.find([unquote(object_id)], follow=True)
+        for session in self.look_up(request, *(found.sid for found in present)):
+            return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
+        messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
+        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
+
+    @admin.display(description=gettext_lazy("user"))
+    def owner(self, session: OnlineSession) -> str:
+        return session.page.owner()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("from"))
+    def origin(self, session: OnlineSession) -> str:
+        return session.page.origin()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("times"))
+    def times(self, session: OnlineSession) -> str:
+        return session.page.times()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("when it ends"))
+    def deadlines(self, session: OnlineSession) -> str:
+        return session.page.deadlines()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("viewed items"))
+    def viewed_items(self, session: OnlineSession) -> str:
+        return session.page.viewed_items()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("other sessions"))
+    def other_sessions(self, session: OnlineSession) -> str:
+        return session.page.other_sessions()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("data"))
+    def data(self, session: OnlineSession) -> str:
+        return session.page.data()  # type: ignore[no-any-return]
+
+    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
+        if not session.user_id:
+            return []
+        of_user = self.sessions(request).of_users([session.user_id])[: OTHERS_MAX + 1]
+        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
+        return others[:OTHERS_MAX]

@@ -1,20 +1,37 @@
-"""The admin's list of sessions, and the page of a session."""
+"""The admin's list of sessions: its columns and its search box."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
+from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR, ChangeList
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.utils.formats import number_format
-from django.utils.translation import gettext, ngettext
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator, capfirst
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess.admin.columns import ColumnsMixin
-from django_redsess.admin.end_rules import missing, own_sid_of
+from django_redsess import online
+from django_redsess import querysets as items
+from django_redsess.admin import links
+from django_redsess.admin.end_batches import EndSessionsMixin
+from django_redsess.admin.end_confirmation import end_url
+from django_redsess.admin.end_permissions import missing, own_sid_of
 from django_redsess.admin.filters import (
+    BROWSER,
     EVERYONE,
+    GUESTS,
     USER,
     WHO,
     ActiveFilter,
@@ -24,22 +41,328 @@ from django_redsess.admin.filters import (
     UserFilter,
     WhoFilter,
     chosen,
+    ids_of,
     limit_of_user,
     only_by_seen,
     users_admin,
+    visible_users,
 )
+from django_redsess.admin.links import query_of
 from django_redsess.admin.numbers import NumbersMixin
-from django_redsess.admin.returning import end_url
-from django_redsess.admin.searching import SearchMixin
-from django_redsess.admin.session_fields import SessionFieldsMixin
+from django_redsess.admin.session_page import SessionFieldsMixin, address_link, own_mark
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
+from django_redsess.online import labels as presentation
+from django_redsess.online.labels import when
+from django_redsess.online.user_agents import BROWSERS
+from django_redsess.session.client_address import network_of
 
 if TYPE_CHECKING:
-    from django.db.models import QuerySet
+    from django.db.models import Model, QuerySet
 
-    from django_redsess.querysets.sessions import SessionQuerySet
+    from django_redsess.querysets import SessionQuerySet
+
+
+BROWSER_MAX = 60
+"""Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent."""
+
+
+class ColumnsMixin(EndSessionsMixin):
+    """The part of ``OnlineSessionAdmin`` that shows rows. ``list_display`` of a subclass chooses the columns."""
+
+    list_display = ("user", "client", "signed_in", "seen", "end")
+
+    class Media:
+        css = {"all": ("django_redsess/admin-list.css",)}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        box = super().action_checkbox
+
+        # Django's box, or that of a theme. Its label names the user, who may have several rows.
+        @wraps(box)
+        def action_checkbox(session: OnlineSession) -> SafeString:
+            return box(_Labelled(session.pk, _named(session)))
+
+        self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        columns = super().get_list_display(request)
+        return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
+
+    def complete(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
+        """Set what columns show and sessions lack: links, names of items, and words that tell rows apart."""
+        rows, columns = list(rows), set(columns)
+        _describe(rows)
+        if "end" in columns:
+            for row in rows:
+                if self.has_end_permission(request, row):
+                    row.end_url = end_url(request, self.admin_site, sid=row.sid)
+        viewed = {row.session.newest_item for row in rows} - {""}
+        if viewed and columns & {"seen", "newest_item"}:
+            found = links.links_of(request, self.admin_site, viewed)
+            for row in rows:
+                item = row.session.newest_item
+                row.newest = found.get(item, links.ItemLink(items.visible(item), "")) if item else None
+                row.shows_newest_below = "newest_item" not in columns
+
+    @admin.display(description=gettext_lazy("user"))
+    def user(self, session: OnlineSession) -> str:
+        """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
+        apart = (
+            format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
+            if session.described
+            else ""
+        )
+        return format_html("<bdi>{}</bdi>{}{}", session, own_mark(session), apart)
+
+    @admin.display(description=gettext_lazy("user"))
+    def account(self, session: OnlineSession) -> str:
+        """Link to the user's page, if there is one, and mark the administrator's own session."""
+        url = links.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
+        name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
+        return format_html("{}{}", name, own_mark(session))
+
+    @admin.display(description=gettext_lazy("where from"))
+    def client(self, session: OnlineSession) -> str:
+        """Show the browser, and the address as a link to its sessions."""
+        browser, address = self.browser(session), self.address_link(session)
+        if not (session.user_agent and session.address):
+            shown = browser if session.user_agent else address
+            return shown if session.user_agent or session.address else _labelled(gettext("where from"), shown)
+        return format_html("<div>{}<br>{}</div>", browser, address)
+
+    @admin.display(description=gettext_lazy("address"))
+    def address_link(self, session: OnlineSession) -> str:
+        """Show the address as a link to all sessions from it."""
+        return address_link(session, self.admin_site) or presentation.stored("")
+
+    @admin.display(description=gettext_lazy("browser"))
+    def browser(self, session: OnlineSession) -> str:
+        """Name the browser and its system, with the whole user agent on hover."""
+        return format_html(
+            '<span title="{}">{}</span>',
+            session.user_agent,
+            presentation.stored(presentation.browser_name(session.user_agent)),
+        )
+
+    @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
+    def signed_in(self, session: OnlineSession) -> str:
+        return _labelled(gettext("signed in"), when(session.login_at) if session.login_at else "-")
+
+    @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
+    def seen(self, session: OnlineSession) -> str:
+        """Show when it was last seen, and the item that was viewed last unless a column does."""
+        time = _labelled(gettext("last seen"), when(session.seen_at))
+        if not (session.newest and session.shows_newest_below):
+            return time
+        item = _labelled(gettext("viewed"), links.name_html(session.newest))
+        return format_html(
+            '<div>{}<br><span class="redsess-newest" title="{}">{}</span></div>', time, session.newest.name, item
+        )
+
+    @admin.display(description=gettext_lazy("expires"))
+    def expires(self, session: OnlineSession) -> str:
+        return _labelled(gettext("expires"), when(session.expires_at))
+
+    @admin.display(description=gettext_lazy("size in the store"))
+    def size(self, session: OnlineSession) -> str:
+        # A plain space lets the line break.
+        return filesizeformat(session.session.size).replace("\xa0", " ")
+
+    @admin.display(description=gettext_lazy("viewed"), empty_value="-")
+    def newest_item(self, session: OnlineSession) -> str:
+        """Name the item that was viewed last, with a link to its page."""
+        return links.name_html(session.newest) if session.newest else ""
+
+    @admin.display(description=gettext_lazy("end"), empty_value="-")
+    def end(self, session: OnlineSession) -> str:
+        """Link to the page that asks whether to end the session."""
+        if not session.end_url:
+            return ""
+        label = gettext("End the session of %(session)s") % {"session": _named(session)}
+        return format_html(
+            '<a class="redsess-end" href="{}" aria-label="{}">{}</a>', session.end_url, label, gettext("End")
+        )
+
+
+class _Labelled(NamedTuple):
+    """A row, for a check box that takes its label from ``str()``."""
+
+    pk: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _describe(rows: Iterable[OnlineSession]) -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        browser = Truncator(presentation.browser_name(row.user_agent)).chars(BROWSER_MAX)
+        row.described = ", ".join(filter(None, (browser, row.address)))
+        # A user may have two sessions in the same browser: they are numbered.
+        same = (str(row), row.described)
+        seen[same] += 1
+        if seen[same] > 1:
+            row.described = f"{row.described} ({seen[same]})".strip()
+
+
+def _named(session: OnlineSession) -> str:
+    return f"{session}: {session.described}" if session.described else str(session)
+
+
+def _labelled(label: str, value: str) -> SafeString:
+    # On a phone a row is a card, without the table's head.
+    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
+
+
+ABSENT_MAX = 3
+"""An empty list names so many users who are not signed in."""
+
+SEARCH_MAX = 200
+"""The longest text that is searched for: each word nests the database's query deeper."""
+
+# Four numbers, or two colons.
+_LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
+
+
+class AbsentUser(NamedTuple):
+    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
+
+    name: str
+    is_active: bool
+    url: str
+    deactivate_url: str
+
+
+class SearchMixin(EndSessionsMixin):
+    """The part of ``OnlineSessionAdmin`` that searches: by session id, address or network, user, and browser."""
+
+    search_fields = ("user",)
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        found = super().get_changelist_instance(request)
+        found.search_help_text = str(self.search_help_text or self._search_help(request))
+        if request.GET.get(WHO) in (GUESTS, EVERYONE):
+            # Django has counted signed-in sessions: without any, it would offer no actions.
+            listed = cast("SessionQuerySet", found.root_queryset)
+            visitors = listed.only_guests() if request.GET[WHO] == GUESTS else listed.with_guests()
+            found.full_result_count = visitors.count()
+            found.show_admin_actions = bool(found.full_result_count)
+        return found
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
+    ) -> tuple[QuerySet[OnlineSession], bool]:
+        """Find a session by its whole id, sessions by address or network, or those of the users who match."""
+        sessions: SessionQuerySet = queryset  # type: ignore[assignment]
+        term = search_term.strip()
+        if not term:
+            return sessions, False
+        by_sid = (sessions if sessions.session_filter.guests else sessions.with_guests()).filter(sid=term)
+        if any(self.has_view_permission(request, session) for session in by_sid):
+            return by_sid, False
+        if len(term) > SEARCH_MAX:
+            return sessions.none(), False
+        if network := network_of(term):
+            return sessions.of_network(network.text), False
+        return sessions.of_users(ids_of(request, self._users_of(request, term), sessions)), False
+
+    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[AbsentUser]:
+        """
+        Return up to 3 users whom an empty list asks for, and who are not signed in.
+
+        None if there are more, for administrators who may not see users, and where a site does not list all sessions.
+        """
+        term, user_ids = changelist.query.strip(), request.GET.getlist(USER)
+        of_users = users_admin(request, self.admin_site)
+        if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
+            return []
+        if term:
+            users = list(self._users_of(request, term)[: ABSENT_MAX + 1])
+        else:
+            users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
+        users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
+        every, listed = OnlineSession.online.all(), self.sessions(request)
+        if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
+            return []
+        return [self._absent(request, user) for user in users if not every.of_users([online.user_id_of(user)]).exists()]
+
+    def search_notes(self, changelist: ChangeList) -> list[str]:
+        """Return sentences that say what the search can't find."""
+        term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
+        if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and network_of(term) is None:
+            notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
+        if asked.guests and (asked.browser is not None or asked.system is not None):
+            notes.append(gettext("The browsers of guests are not stored."))
+        if asked.guests and asked.network is not None and not conf.INDEX_ADDRESSES:
+            notes.append(
+                gettext("The addresses of guests are not stored without %(setting)s.") % {"setting": "INDEX_ADDRESSES"}
+            )
+        return notes
+
+    def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> str:
+        """
+        Return the query string that finds browsers by the searched text, if it finds no user but browsers; else ``""``.
+
+        The query string has a filter in place of the search. A search that meant users now and browsers later could end
+        other sessions than the page showed.
+        """
+        term = changelist.query.strip()
+        if changelist.result_count or not term or len(term) > SEARCH_MAX or network_of(term) or BROWSER in request.GET:
+            return ""
+        query = request.GET.copy()
+        query.pop(SEARCH_VAR, None)
+        query.pop(PAGE_VAR, None)
+        # The filter has a choice of this name.
+        query[BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
+        if not self._matching(request, query.urlencode()).exists():
+            return ""
+        text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
+        messages.info(request, text % {"term": Truncator(term).chars(60)})
+        return query.urlencode()
+
+    def _users_of(self, request: HttpRequest, term: str) -> QuerySet[Any]:
+        users: QuerySet[Any] = get_user_model()._base_manager.all()
+        of_users = users_admin(request, self.admin_site)
+        if of_users is not None:
+            users = of_users.get_queryset(request)
+        if of_users is not None and of_users.get_search_fields(request):
+            users, _ = of_users.get_search_results(request, users, term)
+        else:
+            # By searching other fields, an administrator who may not see users could guess them letter by letter.
+            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+        return users.order_by("pk")
+
+    def _absent(self, request: HttpRequest, user: Any) -> AbsentUser:
+        is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
+        if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
+            deactivate_url = end_url(request, self.admin_site, query=query_of([user_id]))
+        return AbsentUser(str(user), is_active, links.admin_url(user, self.admin_site), deactivate_url)
+
+    def _search_help(self, request: HttpRequest) -> str:
+        of_users = users_admin(request, self.admin_site)
+        user_model = get_user_model()
+        fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
+        names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
+        # A theme may show the beginning only: who knows the page of users expects the rest.
+        text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
+        return text % {"fields": ", ".join(name for name in names if name)}
+
+
+def _name_of(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may say how Django compares.
+    path = search_field.lstrip("^=@")
+    while path:
+        try:
+            field = get_fields_from_path(model, path)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            path = path.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""
 
 
 @admin.register(OnlineSession)

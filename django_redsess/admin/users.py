@@ -11,18 +11,18 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
 from django_redsess.admin import session_page
-from django_redsess.admin.endings import EndSessionsMixin
+from django_redsess.admin.end_batches import EndSessionsMixin
+from django_redsess.admin.end_confirmation import end_url
 from django_redsess.admin.links import query_of, url_of
-from django_redsess.admin.returning import end_url
 from django_redsess.models import OnlineSession
-from django_redsess.online.queries import USERS_MAX
-from django_redsess.session import limits
+from django_redsess.online.listing import USERS_MAX
+from django_redsess.session import user_limit as limits
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
     from django.db.models import QuerySet
 
-    from django_redsess.querysets.sessions import SessionQuerySet
+    from django_redsess.querysets import SessionQuerySet
 
 SESSION_FIELDS = ("online_sessions", "online_sessions_to_end")
 """The fields that show a user's sessions: without and with a button that ends them."""

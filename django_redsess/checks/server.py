@@ -1,23 +1,31 @@
-"""System checks of the entry of CACHES that sessions use. Nothing here connects to its server."""
+"""
+System checks of the entry of CACHES that sessions use, of the store that it names, and of a master behind Sentinel.
+"""
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
+from django.utils.encoding import force_str
 from django.utils.module_loading import import_string
 from django_redis.cache import RedisCache
-from redis.connection import parse_url
+from redis.connection import SSLConnection, parse_url
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
-from django_redsess.transport import connections
+from django_redsess.transport import agreement, connections
+from django_redsess.transport import sending as exchange
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.lines import retries_of
+from django_redsess.transport.outage import has_answered, message_of, words_of
+from django_redsess.transport.sending import retries_of
 
 ASKS_SERVER = "session_server"
 """The tag of the checks that ask the server."""
@@ -264,3 +272,110 @@ def _databases(entry: Mapping[str, Any]) -> set[object]:
         return found
     except Exception:  # Not a URL of Redis.
         return set()
+
+
+NUMBERS = {"partitions": "E043", "secret key": "E044", "format": "E045"}
+
+
+@checks.register(ASKS_SERVER)
+def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Refuse PARTITIONS, a SECRET_KEY or a release that do not suit the store: every request would fail."""
+    if not may_ask():
+        return []
+    # What does not answer, or refuses, is told by check_server.
+    with suppress(RedisError, OSError):
+        space = keyspace()
+        connections.pool().nodes()
+        server = connections.of(space.agreement)
+        stored = exchange.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
+        if fault := agreement.fault_in(space, stored):
+            return [error(NUMBERS[fault.about], fault.message, fault.hint)]
+    return []
+
+
+Told = tuple[str, str, str]
+"""The number of a check, its message, and its hint."""
+
+
+def why_unusable(pool: Any, error: Exception) -> Told:
+    """Tell why the server of this pool answers ``error`` to all that is asked, or does not answer."""
+    if isinstance(error, InvalidResponse):
+        message = "The server that holds the sessions can't be reached: what answers there is no Redis or Valkey."
+        return "W050", message, f"Change host and port in LOCATION of {name_of_cache()}."
+    if has_answered(error):
+        return "W050", f"{message_of(error)}.".replace("..", "."), _what_to_change(pool, error)
+    if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
+        message = f"{name_of_cache()} connects with TLS (rediss://), and its server speaks without: no request works."
+        return "W051", message, "Begin LOCATION with redis://, or set up TLS on the server."
+    hint = (
+        f"If it is not to run now, nothing is wrong. Otherwise look at host, port and scheme in LOCATION of "
+        f"{name_of_cache()} (rediss:// is with TLS), and whether the server runs."
+    )
+    return "I049", f"{message_of(error)}.".replace("..", "."), hint
+
+
+def is_of_database(error: Exception) -> bool:
+    """Tell whether the server lacks the database that LOCATION names."""
+    return words_of(error).startswith("DB index is out of range")
+
+
+def _what_to_change(pool: Any, error: Exception) -> str:
+    entry = name_of_cache()
+    if isinstance(error, AuthenticationError):
+        each = "" if pool.cluster is None else " Nodes do not tell each other about users: each needs the user."
+        return f"Give user and password in LOCATION of {entry}. {WRITE_AS}{each}"
+    if is_of_database(error):
+        return f"LOCATION of {entry} ends in the number of the database. Servers have 0 to 15, unless told otherwise."
+    return "Until the server takes commands, requests are answered with 503."
+
+
+def _speaks_without_tls(pool: Any) -> bool:
+    """Tell whether the server answers in plain text. Nothing secret is sent."""
+    options = pool.connection_kwargs
+    try:
+        # Behind Sentinel, the address is not among the options.
+        address = options["host"], int(options["port"])
+        with socket.create_connection(address, timeout=options.get("socket_timeout")) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(1) in (b"+", b"-")
+    except (KeyError, OSError):
+        return False
+
+
+def why_unfit(hello: dict[str, str]) -> Told | None:
+    """Tell why a server that answered HELLO with these fields can't keep sessions; None if it can."""
+    if hello.get("mode") == "sentinel":
+        message = f"The server of {name_of_cache()} is a sentinel, which keeps no sessions."
+        return "W054", message, TO_SENTINELS
+    version = hello.get("version", "")
+    # Valkey begins with 7.2.
+    if re.match(r"[1-6]\.", version):
+        message = f"The server of the sessions is Redis {version}, which is too old: sessions can't be used."
+        return "W052", message, "Use Redis 7.0, Valkey 8, or newer."
+    return None
+
+
+@checks.register(ASKS_SERVER)
+def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if a master behind Sentinel goes on writing after its replicas have left it."""
+    # Without time-outs, a server that does not answer would hold up manage.py.
+    if not is_in_use() or check_timeouts() or check_repeats():
+        return []
+    try:
+        pool = connections.pool()
+        if not pool.any_node().is_behind_sentinel:
+            return []
+        told = force_str(exchange.ask(pool, "INFO", "replication"))
+    except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.
+        return []
+    # The server counts good replicas only if it minds how many there are.
+    if not re.search(r"connected_slaves:[1-9]", told) or "min_slaves_good_slaves:" in told:
+        return []
+    message = "The master of the sessions has replicas, and goes on writing without them (min-replicas-to-write 0)."
+    hint = (
+        "In a failover the old master takes sign-ins, changes and ends for some seconds more, and they are lost. Set "
+        "min-replicas-to-write 1 and min-replicas-max-lag 2 on the master and on its replicas. Then it refuses, and "
+        "requests get a 503 until they find the new master. That needs two replicas: with one, nothing is written "
+        "while it is down."
+    )
+    return [warning("W025", message, hint)]

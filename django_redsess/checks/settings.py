@@ -1,26 +1,131 @@
-"""System checks of ``REDSESS`` and of Django's own settings."""
+"""System checks of ``REDSESS``, of Django's own settings, and of models that sessions depend on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.apps import apps
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.messages.storage.cookie import CookieStorage
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 
-from django_redsess.answering.places import places_of
 from django_redsess.backend import is_in_use
-from django_redsess.checks.rules import MAXIMA, RULES, is_path
 from django_redsess.conf import Conf, conf
-from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware
-from django_redsess.session import limits
+from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
+from django_redsess.session import notice
+from django_redsess.session import user_limit as limits
+from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
+
+
+class Rule(NamedTuple):
+    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
+
+    allows: Any
+    words: str
+
+
+def _is_int_from(least: int, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_path(value: object) -> bool:
+    """Tell whether ``value`` may be the dotted path of a function."""
+    return isinstance(value, str) and "." in value
+
+
+TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
+AT_LEAST_ONE = Rule(lambda value: _is_int_from(1, value), "an integer of 1 or more")
+AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None")
+SECONDS_OR_NONE = Rule(
+    lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
+)
+
+
+def _is_confirmation(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(_is_int_from(1, each) for each in value)
+
+
+def _are_messages(value: object) -> bool:
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str | Promise) for text in value):
+        return False
+    return all(0 < len(notice.clean(str(text))) <= notice.TEXT_MAX for text in value)
+
+
+MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
+
+RULES = {
+    "PREFIX": Rule(
+        lambda value: callable(value) or is_prefix(value), f"{PREFIX_WORDS}; or a function that returns such a text"
+    ),
+    "MAX_SESSIONS": AT_LEAST_ONE,
+    "MAX_GUESTS": AT_LEAST_ONE_OR_NONE,
+    "USER_SESSIONS_CEILING": AT_LEAST_ONE_OR_NONE,
+    "MAX_SESSIONS_PER_USER": Rule(
+        lambda value: limits.is_maximum(value) or is_path(value),
+        "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
+    ),
+    "SESSION_LIMIT_POLICY": Rule(
+        lambda value: value in limits.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
+    ),
+    "END_MESSAGES": Rule(_are_messages, f"a list or tuple of texts, each of 1 to {notice.TEXT_MAX} characters"),
+    "END_ON_DEACTIVATION": TRUE_OR_FALSE,
+    "END_ON_DELETION": TRUE_OR_FALSE,
+    "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
+    "CONFIRM_ENDS": Rule(
+        lambda value: value is None or _is_confirmation(value),
+        "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
+    ),
+    "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
+    "PARTITIONS": Rule(
+        lambda value: _is_int_from(1, value) and value <= 1024 and value.bit_count() == 1,
+        "a power of two from 1 to 1024",
+    ),
+    "IDLE_TIMEOUT": SECONDS_OR_NONE,
+    "ABSOLUTE_TIMEOUT": SECONDS_OR_NONE,
+    "SLIDING": TRUE_OR_FALSE,
+    "PASSIVE_PATHS": Rule(
+        lambda value: (
+            isinstance(value, list | tuple) and all(isinstance(path, str) and path.startswith("/") for path in value)
+        ),
+        "a list or tuple of paths, each a string that begins with '/'",
+    ),
+    "PASSIVE_HEADER": Rule(
+        lambda value: isinstance(value, str) and bool(value), "the name of a header, a string that is not empty"
+    ),
+    "TRUSTED_PROXIES": Rule(lambda value: _is_int_from(0, value), "an integer of 0 or more"),
+    "CLIENT_ADDRESS": Rule(
+        lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"
+    ),
+    "INDEX_ADDRESSES": TRUE_OR_FALSE,
+    "HIDDEN_VALUES": Rule(
+        lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
+        "a list or tuple of keys of sessions, each a string",
+    ),
+    "VIEWED_VIEWS": Rule(
+        lambda value: (
+            isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
+        ),
+        "a dict of strings, view name to URL keyword, such as {'shop:product': 'slug'}",
+    ),
+    "VIEWED_GUESTS": TRUE_OR_FALSE,
+    "VIEWED_RESOLVE": Rule(
+        lambda value: value is None or is_path(value),
+        "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
+    ),
+    "VIEWED_PER_SESSION": AT_LEAST_ONE,
+    "VIEWED_LIMIT": AT_LEAST_ONE,
+}
+
 
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
@@ -246,3 +351,55 @@ def _needs_session(path: str) -> bool:
         return issubclass(middleware, import_string("django.contrib.auth.middleware.AuthenticationMiddleware"))
     except Exception:  # It may be any code. Django reports the error when it starts to serve.
         return False
+
+
+@checks.register(checks.Tags.models)
+def check_relations(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of each relation to ``django.contrib.sessions.models.Session``: there are no rows to refer to."""
+    if not is_in_use() or not apps.is_installed("django.contrib.sessions"):
+        return []
+    # Imported late: the model exists only where its app is installed.
+    from django.contrib.sessions.models import Session
+
+    names = [
+        f"{field.model._meta.label}.{field.name}"
+        for model in apps.get_models()
+        for field in (*model._meta.local_fields, *model._meta.local_many_to_many)
+        if isinstance(field.related_model, type) and issubclass(field.related_model, Session) and not field.auto_created
+    ]
+    if not names:
+        return []
+    message = f"The engine writes no rows of Session for these relations: {', '.join(names)}."
+    hint = (
+        "Store request.session.sid instead, 20 characters. django_redsess.online finds and ends sessions by their sid."
+    )
+    return [warning("W057", message, hint)]
+
+
+@checks.register(checks.Tags.security)
+def check_user_tables(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn where users of two tables may have one primary key, and so one another's sessions."""
+    redsess = getattr(settings, "REDSESS", {})
+    told_apart = isinstance(redsess, Mapping) and callable(redsess.get("PREFIX"))
+    if told_apart or not is_in_use() or not apps.is_installed("django.contrib.auth"):
+        return []
+    effect = "users with the same primary key share one list of sessions and one limit, and are ended together."
+    hint = "Set REDSESS['PREFIX'] to a function that returns another text for each table of users."
+    return [warning("W046", f"{told}: {effect}", hint) for told in (*_of_tenants(), *_of_models())]
+
+
+def _of_tenants() -> Iterator[str]:
+    # The setting of django-tenants: these apps have tables in the schema of each tenant.
+    tenant_apps, name = getattr(settings, "TENANT_APPS", ()), apps.get_app_config(get_user_model()._meta.app_label).name
+    if any(each == name or each.startswith(f"{name}.apps.") for each in tenant_apps):
+        yield f"TENANT_APPS has {name}, so each tenant has a table of users"
+
+
+def _of_models() -> Iterator[str]:
+    user_model = get_user_model()
+    for model in apps.get_models():
+        # One that derives from the other has its primary key.
+        related = issubclass(model, user_model) or issubclass(user_model, model)
+        if issubclass(model, AbstractBaseUser) and not (related or model._meta.proxy or model._meta.swapped):
+            label = model._meta.label
+            yield f"{label} is a model of users beside {user_model._meta.label}, and if they sign in here, too"

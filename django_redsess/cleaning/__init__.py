@@ -1,6 +1,189 @@
 """
-The work of the cleaning commands: ending sessions that are due or too many, forgetting items, comparing all keys.
+The work of the cleaning commands: ending sessions that are due or too many, and forgetting items.
 
-The work is done in batches, so that the server can serve others in between. This room imports ``online``, ``viewed``,
-``session`` and ``transport``; ``management`` and ``backend`` import it.
+The work is done in batches, so that the server can serve others in between.
 """
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from django_redsess.conf import conf
+from django_redsess.online import samples
+from django_redsess.session import eviction as capacity
+from django_redsess.session.eviction import Allowed, Batch, cleaned, limits, names_wanted
+from django_redsess.session.script_calls import AT_ONCE_MAX
+from django_redsess.signals import session_ended
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.round_trips import Call, drive, on_each, together
+from django_redsess.viewed import popularity
+
+BATCH_MAX = 1000
+
+
+class Backlog(NamedTuple):
+    """
+    The number of sessions of a partition that are ``due``, that are ``signed_in``, and that are ``guests``.
+
+    ``due_guests`` is the number of guests' sessions among the due ones. With more than a thousand due sessions, it is
+    an estimate.
+    """
+
+    due: int
+    signed_in: int
+    guests: int
+    due_guests: int
+
+
+def expire(*, limit: int) -> list[Call[Batch]]:
+    """End up to ``limit`` due sessions of each partition, at most 250."""
+    return on_each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
+
+
+def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
+    """Evict up to ``limit`` sessions of each partition, at most 250: guests' first, the longest unseen first."""
+    return on_each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
+
+
+def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
+    """Count all sessions and due sessions of each partition. Of so many due ones it is looked up who are guests'."""
+    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), _backlog)
+
+
+def next_deadline() -> list[Call[float | None]]:
+    """Read the seconds until the next deadline of each partition. None if it has no session."""
+    return on_each(scripts.NEXT_DEADLINE, (), _seconds)
+
+
+def _backlog(reply: list[int]) -> Backlog:
+    due, signed_in, guests, looked_at, of_guests = reply
+    return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _batch(limit: int) -> int:
+    if not 1 <= limit <= BATCH_MAX:
+        raise ValueError(f"A batch has 1 to {BATCH_MAX} sessions, not {limit}.")
+    return min(limit, AT_ONCE_MAX)
+
+
+BATCH_SIZE = 100
+
+
+def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
+    """
+    End every session whose deadline has passed. Yield the size of each batch.
+
+    A batch has up to ``batch_size`` sessions (1 to 1 000), but at most 250, so that the server can serve others in
+    between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
+    session whose deadline has moved meanwhile stays.
+    """
+    calls = expire(limit=batch_size)
+    if len(calls) > 1:
+        # Most partitions have nothing to do, and all of them can be asked at once.
+        firsts = drive(together(next_deadline()))
+        calls = [call for call, seconds in zip(calls, firsts, strict=True) if seconds == 0]
+        yield 0
+    yield from _until_done(calls, go_on)
+
+
+def evicted(
+    *,
+    maximum: int | None = None,
+    guests: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Iterator[int]:
+    """
+    End the sessions above the maximum: guests' first, the longest unseen first. Yield as :func:`expired` does.
+
+    ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
+    MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
+    """
+    allowed = capacity.allowed(maximum, guests)
+    calls = evict(allowed, limit=batch_size)
+    if len(calls) > 1:
+        counts = drive(together(count_backlog(sampled=0)))
+        counted = zip(calls, counts, strict=True)
+        calls = [call for call, count in counted if allowed.too_many(count.signed_in, count.guests)]
+        yield 0
+    yield from _until_done(calls, go_on)
+
+
+def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
+    """
+    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would end.
+
+    With ``after_expired``, the second number is counted as if the expired sessions had ended already.
+    """
+    due, excess = 0, 0
+    allowed = capacity.allowed(maximum, guests)
+    for count in drive(together(count_backlog())):
+        due += count.due
+        gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
+        excess += allowed.too_many(count.signed_in - (gone - gone_guests), count.guests - gone_guests)
+    return due, excess
+
+
+def seconds_to_next() -> float | None:
+    """Return the seconds until the next deadline. 0 if a session is due now. None if there is no session."""
+    return min((seconds for seconds in drive(together(next_deadline())) if seconds is not None), default=None)
+
+
+def sample() -> float:
+    """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
+    return min(drive(together(samples.sample())))
+
+
+def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+    """
+    Forget all but the ``limit`` most viewed items. Yield the size of each batch.
+
+    A ``limit`` of None stands for the setting VIEWED_LIMIT. A batch has up to ``batch_size`` items, 1 to 1 000. Each
+    script reads the ranks itself.
+    """
+    if not 1 <= batch_size <= BATCH_MAX:
+        raise ValueError(f"A batch has 1 to {BATCH_MAX} items, not {batch_size}.")
+    kept = drive(popularity.split(conf.VIEWED_LIMIT if limit is None else limit))
+    for call in popularity.trim(kept, limit=batch_size):
+        left = 1
+        while left:
+            taken, left = call.run()
+            yield taken
+
+
+def backlog_of_items(*, limit: int) -> int:
+    """Count the items that :func:`trimmed` would forget."""
+    return max(0, sum(total.items for total in drive(together(popularity.counted(1)))) - limit)
+
+
+def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
+    for call in calls:
+        more = True
+        while more and go_on():
+            ended, more = call.run()
+            yield ended
+            # Receivers of session_ended must be called in this thread. Without receivers, two threads may send batches.
+            if more and not session_ended.receivers:
+                yield from _two_at_once(call, go_on)
+                break
+
+
+def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
+    # The server works on one batch while this process reads the reply to the previous one.
+    running: deque[Future[Batch]] = deque()
+    more = True
+    with ThreadPoolExecutor(2) as threads:
+        while running or more:
+            while more and len(running) < 2 and (more := go_on()):
+                running.append(threads.submit(call.run))
+            if running:
+                batch = running.popleft().result()
+                more = more and batch.more
+                yield batch.ended

@@ -17,11 +17,9 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import close_old_connections
 from redis.exceptions import ResponseError
 
-from django_redsess.cleaning.batches import BATCH_MAX
-from django_redsess.cleaning.cleaner import BATCH_SIZE
+from django_redsess.cleaning import BATCH_MAX, BATCH_SIZE
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.examples import CommandWithExamples
-from django_redsess.management.terminal import LINE_SECONDS, Stop, progress_bar
+from django_redsess.management.terminal import LINE_SECONDS, CommandWithExamples, Stop, progress_bar
 
 T = TypeVar("T")
 

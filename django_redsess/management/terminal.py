@@ -1,4 +1,4 @@
-"""Lines, questions, progress bars and signals of commands on a terminal."""
+"""What commands show and ask on a terminal: lines, questions, progress bars, users by name, examples in ``--help``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,76 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.core.management.base import CommandError, OutputWrapper
+from django.contrib.auth import get_user_model
+from django.core.checks import Tags
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter, OutputWrapper
+from redis.exceptions import ResponseError
+
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.labels import printable
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+    from django_redsess.online import Session
+
+
+class CommandWithExamples(BaseCommand):
+    """A command whose help shows ``examples``, each in a line of its own that can be copied."""
+
+    examples: Sequence[str]
+    # Not those that ask the server: the command asks it, and says itself what is wrong.
+    requires_system_checks = (Tags.caches, Tags.security)
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        epilog = "\n  ".join(["Examples:", *self.examples])
+        return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
+
+
+class _Help(DjangoHelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # The examples have several lines. The description has one, and is wrapped.
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+def user_named(name: str) -> AbstractBaseUser | None:
+    """Return the user with exactly this user name, or None. Raises CommandError if several users have it."""
+    users = get_user_model()
+    try:
+        user: AbstractBaseUser = users._default_manager.get_by_natural_key(name)
+    # The user name field may be a number or an e-mail address. Other text raises ValueError or ValidationError.
+    except (users.DoesNotExist, ValidationError, ValueError):
+        return None
+    except users.MultipleObjectsReturned as error:
+        raise CommandError(f"More than one user is named {printable(name)}.") from error
+    return user
+
+
+def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
+    """Return the name of the session's user, for display. ``users`` maps ids to the users that exist."""
+    if session.user_id in users:
+        return printable(str(users[session.user_id].get_username()))
+    if session.user_id:
+        return printable(f"deleted user {session.user_id}")
+    # A session with a login time has a user. If its record can't be read, that user is unknown.
+    return "guest" if session.login_at is None else "unknown"
+
+
+@contextmanager
+def command_errors() -> Iterator[None]:
+    """Turn the errors of the store and of its settings into CommandError, which prints one line."""
+    try:
+        yield
+    except (SessionStoreUnavailable, ImproperlyConfigured) as error:
+        raise CommandError(str(error)) from error
+    except ResponseError as error:
+        raise CommandError(f"The server refuses: {error}") from error
+
 
 LINE_SECONDS = 5
 """The time between two progress lines, where there is no bar. With ``--forever``, it is a minute."""

@@ -1,32 +1,70 @@
-"""
-List the sessions that are online, count them, and end them.
-
-The names in ``__all__`` are public, and most functions have an awaitable twin: ``await online.acount()``. This room may
-import ``session``, ``transport``, ``conf``, ``signals`` and ``exceptions``.
-"""
+"""List the sessions that are online, count them, and end them. Public."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, Unpack, get_args
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import contents, lists, looking, pages, queries, samples
-from django_redsess.online.contents import Details
+from django_redsess.online import listing as lists
+from django_redsess.online import listing as pages
+from django_redsess.online import listing as queries
+from django_redsess.online import samples
+from django_redsess.online import searching as looking
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
-from django_redsess.online.looking import LookedThrough, Matching
-from django_redsess.online.queries import ClientFilters, Guests, SessionFilter, filter_of
-from django_redsess.online.rows import Session, session_of_row
+from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, session_of_row
 from django_redsess.online.samples import Sample
-from django_redsess.session import notice, reading
+from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.session import notice
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
+from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
-from django_redsess.transport.confirming import EndedCount, EndedList
 from django_redsess.transport.keys import is_sid
-from django_redsess.transport.steps import Steps, both, drive
+from django_redsess.transport.replicas import EndedCount, EndedList
+from django_redsess.transport.round_trips import Steps, both, drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """
+    The data of a session.
+
+    ``data`` is None if it can't be read. ``sizes`` has the bytes of each top-level value, serialized.
+    ``django_deadline`` is Django's expiry date as stored. ``age_seconds`` is Django's expiry age, or 0 if the expiry
+    was set as a date.
+    """
+
+    data: dict[str, Any] | None
+    sizes: dict[str, int]
+    django_deadline: datetime
+    age_seconds: float
+
+
+def read_details(sid: str) -> Steps[Details | None]:
+    """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
+    if not is_sid(sid):
+        return None
+    loaded = yield from reading.read(sid)
+    if loaded.record is None:
+        return None
+    try:
+        record = unpack(sid, loaded.record)
+        serializer = named(record.serializer)()
+        data = serializer.loads(record.data)
+        sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
+    except Exception as error:  # A serializer may raise anything.
+        log_unusable(sid, error)
+        data, sizes = None, {}
+    deadline, age = django_times(loaded.record)
+    return Details(data, sizes, operations.time_of(b"%d000" % deadline), age)
+
 
 __all__ = [
     "Details",
@@ -200,7 +238,7 @@ census, acensus = both(_census)
 total, atotal = both(lists.total)
 
 
-details, adetails = both(contents.details)
+details, adetails = both(read_details)
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:

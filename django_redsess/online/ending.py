@@ -7,26 +7,27 @@ from functools import partial
 from typing import Any
 
 from django_redsess.conf import conf
-from django_redsess.online.looking import matching, range_of
-from django_redsess.online.queries import SessionFilter, address_lists_of, lists_of
-from django_redsess.session import messages, notice, operations
-from django_redsess.session.lifecycle import session_of
-from django_redsess.session.operations import with_ended
-from django_redsess.session.partitions import batches
-from django_redsess.session.writing import user_of
-from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport import scripts
-from django_redsess.transport.announcing import request_answered
-from django_redsess.transport.confirming import EndedCount, EndedList, confirmation, worth
+from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
+from django_redsess.online.searching import matching, range_of
+from django_redsess.session import notice
+from django_redsess.session import notice as messages
+from django_redsess.session import script_calls as operations
+from django_redsess.session.saving import user_of
+from django_redsess.session.script_calls import with_ended
+from django_redsess.session.session_store import session_of
+from django_redsess.signals import EndedSession, Reason, request_answered
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.steps import Call, Steps, drive
+from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, worth
+from django_redsess.transport.round_trips import Call, Steps, batches, drive
 
 
 class BulkEnding:
     """
     End all sessions that match ``session_filter``. Call ``step`` or ``end_batch`` until ``done``.
 
-    If no list has them together, they are found at the first step: see :func:`django_redsess.online.looking.matching`.
+    If no list has them together, they are found at the first step: see
+    :func:`django_redsess.online.searching.matching`.
     ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
     of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
     are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). Raises ValueError
@@ -135,7 +136,7 @@ class BulkEnding:
 
 def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
     """
-    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell`.
+    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.notice.tell`.
 
     Who has ended sessions of their own knows it, and is not told.
     """

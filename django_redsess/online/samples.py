@@ -1,5 +1,5 @@
 """
-Samples of who was online, one a minute. Most functions return calls: see :mod:`django_redsess.session.operations`.
+Samples of who was online, one a minute. Most functions return calls: see :mod:`django_redsess.session.script_calls`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django_redsess.session.operations import time_of
-from django_redsess.session.partitions import on_each
+from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
-from django_redsess.transport import scripts
-from django_redsess.transport.steps import Call, Steps
-from django_redsess.transport.together import together
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.round_trips import Call, Steps, on_each, together
 
 REASONS = tuple(Reason)
 

@@ -1,5 +1,4 @@
-"""
-The record of a session: a plain header that Lua reads, then the client part and the data part.
+"""The record of a session: a plain header that Lua reads, then the client part and the data part.
 
 ====== ======= =======================================================================================
 bytes  from    content
@@ -18,6 +17,7 @@ rest           data part: the serialized data and the name of the serializer, se
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
+A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from os import urandom
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.contrib.sessions.serializers import JSONSerializer
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
-from django_redsess.session.payload import (
+from django_redsess.session.compression import (
     NAMED,
     packed_client,
     packed_data,
@@ -224,3 +226,45 @@ def _forget_sealings(*, setting: str, **kwargs: Any) -> None:
 
 
 setting_changed.connect(_forget_sealings)
+
+
+def name_of(serializer: Any) -> str:
+    """
+    Return the name of a serializer class for a record: its dotted path, ``""`` for Django's own.
+
+    A class that can't be imported gets the name of ``SESSION_SERIALIZER``.
+    """
+    return "" if serializer is JSONSerializer else _name_of(serializer, settings.SESSION_SERIALIZER)
+
+
+@lru_cache(maxsize=64)
+def _name_of(serializer: Any, setting: str) -> str:
+    present = import_string(setting)
+    if serializer is not present:
+        own = f"{serializer.__module__}.{getattr(serializer, '__qualname__', '')}"
+        try:
+            if import_string(own) is serializer:
+                return own
+        except ImportError:
+            pass
+    return "" if present is JSONSerializer else setting
+
+
+def named(name: str) -> Any:
+    """
+    Return the serializer class with this name, which must be from a record whose seal was checked.
+
+    Raises RecordError if it can't be imported.
+    """
+    if not name:
+        return JSONSerializer
+    try:
+        return import_string(name)
+    except ImportError:
+        raise RecordError(f"its serializer {name!r} can't be imported") from None
+
+
+def data_of(record: Record) -> dict[str, Any]:
+    """Return the session data in ``record``. Raises RecordError, or what its serializer raises."""
+    data: dict[str, Any] = named(record.serializer)().loads(record.data)
+    return data

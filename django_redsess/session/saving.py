@@ -1,8 +1,9 @@
 """
-Saving a session, from the first attempt to the last.
+What a session object knows, and saving it, from the first attempt to the last.
 
 Other requests may save the same session meanwhile. Each attempt writes only if the stored record is still the one that
-this object knows. If not, the changes of both are merged, and the next attempt follows.
+this object knows. If not, the changes of both are merged, and the next attempt follows. All sessions of a user are in
+the user's home partition, so a sign-in may give the session another key.
 """
 
 from __future__ import annotations
@@ -10,29 +11,345 @@ from __future__ import annotations
 import logging
 import random
 import time
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
+from django.contrib.sessions.serializers import JSONSerializer
+from django.utils import timezone
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import addresses, capacity, deadlines, limits, messages, operations, reading
-from django_redsess.session.addresses import STAYS
+from django_redsess.session import client_address as addresses
+from django_redsess.session import deadlines
+from django_redsess.session import eviction as capacity
+from django_redsess.session import notice as messages
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
+from django_redsess.session import user_limit as limits
+from django_redsess.session.client_address import STAYS, changed_entry
+from django_redsess.session.compression import check_depth
 from django_redsess.session.deadlines import Expiry
-from django_redsess.session.limits import Limit
 from django_redsess.session.merge import merge, same
-from django_redsess.session.moving import move_home, moving_elsewhere
-from django_redsess.session.operations import Outcome, Saving
-from django_redsess.session.reading import Touch
-from django_redsess.session.record import Record, log_unusable, pack, revision_of, unpack
-from django_redsess.session.serializers import data_of
-from django_redsess.session.state import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
-from django_redsess.session.writing import change_of, client_of, expiry_of, serialized, user_of
+from django_redsess.session.notice import Notice
+from django_redsess.session.record import (
+    REVISION_SIZE,
+    Client,
+    Record,
+    client_packed,
+    data_of,
+    log_unusable,
+    name_of,
+    pack,
+    revision_of,
+    unpack,
+)
+from django_redsess.session.script_calls import Outcome, Saving, Touch
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.connections import of
-from django_redsess.transport.exchange import Pause
-from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import Step, Steps
+from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
+from django_redsess.transport.round_trips import Plain, Step, Steps
+from django_redsess.transport.sending import Pause
+
+KEY_LENGTH_MAX = 128
+KEY_CHARS = frozenset(VALID_KEY_CHARS)
+
+
+@dataclass(slots=True)
+class Visit:
+    """
+    The request that opened the session.
+
+    Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
+    stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
+    is called with the notice when a load finds out why the session is gone, and with a text when the session has a
+    message about another one. It returns whether the user is told by this request. It is called with None when a
+    sign-in or ``flush()`` makes that obsolete.
+    """
+
+    client: Callable[[], Client]
+    on_notice: Callable[[Notice | str | None], bool] | None = None
+    passive: bool = False
+    """Whether the request is passive: made by a page itself. It prolongs nothing."""
+    begins_by_view: bool = True
+    """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
+
+
+class Cookie(NamedTuple):
+    """
+    What this request knows about the session that the cookie names.
+
+    - ``notice``: why the session is gone, as a notice to its user
+    - ``late``: the session has another key now, which this request does not know
+    - ``was_guest``: that session had no user when it got its new key
+    - ``refresh``: the cookie must be sent again, because the session's deadline has moved
+    """
+
+    notice: Notice | None = None
+    late: bool = False
+    was_guest: bool = False
+    refresh: bool = False
+
+
+class Known(NamedTuple):
+    """
+    What is stored, as far as this object knows from its last load or save.
+
+    ``record`` is None if no record is known. A save writes only over a record that has this ``revision``. An empty
+    revision fits any record: then the save replaces data that were not loaded. ``due`` is the deadline in milliseconds,
+    or a time before it. ``gone`` says that a save found no session. A session that is gone is not stored again.
+    """
+
+    record: Record | None = None
+    revision: bytes = b""
+    due: int = 0
+    gone: bool = False
+
+
+class SignIn(NamedTuple):
+    """A user has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
+
+    limit: Limit | None = None
+
+
+class Pending(NamedTuple):
+    """
+    The work that is still to be done.
+
+    By the next save, besides writing the data:
+
+    - ``sign_in``: store a new login time, and enforce the limit
+    - ``rotates_from``: move the session from this old key to its new one
+    - ``own_key``: create the session under this key, which is new and certainly unused
+    - ``item``: record that the visitor views this item; without a save, the middleware does so
+
+    After that save:
+
+    - ``uncounted``: count the view of this item, which a save has recorded, in another partition
+    - ``signs_out``: report the next end as a sign-out
+    """
+
+    sign_in: SignIn | None = None
+    rotates_from: str | None = None
+    own_key: str | None = None
+    item: str = ""
+    uncounted: str = ""
+    signs_out: bool = False
+
+
+# Each request has its own session object. The objects share these values until they know something else.
+COOKIE_UNCHANGED = Cookie()
+NOTHING_KNOWN = Known()
+GONE = Known(gone=True)
+NOTHING_PENDING = Pending()
+
+
+class SessionState(SessionBase):
+    """What a session object knows of its session, and what it still has to do."""
+
+    visit: Visit | None = None
+    """The request that opened the session. None in a shell or a command."""
+    cookie = COOKIE_UNCHANGED
+    known = NOTHING_KNOWN
+    pending = NOTHING_PENDING
+    unavailable: SessionStoreUnavailable | None = None
+    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
+    _session_cache: dict[str, Any]
+
+    @property
+    def sid(self) -> str | None:
+        """The name of this session in Redis, the admin and the logs. None without a session key."""
+        return sid_of(self.session_key) if self.session_key else None
+
+    @property
+    def stored_sid(self) -> str | None:
+        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
+        old_key = self.pending.rotates_from
+        return sid_of(old_key) if old_key else self.sid
+
+    @property
+    def stored_key(self) -> str | None:
+        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
+        is_stored = self.known.record is not None and self.pending.rotates_from is None
+        return self.session_key if is_stored else None
+
+    @property
+    def passive(self) -> bool:
+        """Whether the request is passive: made by a page itself. It prolongs nothing."""
+        return self.visit is not None and self.visit.passive
+
+    @property
+    def touch(self) -> Touch:
+        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
+        if self.visit is None or "_session_cache" in self.__dict__:
+            return Touch.NOTHING
+        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    def _validate_session_key(self, key: object) -> bool:
+        # An invalid key names no session and is never sent to the server. Eight is Django's own minimum length.
+        return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
+
+
+def give_key(session: SessionState, user_id: str) -> None:
+    """Give ``session`` a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
+    session._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
+    session.pending = session.pending._replace(own_key=key)
+
+
+def rotate_key(session: SessionState) -> None:
+    """Give ``session`` another key in the same bucket. The next save moves the session to it."""
+    old_key = session.pending.rotates_from or session.session_key
+    if old_key is not None:
+        session.pending = session.pending._replace(rotates_from=old_key)
+        session._session_key = new_key(bucket_of(old_key))
+
+
+def move_home(session: SessionState, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
+    """
+    Give ``session`` a key in the bucket of this user, unless it has one there.
+
+    With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the session
+    is not stored yet, so there is no old key to move from.
+    """
+    sid, space, pending = session.sid or "", keyspace(), session.pending
+    at_home = operations.at_home(sid, user_id)
+    if must_create and session.session_key != pending.own_key:
+        # The caller has chosen this key. It only needs to be in the right partition.
+        at_home = space.of_sid(sid) == space.of_user(user_id)
+    if at_home and not (renews and pending.rotates_from is None):
+        return
+    if not must_create:
+        session.pending = pending._replace(rotates_from=pending.rotates_from or session.session_key)
+    give_key(session, user_id)
+
+
+def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
+    """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
+    viewed = yield from operations.viewed_by(old_sid)
+    made = yield from operations.create(sid, saving, viewed)
+    if made.status == "clock":
+        return made
+    if made.status == "refused":
+        # Two requests may sign in at once from one guest's session. The other one may have been first.
+        old = yield from reading.read(old_sid)
+        if old.record is not None:
+            return made
+        note = yield from reading.note_of(old_sid)
+        return Outcome("gone", note=note)
+    # This only ends the old session, and leaves a note with the new sid.
+    try:
+        outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+    except SessionStoreUnavailable:
+        # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
+        if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
+            with suppress(SessionStoreUnavailable):
+                yield from operations.end([sid], None)
+        raise
+    if outcome.status != "saved":
+        yield from operations.end([sid], None)
+    return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
+
+
+AHEAD_MIN = 5_000
+"""change.lua does not read the deadline. So it must be this many milliseconds ahead, longer than a request waits."""
+
+Change = tuple[Known, Plain[Outcome]]
+"""A save by the short way: what is known after it, and the step that sends it."""
+
+
+def change_of(session: SessionState) -> Change | None:
+    """
+    Return the short way to save ``session``: compare and set. None if the save may need more.
+
+    The script checks only the revision. So the rest must be known in advance: the session is live, only its record
+    changes, and its deadline does not move to an earlier time.
+    """
+    known, data, key = session.known, session._session_cache, session.session_key
+    base, user = known.record, data.get(SESSION_KEY)
+    if (
+        base is None
+        or not known.revision
+        or key is None
+        or session.pending != NOTHING_PENDING
+        or ("" if user is None else str(user)) != base.user_id
+    ):
+        return None
+    sid = sid_of(key)
+    server = of(keyspace().of_sid(sid))
+    at = server.clock.now() or 0
+    # Only the general script can find out that a full server has room again.
+    if server.outages.under_way and server.outages.is_met_by(scripts.SAVE.name):
+        return None
+    if not at or known.due - at < AHEAD_MIN:
+        return None
+    passive = session.visit is not None and session.visit.passive
+    times = deadlines.of_save(expiry_of(session, at), base, known.due, at, passive=passive)
+    if times is None:
+        return None
+    deadline_seconds, age_seconds, due, _ = times
+    user_id, login_ms, client = base.user_id, base.login_ms, client_of(session, base.user_id)
+    entry = None if client == base.client_packed else changed_entry(base, client)
+    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, *serialized(session, data))
+    packed = pack(sid, record)
+    revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
+    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
+    # As Known() does, in half the time.
+    return tuple.__new__(Known, (record, revision, due, False)), step
+
+
+def user_of(data: dict[str, Any]) -> str:
+    """Return the user id in the data of a session, ``""`` for a guest."""
+    return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
+
+
+def serialized(session: SessionState, data: dict[str, Any]) -> tuple[bytes, str]:
+    """
+    Return ``data`` as the serializer writes them, and its name for the record.
+
+    Raises ValueError if they have too many levels to be read.
+    """
+    serializer = session.serializer
+    try:
+        written: bytes = serializer().dumps(data)
+    except RecursionError:
+        check_depth(data)
+        raise
+    check_depth(data, written)
+    return written, "" if serializer is JSONSerializer else name_of(serializer)
+
+
+def client_of(session: SessionState, user_id: str) -> bytes:
+    """
+    Return the client part of the record: the present visitor, or else the stored one.
+
+    A guest has only an address, and only with ``INDEX_ADDRESSES``.
+    """
+    if not user_id and not conf.INDEX_ADDRESSES:
+        return b""
+    if session.visit is not None:
+        client = session.visit.client()
+        return client_packed(client if user_id else Client(client.address))
+    return session.known.record.client_packed if session.known.record else b""
+
+
+def expiry_of(session: SessionState, now: int) -> Expiry:
+    """Return Django's deadline of ``session``, from the methods of Django's session API."""
+    expiry = session._session_cache.get("_session_expiry")
+    if expiry is None and type(session).get_expiry_age is SessionBase.get_expiry_age:
+        # The same value as get_expiry_age(), in less time.
+        return Expiry(int(session.get_session_cookie_age()) * 1000, 0)
+    if isinstance(expiry, (datetime, str)):
+        date = session.get_expiry_date()
+        return Expiry(0, int((timezone.make_aware(date) if timezone.is_naive(date) else date).timestamp() * 1000))
+    age = int(session.get_expiry_age() * 1000)
+    return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
+
 
 SAVE_SECONDS_MAX = 5.0
 """How long a save tries again while other requests change the same session."""

@@ -17,10 +17,12 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import packing, repeating, scripts
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import retries as repeating
+from django_redsess.transport import sending as packing
 from django_redsess.transport.connections import by_server, of, pool
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
-from django_redsess.transport.repeating import Sends
+from django_redsess.transport.retries import Sends
 
 FORMAT = b"4"
 """The first byte of each record. A store keeps it as its format."""

@@ -20,12 +20,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 
-from django_redsess.transport.cluster import Cluster
-from django_redsess.transport.greeting import agreet
+from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.loop_pools import LoopPool
-from django_redsess.transport.places import MANY
-from django_redsess.transport.pools import Pool, own
+from django_redsess.transport.pools import MANY, LoopPool, Pool, agreet, own
 
 _pool: Any = None
 _OF_ALIAS: WeakKeyDictionary[Any, Pool] = WeakKeyDictionary()

@@ -1,31 +1,380 @@
 """
-The connections that sessions use: pools of their own, made of the settings of the cache's alias.
+The connections that sessions use: pools of their own, for threads and for an event loop, and their first exchange.
 
 redis-py's own get and release take forty calls of Python: they poll the socket each time, and report events and
 metrics. So its pool is asked once for each connection, and here connections are given out. All are in use for redis-py.
 What it tells those (new credentials, maintenance) is seen when they are taken.
+
+Whoever waits for a connection gets one first come, first served. A task of an event loop holds up no other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections import deque
+from collections.abc import Sequence
 from os import getpid
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
+from weakref import ref
 
 import redis
 from redis.backoff import NoBackoff
 from redis.credentials import StreamingCredentialProvider
 from redis.event import AfterPooledConnectionsInstantiationEvent, ClientType, EventDispatcher
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from django_redsess.transport import lines
-from django_redsess.transport.clock import Clock
-from django_redsess.transport.greeting import greet
+from django_redsess.transport import sending as lines
 from django_redsess.transport.outage import UNREACHABLE, Outages
-from django_redsess.transport.places import MANY, Place, Places
+
+
+class Clock:
+    """
+    The clock of a server: its last reply to ``TIME``, carried on by the monotonic clock of this process.
+
+    The wall clock of this process is never used. Any thread may use an instance, since its state is one number.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def learn(self, time_reply: Sequence[bytes | int]) -> int:
+        """Take a reply to ``TIME`` that has just come, and return it in milliseconds."""
+        seconds, microseconds = time_reply
+        milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
+        self._ahead = milliseconds - monotonic() * 1000
+        return int(milliseconds)
+
+    def now(self) -> int | None:
+        """Return the server's time in milliseconds; None before the first reply."""
+        ahead = self._ahead
+        return None if ahead is None else int(ahead + monotonic() * 1000)
+
+
+CLUSTER = (b"cluster", "cluster")
+REPLICA = (b"replica", b"slave", "replica", "slave")
+"""Roles of a server that takes no writes. Any other role is taken for a master's."""
+
+
+def greet(connection: Any) -> None:
+    """
+    Make a new connection ready, or close it and raise an error.
+
+    Raises redis-py's ReadOnlyError if the server is a replica. Behind Sentinel, the repetition looks for the master.
+    """
+    try:
+        connection.on_connect()
+        # redis-py sends HELLO for RESP3 only, and then keeps the reply.
+        hello = connection.handshake_metadata
+        if not hello and _is_of_sentinel(connection):
+            connection.send_command("HELLO", check_health=False)
+            try:
+                hello = connection.read_response()
+            except ResponseError:
+                hello = None
+        _refuse_replica(connection, hello)
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+async def agreet(connection: Any) -> None:
+    """Do as :func:`greet` does, for a connection of an event loop."""
+    try:
+        await connection.on_connect()
+        # Here redis-py does not keep the reply.
+        if _is_of_sentinel(connection):
+            await connection.send_command("HELLO", check_health=False)
+            try:
+                hello = await connection.read_response()
+            except ResponseError:
+                hello = None
+            _refuse_replica(connection, hello)
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+
+
+# HELLO without a version changes nothing, and no ACL can forbid it. A renamed command can be unknown: then the role is
+# not known either.
+
+
+def _is_of_sentinel(connection: Any) -> bool:
+    # A sentinel may name a master that was demoted. For a fixed address the first write tells.
+    return hasattr(connection, "connect_to")
+
+
+def _refuse_replica(connection: Any, hello: Any) -> None:
+    if isinstance(hello, list):  # As in RESP2: names and values by turns.
+        hello = dict(zip(hello[::2], hello[1::2], strict=False))
+    if not hello or (hello.get(b"mode") or hello.get("mode")) in CLUSTER:
+        # A cluster's replica says by itself where to go, and may be asked for the map.
+        return
+    if (hello.get(b"role") or hello.get("role")) in REPLICA:
+        raise ReadOnlyError(f"{_address_of(connection)} is a replica, and not the master.")
+
+
+def _address_of(connection: Any) -> str:
+    return getattr(connection, "path", "") or f"{connection.host}:{connection.port}"
+
+
+MANY = 2**31
+"""A maximum that redis-py's pools never reach. The maximum of connections is minded here."""
+
+
+class Place:
+    """
+    A connection, or the room for one. Who has taken the place is alone with the connection.
+
+    A place that nobody holds any more, and that was not given back, is gone: another may be made. So an interruption
+    between any two steps takes no place.
+    """
+
+    __slots__ = ("__weakref__", "connection", "fresh_until", "home", "is_open", "known", "line", "server")
+
+    def __init__(self, home: list[Place]) -> None:
+        # A list of its pool. In a process that was forked the pool has another, and this one's places are nobody's.
+        self.home = home
+        self.connection: Any = None
+        self.is_open = False
+        self.fresh_until = 0.0
+        self.line: Any = None
+        # Behind Sentinel, the address that the connection led to.
+        self.server: tuple[str, int] | None = None
+        self.known: _Known
+
+
+class _Known(ref[Place]):
+    # Knows the connection of a place that is gone: it may have replies unread, and is closed.
+    __slots__ = ("connection",)
+
+    connection: Any
+
+
+class Waiting(Protocol):
+    """One who waits. ``place`` is what he is given before ``wake`` is called."""
+
+    place: Place | None
+
+    def wake(self) -> None: ...
+
+
+class Places:
+    """
+    Up to ``max_connections`` places. The one given back last is taken first.
+
+    ``source`` is the pool of redis-py that makes the connections. All count as in use there, idle ones too.
+    ``wait_seconds`` is how long to wait for a free connection; None for ever.
+    """
+
+    def __init__(self, source: Any, max_connections: int, wait_seconds: float | None) -> None:
+        self.source, self.max_connections, self.wait_seconds = source, max_connections, wait_seconds
+        self.is_behind_sentinel = hasattr(source, "sentinel_manager")
+        self._follows_master = self.is_behind_sentinel and source.is_master
+        self._may_be_moved = bool(getattr(source, "maint_notifications_enabled", bool)())
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without any place. Those of the parent of a forked process are not this process's."""
+        # Where all open connections lead, behind Sentinel.
+        self._master: tuple[str, int] | None = None
+        self._idle: list[Place] = []
+        self._waiting: deque[Waiting] = deque()
+        self._known: list[_Known] = []
+        # Python does not run between the end of a place and its entry here: it could be interrupted.
+        self._gone: list[_Known] = []
+        self._lock = threading.Lock()
+        self._pid = getpid()
+
+    def stand_in_line(self, waiting: Waiting) -> None:
+        """Give ``waiting`` a place as soon as it is its turn, perhaps at once."""
+        with self._lock:
+            self._waiting.append(waiting)
+            self._serve()
+
+    def leave_line(self, waiting: Waiting) -> None:
+        """Give ``waiting`` no place any more. It may have got one meanwhile."""
+        with self._lock:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    def put(self, place: Place) -> None:
+        """Let others have ``place``."""
+        place.home.append(place)
+        # In this order: who waits looks for a place after it has said so.
+        if self._waiting:
+            self.serve()
+
+    def serve(self) -> None:
+        """Give those who wait what places there are."""
+        with self._lock:
+            self._serve()
+
+    def take_idle(self) -> list[Place]:
+        """Take all places that nobody uses."""
+        taken = []
+        for _ in range(len(self._idle)):
+            try:
+                taken.append(self._idle.pop())
+            except IndexError:
+                break
+        return taken
+
+    def let_go(self, connection: Any) -> None:
+        """Close the ``connection`` of a place that is gone."""
+
+    def has_new_master(self, place: Place) -> bool:
+        """Note where the connection of ``place`` leads, just opened. Tell whether the others lead elsewhere."""
+        if not self._follows_master:
+            return False
+        place.server = place.connection.host, place.connection.port
+        before, self._master = self._master, self.source.master_address
+        return before != self._master
+
+    def _serve(self) -> None:
+        while self._waiting:
+            try:
+                # Others take what is idle without the lock.
+                place = self._idle.pop()
+            except IndexError:
+                made = self._make_place()
+                if made is None:
+                    return
+                place = made
+            first = self._waiting[0]
+            first.place = place
+            self._waiting.popleft()
+            first.wake()
+
+    def _make_place(self) -> Place | None:
+        if self._gone:
+            self._forget_gone()
+        if len(self._known) >= self.max_connections:
+            return None
+        place = Place(self._idle)
+        place.known = _Known(place, self._gone.append)
+        place.known.connection = None
+        self._known.append(place.known)
+        return place
+
+    def _forget_gone(self) -> None:
+        gone = self._gone[:]
+        for known in gone:
+            if known in self._known:
+                self._known.remove(known)
+            # Once, or a connection that is used again would be closed.
+            connection, known.connection = known.connection, None
+            if connection is not None:
+                self.let_go(connection)
+        del self._gone[: len(gone)]
+
+
+class _Task:
+    """A task that waits."""
+
+    __slots__ = ("future", "place")
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class LoopPool(Places):
+    """The connections to one server of an event loop. Only sessions use them, so no idle one has an unread reply."""
+
+    async def take(self) -> Place:
+        """Do as :meth:`django_redsess.transport.pools.Pool.take` does."""
+        try:
+            place = await self._wait() if self._waiting else self._idle.pop()
+        except IndexError:
+            place = await self._wait()
+        # The event loop has noticed which connections the server closed.
+        if (
+            place.is_open
+            and (line := place.line) is not None
+            and not line.at_eof()
+            and not (self._may_be_moved and place.connection.should_reconnect())
+        ):
+            return place
+        await self._make_ready(place)
+        return place
+
+    async def give(self, place: Place) -> None:
+        """Give back a place. All replies on its connection have been read."""
+        if place.server != self._master:
+            # Another task has found another master.
+            await self.drop(place)
+            return
+        place.home.append(place)
+        if self._waiting:
+            self.serve()
+
+    async def drop(self, place: Place) -> None:
+        """Give back a place whose connection must not be used again, and close that."""
+        try:
+            await _aclose(place)
+        finally:
+            self.put(place)
+
+    async def lose_idle(self) -> None:
+        """Close the idle connections."""
+        idle = self.take_idle()
+        try:
+            for place in idle:
+                await _aclose(place)
+        finally:
+            for place in idle:
+                place.is_open = False
+                self.put(place)
+
+    async def _wait(self) -> Place:
+        task = _Task()
+        try:
+            self.stand_in_line(task)
+            if task.place is None:
+                await asyncio.wait((task.future,), timeout=self.wait_seconds)
+                if task.place is None:
+                    self.leave_line(task)
+        except BaseException:
+            self.leave_line(task)
+            if task.place is not None:
+                self.put(task.place)
+            raise
+        if task.place is None:
+            raise RedisConnectionError("No connection available.")
+        return task.place
+
+    async def _make_ready(self, place: Place) -> None:
+        try:
+            connection = place.connection
+            if connection is None:
+                await self.source.disconnect(inuse_connections=False)
+                place.known.connection = place.connection = await self.source.get_connection()
+            else:
+                if not place.is_open or (self._may_be_moved and connection.should_reconnect()):
+                    await connection.disconnect(nowait=True)
+                await self.source.ensure_connection(connection)
+            place.line, place.is_open = lines.loop_line_of(place.connection), True
+            if self.has_new_master(place):
+                await self.lose_idle()
+        except BaseException:
+            await self.drop(place)
+            raise
+
+
+async def _aclose(place: Place) -> None:
+    place.is_open, place.line = False, None
+    if place.connection is not None:
+        await place.connection.disconnect(nowait=True)
+
 
 FRESH_SECONDS = 1
 """A connection that was unused for longer is polled before it is used: the server may have closed it."""

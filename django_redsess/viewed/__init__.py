@@ -1,27 +1,129 @@
-"""
-Record which items a session viewed, and read which items are viewed most.
-
-The names in ``__all__`` are public, and most functions have an awaitable twin: ``await viewed.apopular()``. This room
-may import ``session``, ``transport``, ``conf``, ``signals`` and ``exceptions``.
-"""
+"""Record which items a session viewed, and read which items are viewed most. Public."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
-from django_redsess.session.lifecycle import SessionLifecycle
-from django_redsess.transport.keys import is_sid
-from django_redsess.transport.steps import Steps, both
-from django_redsess.transport.together import together
-from django_redsess.viewed import items, popularity
-from django_redsess.viewed.items import item_id, record_view
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import deadlines
+from django_redsess.session import script_calls as operations
+from django_redsess.session.script_calls import Touch, items_max, templates, time_of, viewing, viewing_keys
+from django_redsess.session.session_store import SessionLifecycle, session_of
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import is_sid, keyspace
+from django_redsess.transport.round_trips import Call, Steps, both, together
+from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
+
+ITEM_BYTES_MAX = 64
+
+
+def item_id(item: str | int) -> str:
+    """Return ``item`` as text. Raises ValueError unless it is an integer, or text of 1 to 64 bytes in UTF-8."""
+    if isinstance(item, (str, int)) and not isinstance(item, bool):
+        # Text that is no UTF-8 and integers of thousands of digits raise ValueError with another message.
+        with suppress(ValueError):
+            text = str(item)
+            if 1 <= len(text.encode()) <= ITEM_BYTES_MAX:
+                return text
+    raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
+
+
+def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
+    """
+    Record that a live session viewed ``item``, and count the view. ``touch`` tells how the session is touched.
+
+    A view that is ``counted_elsewhere`` is not counted here: :func:`count_view` counts it. False if the session is
+    gone.
+    """
+    space = keyspace()
+    partition = space.of_sid(sid)
+    keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
+    if touch is Touch.NOTHING:
+        return Call(partition, scripts.RECORD_VIEW, keys, args, bool)
+    _, _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
+    name = sid.encode()
+
+    def touches(now: int) -> bytes:
+        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        return touching % (seen, name, seen, name)
+
+    return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+
+
+def count_view(item: str) -> Call[bool]:
+    """Count a view of ``item`` that was recorded in another partition."""
+    partition = keyspace().of_item(item)
+    keys = scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
+    return Call(
+        partition, scripts.COUNT_VIEW, keys, scripts.COUNT_VIEW.arguments(item=item, items_max=items_max()), bool
+    )
+
+
+def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
+    """Read what a live session viewed: items and times, newest first, at most ``limit``."""
+    partition = keyspace().of_sid(sid)
+    script = scripts.RECENT_ITEMS
+    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=limit), _history)
+
+
+def forget_viewed(sid: str, item: str | None = None) -> Call[int]:
+    """Forget that a session viewed ``item`` (None: all items). Return how many items were forgotten."""
+    partition = keyspace().of_sid(sid)
+    script = scripts.FORGET_ITEMS
+    keys = script.keys(partition, items=partition.viewed_by(sid))
+    return Call(partition, script, keys, script.arguments(item=item), int)
+
+
+def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
+    """Record that ``session`` viewed ``item``, and count the view. Return False if nothing was recorded."""
+    if (sid := session.stored_sid) is not None:
+        if session.touch is Touch.ACTIVE and deadlines.may_move():
+            # The new deadline is known only after the session has been read.
+            yield from session.opening()
+        noted = yield from view(sid, item, session.touch)
+        if noted:
+            if operations.counted_elsewhere(sid, item):
+                yield from count_view(item)
+            return True
+    if not (conf.VIEWED_GUESTS and session.visit is not None and session.visit.begins_by_view):
+        return False
+    yield from session.opening()
+    if session.session_key is not None or session.cookie.late:
+        return False
+    session.viewed(item)
+    yield from session.saving()
+    yield from count_pending_view(session)
+    return True
+
+
+def count_pending_view(session: SessionLifecycle) -> Steps[None]:
+    """Count the view that a save of ``session`` recorded, if the item is counted in another partition."""
+    item = session.pending.uncounted
+    if item:
+        session.pending = session.pending._replace(uncounted="")
+        yield from count_view(item)
+
+
+def _noted(reply: int, _: Sequence[Any]) -> bool:
+    return bool(reply)
+
+
+def _history(reply: list[bytes]) -> list[tuple[str, datetime]]:
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    # Another program may have written anything.
+    return [(item.decode(errors="replace"), time_of(at)) for item, at in pairs]
+
 
 __all__ = [
     "ViewCount",
@@ -111,7 +213,7 @@ def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[Viewed
     sid = _sid(session)
     if sid is None or limit < 1:
         return []
-    found = yield from items.history(sid, limit=limit)
+    found = yield from history(sid, limit=limit)
     return [ViewedItem(item, at) for item, at in found]
 
 
@@ -129,7 +231,7 @@ def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[
     sid = _sid(session)
     if sid is None:
         return 0
-    return (yield from items.forget(sid, text))
+    return (yield from forget_viewed(sid, text))
 
 
 forget, aforget = both(_forget)
@@ -224,3 +326,70 @@ def _ours(session: SessionBase) -> SessionLifecycle:
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
     session.fail_at_once()
     return session
+
+
+logger = logging.getLogger("django_redsess")
+
+
+def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """Tell whether ``request`` can count as a view of an item: a GET of a view that shows items, answered with 200."""
+    match = request.resolver_match
+    if match is None or (getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)) is None:
+        return False
+    return request.method == "GET" and response.status_code == 200 and session_of(request) is not None
+
+
+def note_view(request: HttpRequest) -> Steps[None]:
+    """Have the session record what ``request`` viewed. Call it only if :func:`may_view` says so."""
+    session = session_of(request)
+    if session is None or session.passive or session.unavailable or _is_ahead(request):
+        return
+    session.viewed(_item_viewed(request))
+    if session.visit is None:
+        # Under Django's own session middleware, nothing would record it at the end.
+        yield from send_view(session)
+
+
+def send_view(session: SessionLifecycle) -> Steps[None]:
+    """Record the view that no save has recorded. An outage is logged, and does not fail the page."""
+    item = session.pending.item
+    session.viewed("")
+    try:
+        if item:
+            yield from record_view(session, item)
+        else:
+            yield from count_pending_view(session)
+    except SessionStoreUnavailable:
+        # The outage itself has been logged once.
+        logger.info("A view was not recorded.")
+
+
+def _item_viewed(request: HttpRequest) -> str:
+    # An error here must not fail the page.
+    match = request.resolver_match
+    if match is None:
+        return ""
+    item = getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)
+    if item is None:
+        return ""
+    try:
+        if callable(item):
+            found = item(request, *match.args, **match.kwargs)
+            return "" if found is None else item_id(found)
+        if item not in match.kwargs:
+            raise ValueError(f"its URL has no keyword {item!r}.")
+        return item_id(str(match.kwargs[item]))
+    except ValueError as error:
+        logger.warning("A view of %s was not recorded: %s", match.view_name, error)
+    except Exception:  # The function is the site's own, and may raise anything.
+        logger.exception("A view of %s was not recorded: what names its item failed.", match.view_name)
+    return ""
+
+
+# Headers of browsers that prefetch a page. Sec-Purpose is the present one, the others are older.
+_PURPOSES = ("HTTP_SEC_PURPOSE", "HTTP_PURPOSE", "HTTP_X_MOZ")
+
+
+def _is_ahead(request: HttpRequest) -> bool:
+    # Not request.headers: building it takes longer than the rest of this function.
+    return any(request.META.get(name, "").strip().lower().startswith("prefetch") for name in _PURPOSES)

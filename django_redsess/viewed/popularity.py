@@ -1,4 +1,4 @@
-"""The most viewed items. The functions return calls or steps, as in :mod:`django_redsess.session.operations`."""
+"""The most viewed items. The functions return calls or steps, as in :mod:`django_redsess.session.script_calls`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from django_redsess.session.operations import AT_ONCE_MAX
-from django_redsess.transport import scripts
-from django_redsess.transport.bisection import Bound, bisect
+from django_redsess.session.script_calls import AT_ONCE_MAX
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.merging import Parts, merged
-from django_redsess.transport.packing import head, tail
-from django_redsess.transport.scripts import Script, Values
-from django_redsess.transport.steps import Call, Steps
-from django_redsess.transport.together import ask_each, with_scores
+from django_redsess.transport.lua_scripts import Script, Values
+from django_redsess.transport.round_trips import Bound, Call, Parts, Steps, ask_each, bisect, merged, with_scores
+from django_redsess.transport.sending import head, tail
 
 T = TypeVar("T")
 

@@ -13,8 +13,7 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 from django.test import override_settings
 
-from django_redsess.checks.rules import RULES
-from django_redsess.checks.settings import SETTING_NAMES
+from django_redsess.checks.settings import RULES, SETTING_NAMES
 from django_redsess.conf import Conf
 
 COLUMNS = 80

@@ -10,12 +10,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from benchmarks.fill import fill
-from django_redsess import online
+from django_redsess import online, querysets
 from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.backend import SessionStore
-from django_redsess.querysets import sessions as querysets
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]

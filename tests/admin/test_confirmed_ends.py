@@ -14,7 +14,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, endings
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import end_batches as endings
 from testproject.servers import Server
 from tests.support.admin_pages import CONFIRM, END, Page, answer, left, told
 from tests.support.admin_pages import staff as staff_with

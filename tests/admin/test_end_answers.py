@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from benchmarks.fill import fill
-from django_redsess.admin import endings
+from django_redsess.admin import end_batches as endings
 from tests.support.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, page_of, told
 from tests.support.behind import stored
 

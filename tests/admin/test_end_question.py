@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
-from django_redsess.admin import end_question
+from django_redsess.admin import end_confirmation as end_question
 from django_redsess.conf import END_MESSAGES
 from tests.support.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
 
 
 def test_a_reason_is_kept_where_it_takes_several_requests(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr("django_redsess.admin.endings.END_MAX", 250)
+    monkeypatch.setattr("django_redsess.admin.end_batches.END_MAX", 250)
     fill(redis, 600, viewed=0, users=1)
     response = answer(admin_client, admin_client.get(CONFIRM), reason=REASON, message="Bye.")
     while "so far" in Page(response).text:

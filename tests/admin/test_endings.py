@@ -16,7 +16,8 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import endings, history
+from django_redsess.admin import end_batches as endings
+from django_redsess.admin import history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.transport.keys import keyspace

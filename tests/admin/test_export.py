@@ -26,9 +26,9 @@ from django_redsess.admin import export as export_module
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
-from django_redsess.online import looking
+from django_redsess.online import searching as looking
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from testproject.servers import free_port
 from tests.support.admin_pages import LIST, Page, staff
 from tests.support.outages import caches, our_errors

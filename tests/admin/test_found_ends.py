@@ -10,8 +10,12 @@ from django.http import HttpRequest
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, end_question, end_rules, endings, one_by_one
-from django_redsess.online import looking
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import end_batches as endings
+from django_redsess.admin import end_batches as one_by_one
+from django_redsess.admin import end_confirmation as end_question
+from django_redsess.admin import end_permissions as end_rules
+from django_redsess.online import searching as looking
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
 from tests.support.behind import make_seen
 

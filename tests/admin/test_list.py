@@ -19,9 +19,9 @@ from django.urls import include, path
 from django_redsess import viewed
 from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.models import OnlineSession
-from django_redsess.online import looking
+from django_redsess.online import searching as looking
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from tests.docs.pages import DOCS, blocks
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
 from tests.support.behind import text_of

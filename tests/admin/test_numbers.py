@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.formats import date_format
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from tests.support.admin_pages import LIST, Page
 from tests.support.behind import note, now_of
 

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
-from django_redsess.cleaning import cleaner
 from testproject.servers import free_port
 from tests.support.admin_pages import CONFIRM, LIST, Page, page_of
 from tests.support.behind import have_views, make_due, note, now_of

@@ -11,7 +11,14 @@ from django.http import HttpRequest, QueryDict
 from django.test import RequestFactory
 from django.urls import resolve
 
-from django_redsess.admin.returning import FILTERS, PAGE, ReturnPage, end_url, return_page_of, without_return_page
+from django_redsess.admin.end_confirmation import (
+    FILTERS,
+    PAGE,
+    ReturnPage,
+    end_url,
+    return_page_of,
+    without_return_page,
+)
 from tests.support.admin_pages import CONFIRM, LIST, page_of
 
 USERS = "/admin/auth/user/"

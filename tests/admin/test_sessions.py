@@ -26,13 +26,12 @@ from django.utils.formats import date_format
 from benchmarks.fill import fill
 from django_redsess import online, viewed
 from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.admin.session_deadlines import duration
-from django_redsess.admin.session_page import SessionPage
+from django_redsess.admin.session_page import SessionPage, duration
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from django_redsess.online import pages as pages_module
+from django_redsess.online import listing as pages_module
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from tests.support.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
 from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of

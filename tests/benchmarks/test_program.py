@@ -18,8 +18,8 @@ from benchmarks import python_cost, views
 from benchmarks.administrator import MINUTES, add_samples
 from benchmarks.engines import BASE, OURS
 from benchmarks.fill import fill
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
 from tests.support.behind import faults, make_older, stored

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from testproject import people
 from testproject.people import PASSWORD
 from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in

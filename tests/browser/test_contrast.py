@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from playwright.sync_api import Page
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import translation
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from testproject import people
 from tests.support.browsing import LIST, KeepPicture, Visitor, pages_of_admin, sign_in
 from tests.support.texts import LANGUAGES

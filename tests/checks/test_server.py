@@ -15,9 +15,9 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from redis.exceptions import OutOfMemoryError
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
-from django_redsess.cleaning import cleaner
-from django_redsess.cleaning.waker import Waker
+from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.support.behind import dump

@@ -11,8 +11,7 @@ from django.core.checks import run_checks
 from django.db import models
 
 from django_redsess import backend
-from django_redsess.checks.rules import RULES
-from django_redsess.checks.settings import SETTING_NAMES
+from django_redsess.checks.settings import RULES, SETTING_NAMES
 from django_redsess.conf import conf
 from tests.site import SESSION as OURS
 from tests.support.checks import SetCache, found, messages

@@ -3,9 +3,9 @@ import threading
 import pytest
 from django.core.management import call_command
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_due, make_seen, stored
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner, consistency, waker
+from django_redsess.cleaning import index_check as consistency
+from django_redsess.cleaning import wake_up as waker
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from testproject.clusters import Cluster

@@ -20,7 +20,7 @@ from django.core.management import CommandError, call_command
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import consistency
+from django_redsess.cleaning import index_check as consistency
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from tests.oracle import disagreements

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess.cleaning.waker import Waker
+from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
 from tests.support.outages import TIMEOUT, caches, frozen
 from tests.support.running import asleep, wait_until

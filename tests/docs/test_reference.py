@@ -19,10 +19,9 @@ from django.template import Engine
 from django.utils import timezone
 
 from django_redsess import urls
-from django_redsess.answering.unavailable import RETRY_AFTER_SECONDS
-from django_redsess.checks.rules import RULES
-from django_redsess.checks.settings import SETTING_NAMES
+from django_redsess.checks.settings import RULES, SETTING_NAMES
 from django_redsess.conf import conf
+from django_redsess.middleware import RETRY_AFTER_SECONDS
 from django_redsess.session.notice import HEADER, Notice
 from django_redsess.signals import Reason
 from django_redsess.templatetags import viewed_items

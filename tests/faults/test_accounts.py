@@ -15,7 +15,7 @@ from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import session_ended
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from tests.site.accounts import NEW_PASSWORD
 from tests.support.outages import end_outage, lines_of
 from tests.support.proxy import Proxy

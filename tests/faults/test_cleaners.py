@@ -16,9 +16,9 @@ import pytest
 import redis as redis_py
 from django.contrib.sessions.backends.base import UpdateError
 
+from django_redsess import cleaning as cleaner
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace

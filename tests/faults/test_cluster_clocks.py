@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.servers import Server

@@ -18,7 +18,7 @@ from django.test import AsyncClient, AsyncRequestFactory, Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.cluster import FRESH_SECONDS
+from django_redsess.transport.cluster_map import FRESH_SECONDS
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node

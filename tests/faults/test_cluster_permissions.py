@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.cluster import ClusterConnectionFactory
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import bucket_of_user, keyspace

@@ -14,7 +14,8 @@ from django.contrib.auth.models import User
 from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import EndedCount, EndedList
-from django_redsess.transport import confirming, scripts
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import replicas as confirming
 from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster

@@ -13,7 +13,7 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace
 from tests.oracle import disagreements

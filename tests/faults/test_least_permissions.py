@@ -14,8 +14,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.checks import nodes
-from django_redsess.transport import scripts
+from django_redsess.checks import cluster as nodes
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server
 from testproject.shop.models import Product

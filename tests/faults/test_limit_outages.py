@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.backend import SessionStore
-from django_redsess.session.limits import Limit
-from django_redsess.transport import scripts
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older, stored, text_of
 from tests.support.proxy import Proxy

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import stored
 from tests.support.outages import OURS

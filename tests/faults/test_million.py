@@ -15,7 +15,7 @@ from django.test import Client
 from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from testproject import servers
 from tests.support.behind import stored
 from tests.support.outages import PATIENCE, caches

@@ -17,10 +17,13 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations, reading
-from django_redsess.transport import packing, repeating, scripts
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import retries as repeating
+from django_redsess.transport import sending as packing
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.scripts import Script
+from django_redsess.transport.lua_scripts import Script
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.oracle import disagreements

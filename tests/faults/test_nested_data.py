@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session import payload
+from django_redsess.session import compression as payload
 from tests.support.admin_pages import Page, page_of, staff
 from tests.support.behind import dump
 from tests.support.visitors import Browser

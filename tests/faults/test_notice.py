@@ -11,13 +11,13 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.signals import Reason
-from django_redsess.transport import scripts
-from django_redsess.transport.steps import drive
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.round_trips import drive
 from testproject.servers import Server
 from tests.oracle import disagreements
 from tests.support import every_operation

@@ -16,7 +16,7 @@ from django.test import Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import stored
 from tests.support.outages import BUDGET, TIMEOUT, caches, frozen, lines_of

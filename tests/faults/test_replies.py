@@ -18,7 +18,7 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.packing import command
+from django_redsess.transport.sending import command
 from testproject.servers import Server
 from tests.support.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.support.proxy import Proxy

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from django_redsess.session.record import Client, django_times
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
 from testproject import servers
 from tests.oracle import disagreements
 from tests.support import every_operation

@@ -16,7 +16,8 @@ from django.urls import include, path
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, endings, history
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, history
+from django_redsess.admin import end_batches as endings
 from django_redsess.models import OnlineSession
 from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
 from tests.support.admin_pages import END as ENDING

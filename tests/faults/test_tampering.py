@@ -15,9 +15,9 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
-from django_redsess.cleaning import cleaner
-from django_redsess.online import pages as pages_module
+from django_redsess.online import listing as pages_module
 from django_redsess.session.record import unpack
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 
 FOLDER = Path(".venv") / "lua"
 

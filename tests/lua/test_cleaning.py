@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from tests.lua.conftest import AGE, Store
 
 pytestmark = pytest.mark.both_servers

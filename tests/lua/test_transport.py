@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers

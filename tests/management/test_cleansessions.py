@@ -19,8 +19,8 @@ import pytest
 import redis as redis_py
 from django.core.management import CommandError, call_command, execute_from_command_line
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
-from django_redsess.cleaning import cleaner
 from django_redsess.management import cleaning_command
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace, sid_of

@@ -13,8 +13,8 @@ import pytest
 import redis as redis_py
 from django.core.management import call_command
 
+from django_redsess import cleaning as cleaner
 from django_redsess import viewed
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.support.behind import dump, have_views, stored

@@ -17,12 +17,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, execute_from_command_line
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
-from django_redsess.cleaning import cleaner
-from django_redsess.online import looking
-from django_redsess.online.export import COLUMNS
+from django_redsess.online import searching as looking
+from django_redsess.online.labels import COLUMNS
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from testproject import servers
 from tests.support.behind import make_due, make_seen, note, now_of
 from tests.support.online import sign_in

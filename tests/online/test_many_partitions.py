@@ -11,7 +11,7 @@ import redis as redis_py
 from hypothesis import strategies as st
 
 from django_redsess import online
-from django_redsess.online import pages
+from django_redsess.online import listing as pages
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 from tests.support.behind import have_partitions, make_due, stored
 

@@ -13,11 +13,11 @@ import redis as redis_py
 from django.contrib.auth.models import User
 
 from benchmarks.fill import fill
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of

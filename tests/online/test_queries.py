@@ -18,17 +18,17 @@ import redis as redis_py
 from hypothesis import strategies as st
 
 from benchmarks.fill import fill
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.models import OnlineSession
-from django_redsess.online import pages as pages_module
+from django_redsess.online import listing as pages_module
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import SessionFilter
-from django_redsess.session import reading
+from django_redsess.online.listing import SessionFilter
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
 from tests.support.behind import make_due, make_seen, stored, text_of
 from tests.support.online import notice_of
 

@@ -17,11 +17,11 @@ from django.contrib.auth import logout
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.online import samples
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, note, now_of, stored, written

@@ -15,12 +15,13 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import addresses, looking
-from django_redsess.online.looking import LookedThrough
-from django_redsess.session import reading
-from django_redsess.session.networks import place_of
+from django_redsess.online import searching as addresses
+from django_redsess.online import searching as looking
+from django_redsess.online.searching import LookedThrough
+from django_redsess.session import script_calls as reading
+from django_redsess.session.client_address import place_of
 from django_redsess.session.record import Client, Record, client_packed, pack
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]

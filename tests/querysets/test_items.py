@@ -13,10 +13,9 @@ from django.core.paginator import Paginator
 from django.db import NotSupportedError
 from django.db.models import F, Q, QuerySet
 
-from django_redsess import viewed
+from django_redsess import querysets, viewed
 from django_redsess.models import PopularItem
-from django_redsess.querysets import items as querysets
-from django_redsess.querysets.items import RankingQuerySet
+from django_redsess.querysets import RankingQuerySet
 from tests.support.behind import have_views
 from tests.support.items import STRANGE
 

@@ -17,9 +17,9 @@ from django.db.models import F, Q, QuerySet
 
 from benchmarks.fill import fill
 from django_redsess import online as public
+from django_redsess import querysets as sessions
 from django_redsess.models import OnlineSession
-from django_redsess.querysets import sessions
-from django_redsess.querysets.sessions import SessionQuerySet
+from django_redsess.querysets import SessionQuerySet
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_due, make_seen
 from tests.support.online import sign_in

@@ -11,13 +11,14 @@ import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner, consistency
-from django_redsess.session.networks import place_of
+from django_redsess.cleaning import index_check as consistency
+from django_redsess.session.client_address import place_of
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
-from django_redsess.transport import scripts
+from django_redsess.session.saving import Visit
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.support.behind import make_due

@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport import exchange
+from django_redsess.transport import sending as exchange
 from testproject.servers import Server
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]

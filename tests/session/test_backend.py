@@ -9,9 +9,10 @@ from django.core.management import call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations, reading
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Client, unpack
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.support.behind import make_due, make_seen, names_of_sessions, stored, written
 

@@ -8,8 +8,9 @@ from math import sqrt
 import pytest
 import redis as redis_py
 
-from django_redsess.session import capacity, operations
-from django_redsess.transport import scripts
+from django_redsess.session import eviction as capacity
+from django_redsess.session import script_calls as operations
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from tests.support.behind import names_of_sessions, now_of, stored, written
 

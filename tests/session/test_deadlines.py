@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_older
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.site.people import person

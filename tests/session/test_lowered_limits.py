@@ -10,8 +10,8 @@ import pytest
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import operations
-from django_redsess.session.limits import Limit
+from django_redsess.session import script_calls as operations
+from django_redsess.session.user_limit import Limit
 from tests.support.behind import make_due, make_older, stored, text_of
 from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 

@@ -28,14 +28,15 @@ from django.test import AsyncClient, Client
 from django.utils.deprecation import MiddlewareMixin
 
 from django_redsess import accounts, online
+from django_redsess import cleaning as cleaner
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.online import ending
-from django_redsess.session import capacity, operations
+from django_redsess.session import eviction as capacity
+from django_redsess.session import script_calls as operations
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
 from tests.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.site.urls import urlpatterns as site_urls
 from tests.support.behind import faults, have_agreed, make_due, make_seen
@@ -1141,7 +1142,7 @@ def test_neither_the_message_nor_a_save_at_the_same_time_is_lost(browser, alice,
             session.save()
         return revision_of(record)
 
-    monkeypatch.setattr("django_redsess.session.messages.revision_of", saving_first)
+    monkeypatch.setattr("django_redsess.session.notice.revision_of", saving_first)
     online.end(another(browser, alice).sid, message="Call us.")
     assert (SessionStore(other.cookie).get("colour"), ELSEWHERE in shown(other)) == ("green", True)
 

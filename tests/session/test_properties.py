@@ -22,16 +22,16 @@ from django.http import HttpRequest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
+from django_redsess import viewed as recording
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.conf import conf
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import drive
-from django_redsess.viewed import recording
+from django_redsess.transport.round_trips import drive
 from tests.oracle import disagreements
 from tests.support.behind import make_due
 from tests.support.machines import run_machine

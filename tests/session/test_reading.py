@@ -12,9 +12,9 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import reading
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
 from tests.support import every_operation

@@ -9,7 +9,7 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.transport.keys import sid_of
 from tests.support.behind import written
 

@@ -18,12 +18,12 @@ from django.contrib.sessions.backends.base import UpdateError
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session.limits import Limit
 from django_redsess.session.record import Client, Record, revision_of, unpack
-from django_redsess.session.state import Visit
-from django_redsess.transport import scripts
+from django_redsess.session.saving import Visit
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Steps, drive
+from django_redsess.transport.round_trips import Steps, drive
 from testproject import servers
 from tests.support import every_operation
 from tests.support.behind import make_older

@@ -12,14 +12,15 @@ import pytest
 import redis
 import redis as redis_py
 
-from django_redsess.cleaning import consistency
+from django_redsess.cleaning import index_check as consistency
 from django_redsess.conf import Conf, conf
-from django_redsess.session import operations, reading
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
 
 
 def text_of(size: int) -> str:

@@ -6,7 +6,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.signals import EndedSession
 
 Told = list[EndedSession]

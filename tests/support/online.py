@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from django_redsess.backend import SessionStore
 from django_redsess.session.notice import Notice
-from django_redsess.transport.cluster import Cluster
+from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import pool
 
 NewSession = Callable[..., SessionStore]

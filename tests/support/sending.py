@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.transport import repeating
-from django_redsess.transport.steps import adrive, drive
+from django_redsess.transport import retries as repeating
+from django_redsess.transport.round_trips import adrive, drive
 
 
 def fetch(*args: Any) -> list[Any]:

@@ -12,20 +12,24 @@ from typing import Any
 
 from django.contrib.auth import SESSION_KEY
 
+from django_redsess import cleaning as batches
+from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
+from django_redsess import viewed as items
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import batches, cleaner
-from django_redsess.online import queries
-from django_redsess.online.queries import SessionFilter
-from django_redsess.session import capacity, operations, reading
-from django_redsess.session.limits import Limit
+from django_redsess.online import listing as queries
+from django_redsess.online.listing import SessionFilter
+from django_redsess.session import eviction as capacity
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Client
-from django_redsess.session.state import Visit
+from django_redsess.session.saving import Visit
+from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
-from django_redsess.viewed import items, popularity
+from django_redsess.transport.round_trips import drive
+from django_redsess.viewed import popularity
 from tests.support.behind import faults, make_due
 
 Work = Generator[None, None, None]
@@ -408,7 +412,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
         "items to move": lambda: len(operations.viewed_by(sid).run()),
-        "backlog": lambda: [call.run() for call in batches.backlog()],
+        "backlog": lambda: [call.run() for call in batches.count_backlog()],
         "next deadline": lambda: [call.run() is None for call in batches.next_deadline()],
         "check": faults,
         "gone": lambda: SessionStore(world.ended.session_key).exists(world.ended.session_key),

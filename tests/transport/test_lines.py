@@ -15,7 +15,8 @@ import redis.asyncio
 from asgiref.sync import async_to_sync
 
 from django_redsess.backend import SessionStore
-from django_redsess.transport import connections, lines
+from django_redsess.transport import connections
+from django_redsess.transport import sending as lines
 from testproject.servers import Server
 from tests.support.outages import caches
 

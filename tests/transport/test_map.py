@@ -16,12 +16,11 @@ import redis.asyncio
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import exchange
-from django_redsess.transport.cluster import FRESH_SECONDS, THREAD
-from django_redsess.transport.cluster import Cluster as Map
+from django_redsess.transport import sending as exchange
+from django_redsess.transport.cluster_map import FRESH_SECONDS, THREAD
+from django_redsess.transport.cluster_map import Cluster as Map
 from django_redsess.transport.connections import pool
-from django_redsess.transport.loop_pools import LoopPool
-from django_redsess.transport.pools import Pool
+from django_redsess.transport.pools import LoopPool, Pool
 from testproject.clusters import Cluster
 from testproject.servers import free_port
 from tests.support.on_clusters import begin_anew, deaf, node_of, session_on_each, use_cluster

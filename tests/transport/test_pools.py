@@ -20,9 +20,10 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, exchange, pools
-from django_redsess.transport.packing import command
-from django_redsess.transport.places import Place
+from django_redsess.transport import connections, pools
+from django_redsess.transport import sending as exchange
+from django_redsess.transport.pools import Place
+from django_redsess.transport.sending import command
 from testproject.servers import Server
 from tests.support.outages import caches
 from tests.support.running import wait_until

@@ -12,8 +12,11 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, packing, repeating, scripts
-from django_redsess.transport.steps import adrive, drive
+from django_redsess.transport import connections
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import retries as repeating
+from django_redsess.transport import sending as packing
+from django_redsess.transport.round_trips import adrive, drive
 from testproject.servers import Server, free_port
 from tests.support import sending
 from tests.support.running import wait_until

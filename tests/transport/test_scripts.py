@@ -2,8 +2,8 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import scripts
-from django_redsess.transport.scripts import Script
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.lua_scripts import Script
 
 pytestmark = pytest.mark.both_servers
 

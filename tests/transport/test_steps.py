@@ -11,10 +11,9 @@ from redis.exceptions import ResponseError
 
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Plain, Steps, Tell, adrive, drive
+from django_redsess.transport.round_trips import Plain, Steps, Tell, adrive, drive
+from django_redsess.transport.sending import Pause, Send, command
 from testproject.servers import free_port
 from tests.support.outages import caches
 

@@ -12,9 +12,8 @@ from django_redsess import online, viewed
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command
-from django_redsess.transport.steps import drive
-from django_redsess.transport.together import ask_each, with_scores
+from django_redsess.transport.round_trips import ask_each, drive, with_scores
+from django_redsess.transport.sending import command
 from testproject.clusters import Cluster
 from tests.support.behind import have_partitions, make_due, stored
 from tests.support.clusters import cluster_caches

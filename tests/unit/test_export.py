@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from django_redsess.online.export import csv_cell
+from django_redsess.online.labels import csv_cell
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1+1"])  # noqa: RUF001

@@ -12,11 +12,11 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
+from django_redsess import viewed as recording
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
+from django_redsess.session import script_calls as operations
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import drive
-from django_redsess.viewed import recording
+from django_redsess.transport.round_trips import drive
 from testproject.shop.models import Product
 from tests.site import MIDDLEWARE, VIEWED_VIEWS
 from tests.support.behind import have_agreed, make_due, make_older, stored

@@ -4,11 +4,12 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_redsess import online, viewed
+from django_redsess import viewed as items
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
-from django_redsess.viewed import items, popularity
+from django_redsess.transport.round_trips import drive
+from django_redsess.viewed import popularity
 from testproject.servers import free_port
 from tests.support.behind import have_views, make_due, names_of_sessions
 

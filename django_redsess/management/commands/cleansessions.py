@@ -5,11 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess.cleaning import cleaner, consistency
-from django_redsess.cleaning.waker import Sleep, sleep_until_due
+from django_redsess import cleaning as cleaner
+from django_redsess.cleaning import index_check as consistency
+from django_redsess.cleaning.wake_up import Sleep, sleep_until_due
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.session.limits import NO_LIMIT
+from django_redsess.session.user_limit import NO_LIMIT
 from django_redsess.transport.keys import keyspace
 
 REST_SECONDS_MAX = 5

@@ -4,11 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.management.people import command_errors
-from django_redsess.management.terminal import confirm, need_terminal
+from django_redsess.management.terminal import command_errors, confirm, need_terminal
 
 REST_SECONDS = 60
 

@@ -10,19 +10,30 @@ from django.core.management.base import CommandError, CommandParser, no_translat
 
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.examples import CommandWithExamples
-from django_redsess.management.people import command_errors, owner_of, user_named
-from django_redsess.management.terminal import LINE_SECONDS, STOPPED, Stop, confirm, need_terminal, progress_bar, say
-from django_redsess.online import EndedList, presentation
+from django_redsess.management.terminal import (
+    LINE_SECONDS,
+    STOPPED,
+    CommandWithExamples,
+    Stop,
+    command_errors,
+    confirm,
+    need_terminal,
+    owner_of,
+    progress_bar,
+    say,
+    user_named,
+)
+from django_redsess.online import EndedList
+from django_redsess.online import labels as presentation
 from django_redsess.online.ending import least, look_again, too_few
-from django_redsess.online.presentation import printable
-from django_redsess.online.queries import USERS_MAX
-from django_redsess.querysets.sessions import users_by_id
+from django_redsess.online.labels import printable
+from django_redsess.online.listing import USERS_MAX
+from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
-from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
-from django_redsess.transport.steps import drive
+from django_redsess.transport.round_trips import drive
 
 
 class Command(CommandWithExamples):

@@ -1,35 +1,178 @@
+"""Print who is online: as a table as wide as the terminal allows, as lines of JSON, or as CSV."""
+
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
 from django.core.management.base import CommandError, CommandParser, no_translations
 from django.db.models import Q
+from django.template.defaultfilters import filesizeformat
+from django.utils import timezone
+from django.utils.timesince import timesince
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.management import session_records, session_table
-from django_redsess.management.examples import CommandWithExamples
-from django_redsess.management.people import command_errors, user_named
-from django_redsess.management.terminal import progress_bar, say
-from django_redsess.online.looking import LookedThrough
-from django_redsess.online.presentation import printable
-from django_redsess.online.queries import USERS_MAX, SessionFilter, filter_of
+from django_redsess.management.terminal import (
+    CommandWithExamples,
+    command_errors,
+    owner_of,
+    progress_bar,
+    say,
+    user_named,
+)
+from django_redsess.online import labels as presentation
+from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
+from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of
 from django_redsess.online.samples import evicted
-from django_redsess.querysets.rows import READ_AT_ONCE
-from django_redsess.querysets.sessions import users_by_id
-from django_redsess.session.networks import network_of
+from django_redsess.online.searching import LookedThrough
+from django_redsess.querysets import READ_AT_ONCE, users_by_id
+from django_redsess.session.client_address import network_of
 from django_redsess.transport.keys import is_sid
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+
+    from django_redsess.online import Session
+
+
+def json_lines(page: Iterable[Session]) -> Iterator[str]:
+    """Yield a line of JSON for each session."""
+    for record in _records(list(page)):
+        yield json.dumps(record)
+
+
+def csv_rows(page: Iterable[Session]) -> Iterator[str]:
+    """Yield a row of a CSV file for each session."""
+    for record in _records(list(page)):
+        yield _row(csv_row(record))
+
+
+def csv_header() -> str:
+    """Return the first row of a CSV file. No byte order mark: a program in a pipe would take it for text."""
+    return _row(COLUMNS)
+
+
+def _row(cells: Iterable[str]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+def _records(page: list[Session]) -> Iterator[Record]:
+    users = users_by_id({session.user_id for session in page})
+    for session in page:
+        user = users.get(session.user_id)
+        # The command endsessions takes this name.
+        yield record_of(session, None if user is None else str(user.get_username()))
+
+
+AGES = {
+    "year": "%(num)d y ago",
+    "month": "%(num)d mon ago",
+    "week": "%(num)d w ago",
+    "day": "%(num)d d ago",
+    "hour": "%(num)d h ago",
+    "minute": "%(num)d min ago",
+}
+
+DROPPED_FIRST = ("size", "expires", "newest item", "browser", "address", "signed in")
+"""The columns that a narrow terminal leaves out, in this order. The others always stay."""
+
+CUT_TO = {"user": 12, "address": 15, "browser": 20, "newest item": 12}
+"""The columns that may be cut, and the width that they keep."""
+
+GAP = "  "
+
+
+def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], width: int) -> Iterator[str]:
+    """
+    Yield the lines of the table, at most ``width`` wide. If columns are left out, a last line names them.
+
+    ``users`` maps ids to the users of the sessions. ``sessions`` must not be empty.
+    """
+    rows = [_cells(session, users) for session in sessions]
+    widths = _widths(rows, width)
+    for row in ({title: title.upper() for title in widths}, *rows):
+        yield GAP.join(_fit(row[title], widths[title], title) for title in widths).rstrip()
+    if dropped := [title for title in rows[0] if title not in widths]:
+        yield f"Too wide: {', '.join(dropped)}. All columns: … | less -S"
+
+
+def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:
+    ago = "just now"
+    if (timezone.now() - session.seen_at).total_seconds() >= 60:
+        ago = timesince(session.seen_at, time_strings=AGES, depth=1)
+    return {
+        "user": owner_of(session, users),
+        "signed in": _time(session.login_at) if session.login_at else "",
+        "last seen": _with_plain_spaces(ago),
+        "expires": _time(session.expires_at),
+        "address": printable(presentation.stored(session.address)),
+        "browser": printable(presentation.stored(presentation.browser_name(session.user_agent))),
+        "size": _with_plain_spaces(filesizeformat(session.size)),
+        "newest item": printable(session.newest_item),
+        "sid": printable(session.sid),
+    }
+
+
+def _time(at: datetime) -> str:
+    return f"{timezone.localtime(at):%Y-%m-%d %H:%M}"
+
+
+def _with_plain_spaces(text: str) -> str:
+    # Django puts a no-break space between number and unit.
+    return text.replace("\xa0", " ")
+
+
+def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
+    """Choose columns and widths that fit into ``room``. Leave columns out first, then cut some of the others."""
+    widths = {title: max(len(title), *(_width(row[title]) for row in rows)) for title in rows[0]}
+
+    def too_wide(widths: Mapping[str, int]) -> bool:
+        return sum(widths.values()) + len(GAP) * (len(widths) - 1) > room
+
+    def least() -> dict[str, int]:
+        return {title: min(width, CUT_TO.get(title, width)) for title, width in widths.items()}
+
+    for title in DROPPED_FIRST:
+        if too_wide(least()):
+            del widths[title]
+    while too_wide(widths) and (wider := [title for title, width in least().items() if width < widths[title]]):
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _width(text: str) -> int:
+    return sum(_cell_width(character) for character in text)
+
+
+def _cell_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _fit(text: str, width: int, title: str) -> str:
+    if _width(text) > width:
+        while _width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    padding = " " * (width - _width(text))
+    return padding + text if title == "size" else text + padding
+
 
 LIMIT = 50
 
@@ -152,10 +295,10 @@ class Command(CommandWithExamples):
         else:
             count, pages = self._matching()
         if self.options["json"]:
-            self._stream(pages, count, session_records.json_lines)
+            self._stream(pages, count, json_lines)
         elif self.options["csv"]:
-            say(session_records.csv_header(), self.stdout)
-            self._stream(pages, count, session_records.csv_rows)
+            say(csv_header(), self.stdout)
+            self._stream(pages, count, csv_rows)
         else:
             self._print([session for page in pages for session in page], count)
 
@@ -248,7 +391,7 @@ class Command(CommandWithExamples):
             users = users_by_id({session.user_id for session in sessions})
             # A file, or another program, gets all columns.
             width = shutil.get_terminal_size().columns if self.stdout.isatty() else sys.maxsize
-            for line in session_table.lines(sessions, users, width):
+            for line in lines(sessions, users, width):
                 say(line, self.stdout)
         say(self._sentence(len(sessions), count), self.stdout)
         if self.options["everyone"] and (samples := online.history()):

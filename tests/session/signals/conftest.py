@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from django_redsess.session import capacity
+from django_redsess.session import eviction as capacity
 from django_redsess.signals import EndedSession, session_ended
 from tests.support.ends import Told
 from tests.support.visitors import Browser

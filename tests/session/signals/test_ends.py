@@ -11,9 +11,9 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.support.behind import make_due, make_seen, text_of

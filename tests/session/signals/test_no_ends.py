@@ -5,9 +5,9 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import UpdateError
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.transport.keys import keyspace
 from tests.support.ends import WAYS_TO_DELETE, ends, user_elsewhere
 

@@ -8,9 +8,9 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
 
+from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import cleaner
 from django_redsess.signals import EndedSession
 from tests.support.behind import make_due
 from tests.support.ends import WAYS_TO_DELETE, Told, ends

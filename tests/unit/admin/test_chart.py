@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from django.utils import timezone, translation
 
-from django_redsess.admin import chart
+from django_redsess.admin import numbers as chart
 from django_redsess.online.samples import Present, Sample
 from django_redsess.signals import Reason
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_redsess.cleaning import cleaner
+from django_redsess import cleaning as cleaner
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 1001])

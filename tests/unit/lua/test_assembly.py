@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from django_redsess.transport import scripts
+from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.scripts import CONSTANTS, FOLDER, Script, Source, shared
+from django_redsess.transport.lua_scripts import CONSTANTS, FOLDER, Script, Source, shared
 from tests.lua import lint
 from tests.lua.names import problems
 

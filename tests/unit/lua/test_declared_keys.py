@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from django_redsess.transport import scripts
-from django_redsess.transport.scripts import Script
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.lua_scripts import Script
 
 MAKES_NAMES = re.compile(r"\b(?:online_user_of|viewed_by|ended_of) \.\.")
 

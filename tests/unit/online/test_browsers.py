@@ -6,10 +6,9 @@ import zlib
 
 import pytest
 
-from django_redsess.online.browsers import BROWSERS, SYSTEMS, is_browser, is_system, system_of
-from django_redsess.online.clients import Wanted
-from django_redsess.online.queries import SessionFilter
-from django_redsess.session.payload import AGENTS, WINDOW_BITS
+from django_redsess.online.listing import SessionFilter
+from django_redsess.online.user_agents import BROWSERS, SYSTEMS, Wanted, is_browser, is_system, system_of
+from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.record import Client, client_packed
 
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_redsess import online
-from django_redsess.transport.confirming import EndedList
+from django_redsess.transport.replicas import EndedList
 
 TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.queries import SessionFilter
+from django_redsess.online.listing import SessionFilter
 
 
 def test_those_seen_lately_are_ended_as_of_a_time_only() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_redsess.models import PopularItem
-from django_redsess.querysets.items import item_of, key_of
+from django_redsess.querysets import item_of, key_of
 from tests.support.items import STRANGE
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from django_redsess.session.addresses import address_of
-from django_redsess.session.networks import place_of
+from django_redsess.session.client_address import address_of, place_of
 from django_redsess.session.record import Client, client_packed
 
 PLACES = {

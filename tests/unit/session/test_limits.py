@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from django_redsess.session import limits
+from django_redsess.session import user_limit as limits
 from tests.support.sign_ins import SetLimit
 
 ALICE = User(pk=7, username="alice")

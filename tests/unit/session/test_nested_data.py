@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.session import payload
+from django_redsess.session import compression as payload
 
 
 def test_a_shared_object_takes_no_time_without_end() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from django_redsess.session.payload import (
+from django_redsess.session.compression import (
     AGENTS,
     BACKEND_KEY,
     DATA,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_redsess.transport.bisection import Bound, bisect, guess_by_share
-from django_redsess.transport.steps import Steps, drive
+from django_redsess.transport.round_trips import Bound, Steps, bisect, drive, guess_by_share
 
 SCORES = st.integers(-50, 50)
 

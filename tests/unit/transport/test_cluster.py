@@ -9,7 +9,7 @@ import redis
 from redis.crc import key_slot
 
 from django_redsess import cluster as door
-from django_redsess.transport.cluster import Address, Cluster, named
+from django_redsess.transport.cluster_map import Address, Cluster, named
 
 FIRST, SECOND, THIRD = ("10.0.0.1", 7001), ("10.0.0.2", 7002), ("10.0.0.3", 7003)
 LAST = 16_383

@@ -5,11 +5,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from django_redsess.signals import Reason
-from django_redsess.transport import confirming
-from django_redsess.transport.confirming import Confirmation, EndedCount, EndedList, worth
-from django_redsess.transport.exchange import Behind
+from django_redsess.transport import replicas as confirming
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command, commands_in
+from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, worth
+from django_redsess.transport.sending import Behind, command, commands_in
 
 ENDED = [1, b"1000", b"kicked", 1, b"", b"replaced", 2, b""]
 NOTHING = [1, b"1000"]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_redsess.transport.merging import Parts, merged, share
-from django_redsess.transport.steps import Steps, drive
+from django_redsess.transport.round_trips import Parts, Steps, drive, merged, share
 
 Entry = tuple[int, int]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django_redsess.transport import packing, scripts
-from django_redsess.transport.clock import Clock
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import sending as packing
+from django_redsess.transport.pools import Clock
 
 
 def test_a_command_is_packed_as_the_server_reads_it() -> None:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from django_redsess import viewed
-from django_redsess.viewed import items
+from django_redsess import viewed as items
 
 FUNCTIONS = ["record", "recent", "forget", "popular", "count", "rank", "total", "reset", "reset_all"]
 

@@ -1,0 +1,230 @@
+"""The admin's list of the most viewed items, and resetting their views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import URLPattern, path
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy, ngettext
+
+from django_redsess import viewed
+from django_redsess.admin import history, links
+from django_redsess.admin.end_permissions import ListAdmin
+from django_redsess.admin.links import link_html
+from django_redsess.conf import conf
+from django_redsess.models import PopularItem
+from django_redsess.querysets import item_of, visible
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from django_redsess.querysets import RankingQuerySet
+
+
+class ResetViewsMixin(ListAdmin):
+    """The part of ``PopularItemAdmin`` that resets views."""
+
+    reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        # The first asks, by GET. The second resets views, by POST only.
+        return [
+            path("confirm/", view(self.confirm_view), name="django_redsess_popularitem_confirm"),
+            path("reset/", view(self.reset_view), name="django_redsess_popularitem_reset"),
+            *super().get_urls(),
+        ]
+
+    def has_reset_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("django_redsess.reset_popularitem")
+
+    @admin.action(description=gettext_lazy("Reset views of selected items"), permissions=["reset"])
+    def reset_selected(self, request: HttpRequest, queryset: QuerySet[PopularItem]) -> HttpResponse:
+        """Ask whether to reset the selected items, or all items: all of a list without a search."""
+        ranking: RankingQuerySet = queryset  # type: ignore[assignment]
+        return self.ask(request, ranking.items)
+
+    def confirm_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to reset all items."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        return self.ask(request, None)
+
+    def reset_view(self, request: HttpRequest) -> HttpResponse:
+        """Reset the items that were confirmed, and save that in their histories."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._require_permission(request)
+        if "all" in request.POST:
+            return self._reset_all(request)
+        return self._reset_named(request, [item_of(key) for key in request.POST.getlist("item")])
+
+    def ask(self, request: HttpRequest, items: Sequence[str] | None) -> HttpResponse:
+        """Show which items would be reset: ``items``, or all for None."""
+        self._require_permission(request)
+        if items is None:
+            number, count, _ = viewed.total()
+            context: dict[str, Any] = {"all": True}
+        else:
+            ranking: RankingQuerySet = self.get_queryset(request)  # type: ignore[assignment]
+            rows = list(ranking.filter(item__in=items))
+            number, count = len(rows), sum(row.views for row in rows)
+            context = {
+                "found": [(link_html(row), row.pk, _views(row.views)) for row in rows],
+                "gone": len(items) - number,
+            }
+        if number:
+            context |= {"number": number, "views": _views(count)}
+            return self.page(request, self.reset_template, gettext("Reset views"), context)
+        self._report_nothing(request)
+        return self.to_list()
+
+    def _reset_named(self, request: HttpRequest, items: Sequence[str]) -> HttpResponse:
+        chosen = dict.fromkeys(items)
+        counts: dict[str, int] = {}
+        try:
+            for item in chosen:
+                # A text that can't be an id was never viewed.
+                with suppress(ValueError):
+                    counts[item] = viewed.reset(item)
+        finally:
+            # In an outage half-way, too.
+            done = {item: count for item, count in counts.items() if count}
+            self._log(request, done)
+        if not done:
+            self._report_nothing(request)
+            return self.to_list()
+        text = ngettext("%(count)s item was reset (%(views)s).", "%(count)s items were reset (%(views)s).", len(done))
+        messages.success(request, text % {"count": _number(len(done)), "views": _views(sum(done.values()))})
+        if gone := len(chosen) - len(done):
+            text = ngettext(
+                "%(count)s item was not reset: it had no views any more.",
+                "%(count)s items were not reset: they had no views any more.",
+                gone,
+            )
+            messages.warning(request, text % {"count": _number(gone)})
+        return self.to_list()
+
+    def _reset_all(self, request: HttpRequest) -> HttpResponse:
+        count = viewed.reset_all()
+        if not count:
+            self._report_nothing(request)
+            return self.to_list()
+        text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
+        history.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
+        messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
+        return self.to_list()
+
+    def _log(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
+        lines = []
+        for item, count in counts.items():
+            text = ngettext("Reset %(count)d view.", "Reset %(count)d views.", count) % {"count": count}
+            # Some databases refuse control characters.
+            lines.append(history.line(request, PopularItem, visible(item), visible(item), text))
+        LogEntry.objects.bulk_create(lines)
+
+    def _report_nothing(self, request: HttpRequest) -> None:
+        messages.warning(request, gettext("There are no views here to reset."))
+
+    def _require_permission(self, request: HttpRequest) -> None:
+        if not (self.has_reset_permission(request) and self.has_view_permission(request)):
+            raise PermissionDenied
+
+
+def _views(count: int) -> str:
+    return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": _number(count)}
+
+
+def _number(number: int) -> str:
+    return number_format(number, force_grouping=True)
+
+
+LEAST_SHARE = 0.001
+"""A smaller share is shown as less than this one."""
+
+
+@admin.register(PopularItem)
+class PopularItemAdmin(ResetViewsMixin):
+    """The list of the most viewed items."""
+
+    list_display = ("rank", "name", "viewed", "share")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("item",)
+    search_help_text = gettext_lazy("Search by the whole id of an item")
+    actions = ("reset_selected",)
+    change_list_template = "admin/django_redsess/popularitem/change_list.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
+        return PopularItem.viewed.resolving(partial(links.links_of, request, self.admin_site)).counting_once()
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
+        # Some databases raise an error for text with a NUL character, when Django looks for the history.
+        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
+    ) -> tuple[QuerySet[PopularItem], bool]:
+        term = search_term.strip()
+        # Blanks around a term are usually a mistake, but may be part of an id: look for both.
+        return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        context = {
+            "title": capfirst(self.opts.verbose_name_plural),
+            "has_reset_permission": self.has_reset_permission(request),
+            "views_are_named": bool(conf.VIEWED_VIEWS),
+        }
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return self.to_list(urlencode({SEARCH_VAR: unquote(object_id)}))
+
+    @admin.display(description=gettext_lazy("rank"))
+    def rank(self, row: PopularItem) -> str:
+        return number_format(row.rank, force_grouping=True)
+
+    @admin.display(description=gettext_lazy("item"))
+    def name(self, row: PopularItem) -> str:
+        return links.link_html(row)
+
+    @admin.display(description=gettext_lazy("views"))
+    def viewed(self, row: PopularItem) -> str:
+        return number_format(row.views, force_grouping=True)
+
+    @admin.display(description=gettext_lazy("share"))
+    def share(self, row: PopularItem) -> str:
+        """
+        Show the share of all views, and a bar, which is full for the most viewed item.
+
+        It has no styles: a Content-Security-Policy may forbid them.
+        """
+        percent = round(100 * max(row.share, LEAST_SHARE), 1)
+        text = gettext("%(number)s%%") % {"number": number_format(percent, 1)}
+        if row.share < LEAST_SHARE:
+            text = f"< {text}"
+        return format_html(
+            '<span class="redsess-share"><svg width="120" height="8" viewBox="0 0 100 8" preserveAspectRatio="none" '
+            'aria-hidden="true" focusable="false"><path d="M0 0h100v8h-100z" fill="currentColor" fill-opacity="0.15"/>'
+            '<path d="M0 0h{0}v8h-{0}z" fill="#2f7fc1"/></svg> <span>{1}</span></span>',
+            f"{100 * row.of_most:.2f}",
+            text,
+        )

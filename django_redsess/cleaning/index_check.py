@@ -1,0 +1,229 @@
+"""Comparing all keys and mending entries that disagree, in small steps, while sessions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from django_redsess.conf import conf
+from django_redsess.online.labels import printable
+from django_redsess.session.client_address import written_place
+from django_redsess.session.record import revision_of, unpack
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import sending as packing
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain
+
+ENTRIES_MAX = 200
+"""The most entries that one call compares with all other keys."""
+
+RECORD_BYTES_ENOUGH = 256 * 1024
+"""After a call with more bytes of records, the next one takes fewer entries. The server reads records whole."""
+
+NAMES_AT_ONCE = 100
+
+
+class Fault(NamedTuple):
+    """
+    An entry of ``key`` that disagrees with the other keys.
+
+    Some values of ``kind`` can be mended: ``missing``, ``stray`` (the entry should not be there), ``differs`` (in its
+    login time), ``misplaced`` (it has the place of another address) and ``ahead`` (of the server's clock). Others
+    can't: ``unreadable`` (perhaps a record of another release) and ``unknown`` (not a key of this app).
+    """
+
+    kind: str
+    sid: str
+    key: str
+
+    def __str__(self) -> str:
+        sid, key = printable(self.sid), printable(self.key)
+        return {
+            "missing": f"{key}: session {sid} is missing",
+            "stray": f"{key}: {sid} does not belong there",
+            "differs": f"{key}: session {sid} has another login time than elsewhere",
+            "misplaced": f"{key}: session {sid} has another address",
+            "ahead": f"{key}: session {sid} has a time that is still to come",
+            "unreadable": f"{key}: the record of {sid} is in no known format",
+            "unknown": f"{key}: no key of this app",
+        }[self.kind]
+
+    @property
+    def can_be_mended(self) -> bool:
+        return self.kind in ("missing", "stray", "differs", "misplaced", "ahead")
+
+
+class Checked(NamedTuple):
+    """One step of a check: the cursor of the next step (0: done), how much was compared, and the faults."""
+
+    cursor: int
+    entries: int
+    record_bytes: int
+    faults: list[Fault]
+
+
+class Comparison(NamedTuple):
+    """The result of one call: the number of ``entries`` compared, and the faults found, mended or not."""
+
+    entries: int
+    faults: list[Fault]
+
+
+def check(*, mend: bool = False) -> Iterator[Comparison]:
+    """
+    Compare every key of the store with the others. With ``mend``, mend the entries that disagree.
+
+    Each script reads all that it compares in one go, so concurrent changes by visitors are no faults. A record with a
+    deadline is a session: it is added to each list that lacks it. A record without a deadline is removed, and so is a
+    deadline without a record. With ``INDEX_ADDRESSES``, the index of addresses gets entries that it lacks.
+    """
+    space = keyspace()
+    for partition in space.partitions:
+        for key in partition.lists:
+            yield from _entries(partition, key, mend=mend)
+        if conf.INDEX_ADDRESSES:
+            yield from _places(partition, mend=mend)
+    # A server lists its own names only. Each is asked by one of the partitions that it has.
+    for partition in {of(partition): partition for partition in space.partitions}.values():
+        cursor = None
+        while cursor != 0:
+            cursor, names = _names(partition, cursor or 0, about=1000).run()
+            yield from _keys(names, mend=mend)
+
+
+def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
+    cursor, about = None, 1
+    while cursor != 0:
+        checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
+        yield Comparison(checked.entries, checked.faults)
+        cursor = checked.cursor
+        about = _next_about(about, checked.record_bytes)
+
+
+def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
+    """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
+    cursor, about = None, 1
+    while cursor != 0:
+        cursor, records = _records(partition, cursor or 0, about=about).run()
+        places = [part for sid, record in records for part in _place(sid, record)]
+        faults = list[Fault]()
+        for start in range(0, len(places), 3 * ENTRIES_MAX):
+            faults += _check_places(partition, places[start : start + 3 * ENTRIES_MAX], mend=mend).run()
+        yield Comparison(len(places) // 3, faults)
+        record_bytes = sum(len(record) for _, record in records)
+        about = _next_about(about, record_bytes)
+
+
+def _place(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
+    # Sid, revision and place. Nothing for a record that can't be used: it is a fault of its own, or logged elsewhere.
+    try:
+        client = unpack(sid.decode(), record).client_packed
+        return sid, revision_of(record), written_place(client)
+    except Exception:  # A damaged record may raise anything.
+        return ()
+
+
+def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
+    space = keyspace()
+    to_check: dict[Partition, list[str]] = {}
+    for name in names:
+        partition = space.of_name(name)
+        kind = "other" if partition is None else partition.kind_of(name)
+        if partition is not None and kind in ("user", "session"):
+            to_check.setdefault(partition, []).append(name)
+        elif not kind:
+            yield Comparison(1, [Fault("unknown", "", name)])
+    for partition, of_partition in to_check.items():
+        for start in range(0, len(of_partition), NAMES_AT_ONCE):
+            some = of_partition[start : start + NAMES_AT_ONCE]
+            faults, long = _check_names(partition, some, mend=mend).run()
+            yield Comparison(len(some), faults)
+            for name in long:
+                owner = name.removeprefix(partition.online_user_of(""))
+                yield from _entries(partition, name, mend=mend, owner=owner)
+
+
+def _check(
+    partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
+) -> Call[Checked]:
+    """
+    Compare some entries of ``key`` with the other keys, from ``cursor`` on. With ``mend``, mend what disagrees.
+
+    ``about`` is roughly the number of entries. ``key`` is the hash of records, or a list of sessions. ``owner`` is the
+    user id if ``key`` is a user's list.
+    """
+    script = scripts.CHECK_ENTRIES
+    args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
+    return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
+
+
+def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Call[tuple[list[Fault], list[str]]]:
+    """
+    Compare up to 100 keys with the sessions. Each key belongs to one session or one user. With ``mend``, mend them.
+
+    Returns the faults, and those of ``names`` that are lists too long for this call: :func:`_check` is for them.
+    """
+    return Call(
+        partition,
+        scripts.CHECK_KEYS,
+        scripts.CHECK_KEYS.keys(partition),
+        scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
+        lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
+    )
+
+
+def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
+    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
+    packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
+
+    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+        next_cursor, found = replies[0]
+        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
+
+    return Plain(partition, "scan", packed, 1, read)
+
+
+def _check_places(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
+    """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, place, sid, …"""
+    script = scripts.CHECK_PLACES
+    return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
+
+
+def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
+    """
+    List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done.
+
+    They are those of the server that has ``partition``.
+    """
+    space = keyspace()
+    return Call(
+        partition,
+        scripts.SCAN_KEYS,
+        (),
+        scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
+        lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
+    )
+
+
+def _next_about(about: int, record_bytes: int) -> int:
+    return max(1, about // 2) if record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
+
+
+def _checked(reply: list[Any], _: EndedSessions) -> Checked:
+    cursor, entries, record_bytes, faults = reply
+    return Checked(int(cursor), entries, record_bytes, _faults(faults))
+
+
+def _faults(reply: list[bytes]) -> list[Fault]:
+    parts = [_text(part) for part in reply]
+    return [Fault(*each) for each in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
+
+
+def _text(name: bytes) -> str:
+    # With surrogateescape, a name that is not UTF-8 is sent back unchanged.
+    return name.decode(errors="surrogateescape")
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

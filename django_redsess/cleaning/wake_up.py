@@ -1,0 +1,174 @@
+"""Sleeping until a save sets a deadline earlier than all others."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from redis.exceptions import RedisError
+
+from django_redsess.cleaning import seconds_to_next
+from django_redsess.transport.cluster_map import Cluster
+from django_redsess.transport.connections import of, pool
+from django_redsess.transport.keys import Partition
+from django_redsess.transport.outage import UNREACHABLE
+from django_redsess.transport.sending import socket_of
+
+PATIENCE_SECONDS = 5
+"""How late an answer may come. After that, its connection counts as lost."""
+
+POLL_SECONDS = 1
+"""How often the nodes of a cluster are asked whether an earlier deadline has appeared."""
+
+logger = logging.getLogger("django_redsess")
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Sleep(Protocol):
+    """How a cleaner sleeps."""
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+def sleep_until_due(partitions: Sequence[Partition]) -> Sleep:
+    """Return a way to sleep until a session of these ``partitions`` is due."""
+    return Polls() if partitions and isinstance(pool(), Cluster) else Waker(partitions)
+
+
+class Polls:
+    """
+    Ask all partitions for their first deadlines, once a second, in one round trip to each node of a cluster.
+
+    A node of a cluster lets nobody wait for keys of several partitions. A connection for each would be too many.
+    """
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        ends = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(until, selectors.EVENT_READ)
+            while (left := ends - time.monotonic()) > 0:
+                if selector.select(min(left, POLL_SECONDS)):
+                    return
+                if left > POLL_SECONDS and (due_in := seconds_to_next()) is not None:
+                    ends = min(ends, time.monotonic() + due_in)
+
+    def close(self) -> None:
+        pass
+
+
+class Waker:
+    """
+    Wait for the ``wake`` key of each partition. Each partition has a BLPOP on a connection of its own.
+
+    If a connection breaks, the present wait lasts its full time. The next wait opens the connection again. The cleaner
+    learns of the outage anyway, because it sends commands every few seconds.
+    """
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self._bells = [_Bell(partition) for partition in partitions]
+
+    def wait(self, seconds: float, *, until: HasFileno) -> None:
+        ends = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(until, selectors.EVENT_READ)
+            if not all(bell.listen(selector, ends) for bell in self._bells):
+                Polls().wait(seconds, until=until)
+                return
+            while (left := ends - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    if key.data is None or key.data.rang(selector, ends):
+                        return
+
+    def close(self) -> None:
+        for bell in self._bells:
+            bell.close()
+
+
+class _Bell:
+    """The connection for one partition. An answer may arrive in a later wait than the one that asked for it."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._connection: Any = None
+        self._answer_by = 0.0
+        self._warned = False
+
+    def listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
+        """Tell ``selector`` of the connection. False if it has no socket that can be waited for."""
+        try:
+            if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
+                self.close()
+            if self._connection is None:
+                self._connection = _connection(self._partition)
+                self._answer_by = 0.0
+            sock = socket_of(self._connection)
+            if sock is None:
+                return False
+            if not self._answer_by:
+                self._ask(ends)
+            selector.register(sock, selectors.EVENT_READ, self)
+        except RedisError as error:
+            self._failed(error)
+        except BaseException:
+            self.close()
+            raise
+        return True
+
+    def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
+        """Read the answer, and return whether it is a wake-up call. If not, ask again."""
+        sock = socket_of(self._connection)
+        try:
+            rang = self._connection.read_response() is not None
+            self._answer_by = 0.0
+            if not rang and ends > time.monotonic():
+                self._ask(ends)
+        except RedisError as error:
+            selector.unregister(sock)
+            self._failed(error)
+            return False
+        except BaseException:
+            # The rest of this answer must not be read as the next one.
+            self.close()
+            raise
+        return rang
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+    def _ask(self, ends: float) -> None:
+        # BLPOP waits for ever if its time-out rounds to 0.
+        seconds = max(0.01, ends - time.monotonic())
+        self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
+        self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
+
+    def _failed(self, error: RedisError) -> None:
+        self.close()
+        if not isinstance(error, UNREACHABLE) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._partition.wake, error
+            )
+
+
+def _connection(partition: Partition) -> Any:
+    # The time-outs here are only for connecting: Waker.wait() waits for the answers.
+    connections = of(partition)
+    timeouts = {
+        name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS
+        for name in ("socket_timeout", "socket_connect_timeout")
+    }
+    connection = connections.alone(**timeouts)
+    connection.connect()
+    return connection

@@ -1,0 +1,187 @@
+"""
+How sessions are shown: browsers, times and untrusted text, the columns of exported files, and the pages' language.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.conf.urls.i18n import is_language_prefix_patterns_used
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince, timeuntil
+from django.utils.translation import get_language, gettext, ngettext, npgettext, override
+from django.utils.translation.trans_real import translation
+
+from django_redsess.conf import conf
+from django_redsess.online.ending import too_few
+
+if TYPE_CHECKING:
+    from django_redsess.online.listing import Session
+
+
+def browser_name(user_agent: str) -> str:
+    """
+    Return the names of browser and system, such as "Firefox 145 on Linux".
+
+    Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
+    """
+    try:
+        from ua_parser import parse
+    except ImportError:
+        return user_agent
+    known = parse(user_agent)
+    if known.user_agent is None:
+        return user_agent
+    browser = " ".join(filter(None, (known.user_agent.family, known.user_agent.major)))
+    if known.os is None:
+        return browser
+    # As the filters name it, and its maker.
+    system = known.os.family.replace("Mac OS X", "macOS")
+    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
+
+
+def stored(text: str) -> str:
+    """Return ``text``, an address or a browser; for ``""`` the word that says that a session has none."""
+    return text or gettext("not stored")
+
+
+def when(at: datetime) -> SafeString:
+    """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
+    now = timezone.now()
+    if abs(now - at) < timedelta(minutes=1):
+        text = gettext("just now") if at <= now else gettext("in less than a minute")
+    elif at < now:
+        text = gettext("%(time)s ago") % {"time": _days(now - at) or timesince(at, now, depth=1)}
+    else:
+        text = gettext("in %(time)s") % {"time": _days(at - now) or timeuntil(at, now, depth=1)}
+    local = timezone.localtime(at)
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exactly(at), text)
+
+
+def _days(time: timedelta) -> str:
+    # timesince() would show thirteen days as one week.
+    if not 2 <= time.days < 60:
+        return ""
+    # The context: Django has this text too. Without one, ours would replace it on all pages of a site.
+    return npgettext("ago, or in", "%(num)d day", "%(num)d days", time.days) % {"num": time.days}
+
+
+def exactly(at: datetime) -> str:
+    """Return ``at`` as text: date, time of day and time zone."""
+    local = timezone.localtime(at)
+    return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+
+
+def confirmed(confirmed_by: int | None) -> str:
+    """Return a sentence about the replicas that hold an end: see :class:`django_redsess.online.EndedList`."""
+    if confirmed_by is None:
+        return ""
+    if not too_few(confirmed_by):
+        return ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by) % {
+            "count": confirmed_by
+        }
+    wanted, _ = conf.CONFIRM_ENDS or (0, 0)
+    text = gettext(
+        "Fewer replicas than CONFIRM_ENDS asks for have this (%(count)d of %(wanted)d): the sessions are ended, and "
+        "may return after a failover."
+    )
+    return text % {"count": confirmed_by, "wanted": wanted}
+
+
+def printable(text: str) -> str:
+    """Return ``text``, escaped if it has control characters. A stranger's text must not control the terminal."""
+    return text if text.isprintable() else ascii(text)
+
+
+COLUMNS = (
+    *("sid", "user_id", "user", "login_at", "seen_at", "expires_at"),
+    *("address", "browser", "user_agent", "size", "newest_item"),
+)
+
+Record = Mapping[str, str | int | None]
+
+# These characters begin a formula: in some languages, wide ones too. Some spreadsheets split a file at semicolons, as
+# Excel does in German: a new cell begins there. Blanks, characters that are not seen, and quotation marks before a
+# formula may be dropped: the CSV writer doubles each quotation mark.
+_FORMULA = re.compile(r'(?:\A|(?<=[;|]))(?=[\s"\u200b-\u200f\u2060-\u2064\ufeff]*[=+@＝＋－＠-])')  # noqa: RUF001
+
+# They could control the terminal on which a file is printed. The last ones turn the text around.
+_CONTROLS = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0))},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
+def record_of(session: Session, user: str | None) -> Record:
+    """
+    Return the values of ``session``, in the order of ``COLUMNS``. Times are ISO 8601, in UTC.
+
+    ``user`` is the user's name, or None for a guest and for a deleted user: only the second has a ``user_id``. What is
+    not stored is None, too.
+    """
+    values = (
+        session.sid,
+        session.user_id,
+        user,
+        None if session.login_at is None else _iso(session.login_at),
+        _iso(session.seen_at),
+        _iso(session.expires_at),
+        session.address or None,
+        browser_name(session.user_agent) or None,
+        session.user_agent or None,
+        session.size,
+        session.newest_item,
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def csv_row(record: Record) -> list[str]:
+    """Return the cells of ``record`` for a CSV file. What is not stored is said, in English in all languages."""
+    absent = dict.fromkeys(("address", "browser", "user_agent"), "not stored")
+    return [csv_cell(absent.get(name, "") if value is None else str(value)) for name, value in record.items()]
+
+
+def csv_cell(text: str) -> str:
+    """
+    Return ``text`` for a cell of a CSV file. What a spreadsheet would take for a formula gets an apostrophe before it.
+
+    So does what it would take for a formula if it splits the file at another character than a comma. Control characters
+    are escaped, as ``\\x1b``.
+    """
+    return _FORMULA.sub("'", text.translate(_CONTROLS))
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+PROBE = "Your sessions"
+"""A catalogue that has this text has our texts."""
+
+
+def in_our_language() -> override:
+    """
+    Return a context in which a page is rendered in one language: the active one, if it has our texts.
+
+    Otherwise it is the site's ``LANGUAGE_CODE`` or English. Django has dates in a hundred languages, and would mix them
+    with our sentences in another one.
+    """
+    active = get_language() or "en"
+    wanted = [each for each in (active, settings.LANGUAGE_CODE, "en") if _has_our_texts(each)]
+    used, _ = is_language_prefix_patterns_used(settings.ROOT_URLCONF)
+    if used:
+        # The page's links begin with its language. Those with a language that the site does not have lead nowhere.
+        wanted = [each for each in wanted if each in dict(settings.LANGUAGES)]
+    return override(next(iter(wanted), active))
+
+
+def _has_our_texts(language: str) -> bool:
+    # gettext() would also find the texts of LANGUAGE_CODE, which Django adds to each other language.
+    return language.startswith("en") or PROBE in translation(language)._catalog  # type: ignore[attr-defined]

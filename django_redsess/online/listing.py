@@ -1,0 +1,605 @@
+"""
+Lists of sessions: pages by last seen or by login time, counts, and the rows that lists show.
+
+The functions return calls or steps, as in :mod:`django_redsess.session.script_calls`.
+
+Several partitions are read together by plain commands. A script of each partition would take the server several times
+as long. The scripts are used only where sessions are due, since these have to be ended first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+
+from django_redsess.session.client_address import named_network
+from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
+from django_redsess.session.script_calls import TIME_MAX, time_of
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import Partition, is_sid, keyspace
+from django_redsess.transport.round_trips import (
+    Bound,
+    Call,
+    EndedSessions,
+    Parts,
+    Scored,
+    Steps,
+    ask_each,
+    batches,
+    bisect,
+    guess_by_share,
+    merged,
+    narrowed,
+    together,
+    with_scores,
+)
+from django_redsess.transport.sending import head, tail
+
+USERS_MAX = 1000
+"""The most users whose sessions one call may count or list. Each user's list costs one read."""
+
+CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
+"""The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
+
+
+Guests = bool | Literal["only"]
+
+
+class ClientFilters(TypedDict, total=False):
+    """What a search says about the sender of the request that last saved a session."""
+
+    network: str | None
+    browser: str | None
+    system: str | None
+
+
+class SessionFilter(NamedTuple):
+    """
+    Which sessions to list, count or end. Without arguments: all signed-in sessions.
+
+    ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
+    sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions
+    that were seen in the last so many seconds. ``network``, ``browser`` and ``system`` are about the request that last
+    saved the session: see :func:`django_redsess.online.sessions`.
+    """
+
+    user_ids: tuple[str, ...] | None = None
+    guests: Guests = False
+    active_seconds: float | None = None
+    network: str | None = None
+    browser: str | None = None
+    system: str | None = None
+
+    @property
+    def names_client(self) -> bool:
+        """Whether it is about networks, browsers or systems. Of these, only networks may have a sorted set."""
+        return not (self.network is None and self.browser is None and self.system is None)
+
+    @property
+    def of_any_client(self) -> SessionFilter:
+        """The same filter without network, browser and system."""
+        return self._replace(network=None, browser=None, system=None)
+
+    @property
+    def only_by_seen(self) -> bool:
+        """Whether the only possible order is by last seen."""
+        return self.active_seconds is not None or (self.guests and self.user_ids is None)
+
+    def has_all_of(self, user_id: str) -> bool:
+        """Tell whether all sessions of this user match."""
+        some_only = self.names_client or self.active_seconds is not None
+        return not some_only and (self.guests != "only" if self.user_ids is None else user_id in self.user_ids)
+
+    def has_list(self, *, by_seen: bool) -> bool:
+        """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
+        return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
+
+
+def filter_of(
+    user_ids: Sequence[str] | None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> SessionFilter:
+    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, except for too many users."""
+    if isinstance(user_ids, str):
+        raise ValueError("user_ids must be a list of ids, not a text.")
+    if active_seconds is not None and not active_seconds >= 0:
+        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
+    if guests == "only" and user_ids is not None:
+        raise ValueError("user_ids can't be given with guests='only': guests are not users.")
+    if (network := client.get("network")) is not None:
+        client["network"] = named_network(network).text
+    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **client)
+
+
+class Counted(NamedTuple):
+    """How many sessions a partition has. ``at`` is the server's time in milliseconds."""
+
+    sessions: int
+    at: int
+
+
+class Row(NamedTuple):
+    """A session as a list shows it. ``login_at`` is None for a guest. ``record`` is packed."""
+
+    sid: str
+    login_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    newest_item: str
+    record: bytes
+
+
+Page = tuple[list[tuple[float, bytes]], int, list[Row]]
+"""The entries, score and member; how many of them were looked up; and the rows that were found."""
+
+
+def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[Counted]]:
+    """
+    Count the sessions of each partition. Each call first ends up to 200 due sessions.
+
+    With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
+    this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
+    """
+    kind = "" if session_filter.user_ids is None else "listed" if listed else "users"
+    args = scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
+    return [
+        Call(partition, scripts.COUNT, scripts.COUNT.keys(partition, lists=lists), args, _counted)
+        for partition, lists in lists_of(session_filter)
+    ]
+
+
+def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
+    """
+    Count the sessions of all partitions. Return the number, and the server's time in milliseconds.
+
+    ``listed`` is as in :func:`count`.
+    """
+    counted = yield from together(count(session_filter, listed=listed))
+    return sum(part.sessions for part in counted), max((part.at for part in counted), default=0)
+
+
+def read_entries(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool, **how: bool
+) -> list[Call[Page]]:
+    """
+    Read the entries from rank ``first`` to rank ``last`` (inclusive) of each partition, by last seen or by login time.
+
+    Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
+    many as have a megabyte of records.
+    """
+    args = scripts.PAGE.arguments(
+        order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
+        active=milliseconds(session_filter.active_seconds),
+        first=first,
+        last=last,
+        latest_first=latest_first,
+        **{"with_rows": False, "keeps_due": False, **how},
+    )
+    return [
+        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
+        for partition, names in lists_of(session_filter, by_seen=by_seen)
+    ]
+
+
+def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
+    """
+    Look up sessions, in the order of ``sids``. Those that are gone are left out.
+
+    Due ones are left out, too, unless ``due_too`` is set.
+    """
+    found: dict[str, Row] = {}
+    left = list(batches(sids))
+    while left:
+        calls = [
+            Call(
+                partition,
+                scripts.FIND,
+                scripts.FIND.keys(partition),
+                scripts.FIND.arguments(live_only=not due_too, sids=batch),
+                _found,
+            )
+            for partition, batch in left
+        ]
+        answers = yield from together(calls)
+        found.update((row.sid, row) for _, rows in answers for row in rows)
+        left = [
+            (partition, batch[dealt_with:])
+            for (partition, batch), (dealt_with, _) in zip(left, answers, strict=True)
+            if dealt_with < len(batch)
+        ]
+    return [found[sid] for sid in sids if sid in found]
+
+
+def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
+    # Returns the sorted sets that list these sessions, by partition.
+    space = keyspace()
+    if session_filter.user_ids is None:
+        if session_filter.guests == "only":
+            return [(partition, [partition.guests]) for partition in space.partitions]
+        if session_filter.guests:
+            return [(partition, [partition.recent, partition.guests]) for partition in space.partitions]
+        if session_filter.only_by_seen or by_seen:
+            return [(partition, [partition.recent]) for partition in space.partitions]
+        return [(partition, [partition.online_user]) for partition in space.partitions]
+    if len(session_filter.user_ids) > USERS_MAX:
+        raise ValueError(f"At most {USERS_MAX} users can be asked for at once, not {len(session_filter.user_ids)}.")
+    homes: dict[Partition, list[str]] = {}
+    for user_id in dict.fromkeys(session_filter.user_ids):
+        home = space.of_user(user_id)
+        homes.setdefault(home, []).append(home.online_user_of(user_id))
+    return list(homes.items())
+
+
+def address_lists_of(session_filter: SessionFilter) -> list[tuple[Partition, list[str]]]:
+    # Returns the sorted sets that have the addresses of the sessions in those of lists_of(), in the same order.
+    partitions = keyspace().partitions
+    if session_filter.guests == "only":
+        return [(partition, [partition.guests_addresses]) for partition in partitions]
+    if session_filter.guests:
+        return [(partition, [partition.addresses, partition.guests_addresses]) for partition in partitions]
+    return [(partition, [partition.addresses]) for partition in partitions]
+
+
+def milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.0f}"
+
+
+def _counted(reply: list[Any], _: EndedSessions) -> Counted:
+    return Counted(*map(int, reply))
+
+
+def _page(reply: list[Any], _: EndedSessions) -> Page:
+    members, count, rows = reply
+    found = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
+    return found, count, [_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))]
+
+
+def _found(reply: list[Any]) -> tuple[int, list[Row]]:
+    dealt_with, *rows = reply
+    return dealt_with, [_row(row) for row in rows]
+
+
+def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
+    sid, login_at, seen_at, expires_at, item, record = row
+    return Row(
+        sid.decode(),
+        time_of(login_at) if login_at else None,
+        time_of(seen_at),
+        time_of(expires_at),
+        item.decode(errors="replace"),
+        record,
+    )
+
+
+BEYOND = int(TIME_MAX) + 1
+"""Higher than any time. As the end of a range, it stands for the end of a list, whatever another program wrote."""
+
+
+def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
+    """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count`."""
+    if session_filter.user_ids is None:
+        lists = Lists.of(session_filter)
+        if len(lists.partitions) > 1:
+            counts = yield from lists.counts()
+            return sum(map(sum, counts))
+    counted, _ = yield from census(session_filter, listed=listed)
+    return counted
+
+
+def text_of(score: int) -> str:
+    """Return ``score`` as the end of a range."""
+    return "+inf" if score >= BEYOND else "-inf" if score <= -BEYOND else f"{score}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The lists of each partition. Each partition has as many of them, and all have scores of one kind."""
+
+    session_filter: SessionFilter
+    partitions: list[Partition]
+    names: list[list[str]]
+
+    @classmethod
+    def of(cls, session_filter: SessionFilter, *, by_seen: bool | None = None) -> Lists:
+        """Return the lists of these sessions, which are not those of certain users."""
+        partitions, names = zip(*lists_of(session_filter, by_seen=by_seen), strict=True)
+        return cls(session_filter, list(partitions), list(names))
+
+    @property
+    def of_each(self) -> int:
+        """How many lists a partition has."""
+        return len(self.names[0])
+
+    def counts(self) -> Steps[list[list[int]]]:
+        """Count the sessions of each list. First end up to 200 due sessions of each partition."""
+        if self.session_filter.active_seconds is None:
+            return (yield from self.without_due(lambda name, _: head(2, "ZCARD", name), range(len(self.partitions))))
+
+        def count(name: str, at: int) -> bytes:
+            return head(4, "ZCOUNT", name) + tail(self._since(at), "+inf")
+
+        return (yield from self.without_due(count, range(len(self.partitions))))
+
+    def lower(self, scores: Sequence[int]) -> Steps[list[list[int]]]:
+        """Return for each of ``scores`` how many sessions each partition has with a lower one."""
+        ends = [tail(f"({text_of(score)}" if score < BEYOND else "+inf") for score in scores]
+
+        def commands(number: int, at: int) -> bytes:
+            since = tail(self._since(at))
+            return b"".join([head(4, "ZCOUNT", name) + since + end for end in ends for name in self.names[number]])
+
+        found = yield from ask_each("page", self.partitions, commands, len(scores) * self.of_each)
+        width = self.of_each
+        return [
+            [sum(replies[place : place + width]) for replies in found] for place in range(0, len(scores) * width, width)
+        ]
+
+    def scores_at(self, ranks: Sequence[Sequence[int]]) -> Steps[list[list[float | None]]]:
+        """Return the score of the entry with this rank of each list, from the highest score. None if there is none."""
+
+        def commands(number: int, _: int) -> bytes:
+            of_partition = zip(self.names[number], ranks[number], strict=True)
+            return b"".join(
+                [head(6, "ZRANGE", name) + tail(rank, rank, "REV", "WITHSCORES") for name, rank in of_partition]
+            )
+
+        found = yield from ask_each("page", self.partitions, commands, self.of_each)
+        return [[with_scores(reply)[0][0] if reply else None for reply in replies] for replies in found]
+
+    def read(
+        self, numbers: Sequence[int], count: int, *, begin: int, latest_first: bool, ends_due: bool
+    ) -> Steps[list[list[list[Scored]]]]:
+        """
+        Read up to ``count`` entries of each list of the partitions with these ``numbers``.
+
+        The first has a lower score than ``begin``, or this or a higher one unless ``latest_first``. ``ends_due`` first
+        ends up to 200 due sessions of each partition.
+        """
+        limit = tail("BYSCORE", *(("REV",) if latest_first else ()), "LIMIT", 0, count, "WITHSCORES")
+        parts = 9 + latest_first
+
+        def entries(name: str, at: int) -> bytes:
+            since = self._since(at)
+            if latest_first:
+                return head(parts, "ZRANGE", name) + tail(f"({begin}" if begin < BEYOND else "+inf", since) + limit
+            low = text_of(begin) if since == "-inf" else str(max(begin, int(since)))
+            return head(parts, "ZRANGE", name) + tail(low, "+inf") + limit
+
+        if ends_due:
+            found = yield from self.without_due(entries, numbers)
+        else:
+            found = yield from self._ask(entries, numbers)
+        return [[with_scores(reply) for reply in replies] for replies in found]
+
+    def _since(self, at: int) -> str:
+        active = self.session_filter.active_seconds
+        return "-inf" if active is None else f"{at - active * 1000:.0f}"
+
+    def _ask(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
+        def commands(number: int, at: int) -> bytes:
+            return b"".join([command(name, at) for name in self.names[numbers[number]]])
+
+        partitions = [self.partitions[number] for number in numbers]
+        return (yield from ask_each("page", partitions, commands, self.of_each))
+
+    def without_due(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
+        """Send ``command`` for each list, after ending up to 200 due sessions of each partition."""
+
+        def commands(number: int, at: int) -> bytes:
+            partition, names = self.partitions[numbers[number]], self.names[numbers[number]]
+            due = head(4, "ZCOUNT", partition.expire, "-inf") + tail(at)
+            return b"".join([due, *(command(name, at) for name in names)])
+
+        partitions = [self.partitions[number] for number in numbers]
+        found = yield from ask_each("page", partitions, commands, 1 + self.of_each)
+        late = [number for number, (due, *_) in zip(numbers, found, strict=True) if due]
+        results = {number: replies for number, (_, *replies) in zip(numbers, found, strict=True)}
+        if late:
+            calls = dict(zip(self.partitions, count(self.session_filter), strict=True))
+            yield from together([calls[self.partitions[number]] for number in late])
+            results.update(zip(late, (yield from self._ask(command, late)), strict=True))
+        return [results[number] for number in numbers]
+
+
+SHALLOW = 1_000
+"""Up to this rank, a page of several partitions is read from the top of each. Beyond it, the page is searched for."""
+
+NEAR_ENOUGH = 200
+"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
+
+logger = logging.getLogger("django.security.SuspiciousSession")
+
+
+def page(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
+) -> Steps[list[Row]]:
+    """
+    Read the sessions from rank ``first`` to rank ``last`` (inclusive), by last seen or by login time.
+
+    First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest 5 000
+    sign-ins of each partition can be reached.
+    """
+    lists = lists_of(session_filter, by_seen=by_seen)
+    if len(lists) == 1:
+        return (yield from _of_one(session_filter, first, last, by_seen=by_seen, latest_first=latest_first))
+    if not lists:
+        return []
+    if session_filter.has_list(by_seen=by_seen):
+        passed, found = yield from _of_lists(
+            Lists.of(session_filter, by_seen=by_seen), first, last, latest_first=latest_first
+        )
+    else:
+        passed, found = 0, (yield from _of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
+    members = [member.decode(errors="replace") for _, member in found[first - passed :]]
+    sids = [sid for sid in members if is_sid(sid)]
+    tell_of_strange(len(members) - len(sids))
+    return (yield from find(sids, due_too=True))
+
+
+def _of_one(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
+) -> Steps[list[Row]]:
+    """Read a page that one partition has."""
+    [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
+    entries, with_rows, rows = yield from read
+    tell_of_strange(sum(not is_sid(member.decode(errors="replace")) for _, member in entries))
+    left = [member.decode(errors="replace") for _, member in entries[with_rows:]]
+    rest = yield from find([sid for sid in left if is_sid(sid)], due_too=True)
+    return [*rows, *rest]
+
+
+def _of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:
+    """Read the entries up to rank ``last`` of users' lists, which each partition puts in order."""
+    partitions = len(lists_of(session_filter, by_seen=by_seen))
+
+    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+        # The first reading ends due sessions. If a second did, it would find other ranks.
+        keeps_due = len(numbers) < partitions
+        calls = read_entries(
+            session_filter, 0, count - 1, by_seen=by_seen, latest_first=latest_first, keeps_due=keeps_due
+        )
+        found = yield from together([calls[number] for number in numbers])
+        return [[entries] for entries, _, _ in found]
+
+    return (yield from merged(read, partitions, last + 1, reverse=latest_first))
+
+
+def _of_lists(lists: Lists, first: int, last: int, *, latest_first: bool) -> Steps[tuple[int, list[Scored]]]:
+    """Read entries up to rank ``last``. Return how many come before them, at most ``first``; and the entries."""
+    passed, begin = 0, BEYOND if latest_first else -BEYOND
+    is_deep = last >= SHALLOW
+    if is_deep:
+        found = yield from _search(lists, first, latest_first=latest_first)
+        if found is None:
+            return first, []
+        passed, begin = found
+    unread = True
+
+    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+        nonlocal unread
+        ends_due, unread = unread and not is_deep, False
+        return (yield from lists.read(numbers, count, begin=begin, latest_first=latest_first, ends_due=ends_due))
+
+    wanted = last - passed + 1
+    return passed, (yield from merged(read, len(lists.partitions), wanted, reverse=latest_first))
+
+
+def _search(lists: Lists, first: int, *, latest_first: bool) -> Steps[tuple[int, int] | None]:
+    """
+    Search for the page that begins at rank ``first``. Return how many entries come before a score, and that score.
+
+    Each partition reports how many entries have a lower score than a guess. Here ranks count from the lowest score.
+    Return None if there are no more than ``first`` sessions.
+    """
+    # This ends due sessions. If they ended later, the ranks would move during the search.
+    counts = yield from lists.counts()
+    total = sum(map(sum, counts))
+    if total <= first:
+        return None
+    rank = total - 1 - first if latest_first else first
+
+    def bounds_at(scores: list[int]) -> Steps[list[Bound]]:
+        lower = yield from lists.lower(scores)
+        return [Bound(score, found) for score, found in zip(scores, lower, strict=True)]
+
+    def bound_at(score: int) -> Steps[Bound]:
+        [bound] = yield from bounds_at([score])
+        return bound
+
+    low = Bound(-BEYOND, [0] * len(counts))
+    high = Bound(BEYOND, [sum(of_partition) for of_partition in counts])
+    near = yield from bounds_at((yield from _guesses(lists, counts, rank, latest_first=latest_first)))
+    low, high = narrowed(rank, low, high, near)
+    low, high = yield from bisect(
+        bound_at,
+        rank,
+        low,
+        high,
+        guess=guess_by_share(rank),
+        near_enough=lambda low, high: (high.total - rank if latest_first else rank - low.total) <= NEAR_ENOUGH,
+    )
+    return (total - high.total, high.score) if latest_first else (low.total, low.score)
+
+
+def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: bool) -> Steps[list[int]]:
+    """
+    Return scores near the entry with this ``rank``: certainly not above it, probably a little beyond, certainly above.
+
+    Each list has about its share of what comes before that entry. So the entries at these places are near.
+    """
+    total = sum(map(sum, counts))
+    ranks = [[max(0, count - 1 - rank * count // total) for count in of_partition] for of_partition in counts]
+    scores = yield from lists.scores_at(ranks)
+    found = sorted(
+        (int(max(1 - BEYOND, min(score, BEYOND - 1))), count)
+        for of_partition, of_counts in zip(scores, counts, strict=True)
+        for score, count in zip(of_partition, of_counts, strict=True)
+        if score is not None and count
+    )
+    if not found:
+        return []
+    # Beyond the page, seen from where it is read: a surplus is read, but what is missing is not.
+    beyond = sum(count for _, count in found) * (0.6 if latest_first else 0.4)
+    passed = accumulate(count for _, count in found)
+    likely = next(score for (score, _), count in zip(found, passed, strict=True) if count >= beyond)
+    return [found[0][0], likely, found[-1][0] + 1]
+
+
+def tell_of_strange(count: int) -> None:
+    """Log that so many entries of lists are no sids: another program wrote them."""
+    if count:
+        logger.warning("A list of sessions has entries that are no session ids: %d.", count)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """
+    A session that is online, without its data.
+
+    ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``login_at`` is the time
+    of the sign-in, None for a guest. ``seen_at`` is the time of the last request, rounded down by up to
+    ``TOUCH_INTERVAL``. ``expires_at`` is the deadline. All times are aware, in UTC. ``address`` and ``user_agent`` are
+    those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the record in Redis, in
+    bytes. ``newest_item`` is the item that the session viewed last, or ``""``.
+    """
+
+    sid: str
+    user_id: str
+    login_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    address: str
+    user_agent: str
+    size: int
+    newest_item: str
+
+
+def session_of_row(row: Row, owners: Collection[str] | None = None) -> Session | None:
+    # Another program may have written to a user's list. A session is the user's only if its record says so.
+    try:
+        record = unpack(row.sid, row.record)
+        if owners is not None and record.user_id not in owners:
+            raise RecordError("it is in the list of a user whose it is not")
+        user_id, client = record.user_id, client_of(record)
+    except RecordError as error:
+        log_unusable(row.sid, error)
+        if owners is not None:
+            return None
+        user_id, client = "", Client()
+    return Session(
+        row.sid,
+        user_id,
+        row.login_at,
+        row.seen_at,
+        row.expires_at,
+        client.address,
+        client.user_agent,
+        len(row.record),
+        row.newest_item,
+    )

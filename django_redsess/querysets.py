@@ -1,0 +1,584 @@
+"""
+QuerySets whose rows are read from Redis, so that Django's admin can use them as it uses a table.
+
+They support the filters, orders and slices that the server answers quickly. All others raise NotSupportedError.
+Private: :mod:`django_redsess.models` is the public module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, get_args
+from urllib.parse import quote, unquote
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db import NotSupportedError
+from django.db.models import Model, Q, QuerySet
+from django.utils import timezone
+
+from django_redsess import online, viewed
+from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter
+from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.online.user_agents import Wanted
+from django_redsess.session.client_address import named_network, network_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+    from django.db.models import QuerySet
+
+    from django_redsess.models import OnlineSession, PopularItem
+
+
+READ_AT_ONCE = 1000
+
+M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+
+
+class RedisQuerySet(QuerySet[M]):
+    """
+    Rows that are read from Redis. They always have an order.
+
+    Subclasses define the filters in ``_where()``. Rows can be sliced, counted and iterated. Everything else raises
+    NotSupportedError: it would need a table in the database, and there is none.
+    """
+
+    _title = "Rows"
+    """The name of the rows in error messages."""
+
+    _answers: dict[Hashable, Any] | None = None
+
+    @property
+    def ordered(self) -> bool:
+        return True
+
+    def counting_once(self) -> Self:
+        """Return a clone that counts once, together with its own clones. A page of the admin counts twice."""
+        clone = self.all()
+        clone._answers = {}
+        return clone
+
+    def filter(self, *args: Any, **kwargs: Any) -> Self:
+        clone = self._unsliced()
+        for lookup, value in self._conditions(Q(*args, **kwargs)):
+            clone = clone._where(lookup, value)
+        return clone
+
+    def count(self) -> int:
+        if self._result_cache is not None:
+            return len(self._result_cache)
+        if self.query.is_empty():
+            return 0
+        first, last = self.query.low_mark, self.query.high_mark
+        total = self._count()
+        return max(0, (total if last is None else min(total, last)) - first)
+
+    def exists(self) -> bool:
+        return self.count() > 0
+
+    def get(self, *args: Any, **kwargs: Any) -> M:
+        found = list((self.filter(*args, **kwargs) if args or kwargs else self)[:2])
+        if not found:
+            raise self.model.DoesNotExist(f"{self._title}: no row matches.")  # type: ignore[attr-defined]
+        if len(found) > 1:
+            raise self.model.MultipleObjectsReturned(  # type: ignore[attr-defined]
+                f"{self._title}: more than one row matches."
+            )
+        return found[0]
+
+    def iterator(self, chunk_size: int | None = None) -> Iterator[M]:
+        return iter(self)
+
+    async def aiterator(self, chunk_size: int = READ_AT_ONCE) -> AsyncIterator[M]:
+        async for row in self:
+            yield row
+
+    def _where(self, lookup: str, value: Any) -> Self:
+        """Return a clone with this condition. Subclasses add lookups. All others raise NotSupportedError."""
+        raise NotSupportedError(f"{self._title} can't be filtered by {lookup!r}.")
+
+    def _count(self) -> int:
+        """Count the rows, ignoring the slice."""
+        raise NotImplementedError
+
+    def _rows(self) -> list[M]:
+        """Read the rows of the slice."""
+        raise NotImplementedError
+
+    def _once(self, question: Hashable, ask: Callable[[], T]) -> T:
+        """Return the result of ``ask``. After :meth:`counting_once`, it is called once for each ``question``."""
+        answers = {} if self._answers is None else self._answers
+        if question not in answers:
+            answers[question] = ask()
+        answer: T = answers[question]
+        return answer
+
+    def _clone(self) -> Self:
+        clone = super()._clone()  # type: ignore[misc]
+        clone._answers = self._answers
+        return clone  # type: ignore[no-any-return]
+
+    def _fetch_all(self) -> None:
+        if self._result_cache is None:
+            self._result_cache = [] if self.query.is_empty() else self._rows()
+
+    def _unsliced(self) -> Self:
+        if self.query.is_sliced:
+            raise TypeError(f"{self._title} can't be filtered or ordered once a slice has been taken.")
+        return self.all()
+
+    def _conditions(self, q: Q) -> Iterator[tuple[str, Any]]:
+        if q.negated or (q.connector != Q.AND and len(q.children) > 1):
+            raise NotSupportedError(f"{self._title} can't be filtered with OR, XOR or NOT.")
+        for child in q.children:
+            if isinstance(child, Q):
+                yield from self._conditions(child)
+            elif isinstance(child, tuple):
+                yield child
+            else:
+                raise NotSupportedError(f"{self._title} can't be filtered by an expression.")
+
+
+def refuse(name: str) -> Any:
+    """Return a method called ``name`` that raises NotSupportedError."""
+
+    def refused(self: RedisQuerySet[Any], *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotSupportedError(f"{self._title} are in Redis: {name}() is not supported.")
+
+    refused.__name__ = name
+    return refused
+
+
+for _name in (
+    *("aggregate", "alias", "annotate", "complex_filter", "dates", "datetimes", "defer", "difference", "distinct"),
+    *("earliest", "exclude", "explain", "extra", "intersection", "latest", "only", "prefetch_related", "raw"),
+    *(
+        "__and__",
+        "__or__",
+        "__xor__",
+        "resolve_expression",
+        "select_for_update",
+        "select_related",
+        "union",
+        "values",
+        "values_list",
+    ),
+    *("bulk_create", "bulk_update", "create", "delete", "get_or_create", "update", "update_or_create"),
+):
+    setattr(RedisQuerySet, _name, refuse(_name))
+
+
+Resolve = Callable[[Collection[str]], Mapping[str, Any]]
+"""A function that returns the objects of items. See :func:`django_redsess.viewed.resolve`."""
+
+QUOTED = "\t"
+"""The first character of a quoted key. Items are quoted if a form would change them."""
+
+CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+"""Unicode has a picture for each control character. Half a surrogate pair can't be sent: it becomes "�"."""
+
+
+class RankingQuerySet(RedisQuerySet["PopularItem"]):
+    """
+    The items that were viewed, the most viewed first.
+
+    Filters are ``item``, ``item__in``, ``pk`` and ``pk__in``. Rows can be sliced, counted and iterated. Everything else
+    raises NotSupportedError.
+    """
+
+    _title = "Most viewed items"
+    _items: tuple[str, ...] | None = None
+    _resolve: Resolve | None = None
+
+    @property
+    def items(self) -> tuple[str, ...] | None:
+        """The items that a filter names. None for all items."""
+        return () if self.query.is_empty() else self._items
+
+    @property
+    def total(self) -> viewed.ViewTotal:
+        """How many items were viewed, and how often. It counts all items, whatever the filter is."""
+        return self._once("total", viewed.total)
+
+    def resolving(self, resolve: Resolve) -> Self:
+        """Set each row's ``object`` to what ``resolve`` returns for its item. It is called once for all rows."""
+        clone = self.all()
+        clone._resolve = resolve
+        return clone
+
+    def order_by(self, *field_names: Any) -> Self:
+        # Items with equal views are always in the same order.
+        for name in field_names:
+            if name != "-views" and str(name).lstrip("-") not in {"pk", "item"}:
+                raise NotSupportedError(f"{self._title} can't be ordered by {name!r}.")
+        return self._unsliced()
+
+    reverse = refuse("reverse")
+
+    def _clone(self) -> Self:
+        clone = super()._clone()
+        clone._items, clone._resolve = self._items, self._resolve
+        return clone
+
+    def _where(self, lookup: str, value: Any) -> Self:
+        match lookup:
+            case "item" | "item__exact":
+                return self._of_items([value])
+            case "item__in":
+                return self._of_items(value)
+            case "pk" | "pk__exact":
+                return self._of_items([item_of(str(value))])
+            case "pk__in":
+                return self._of_items(item_of(str(key)) for key in value)
+            case _:
+                return super()._where(lookup, value)
+
+    def _of_items(self, items: Iterable[Any]) -> Self:
+        clone = self._unsliced()
+        wanted = dict.fromkeys(map(str, items))
+        clone._items = tuple(wanted if self._items is None else (item for item in self._items if item in wanted))
+        return clone
+
+    def _count(self) -> int:
+        return self.total.items if self._items is None else len(self._found())
+
+    def _rows(self) -> list[PopularItem]:
+        first, last = self.query.low_mark, self.query.high_mark
+        entries = self._read(first, last) if self._items is None else self._found()[first:last]
+        objects = self._resolve([entry.item for entry in entries]) if self._resolve and entries else {}
+        views = self.total.views if entries else 0
+        # The first of all has the longest bar, on whatever page.
+        top = entries if self._items is None and first == 0 else entries and viewed.popular(limit=1)
+        most = top[0].views if top else 0
+        rows = [self.model.of(entry, of_views=views, most=most, thing=objects.get(entry.item)) for entry in entries]
+        if self._items is None:
+            _rank(rows, first)
+        return rows
+
+    def _read(self, first: int, last: int | None) -> list[viewed.ViewCount]:
+        last = self.total.items if last is None else last
+        found: list[viewed.ViewCount] = []
+        for offset in range(first, last, READ_AT_ONCE):
+            limit = min(READ_AT_ONCE, last - offset)
+            part = viewed.popular(limit=limit, offset=offset)
+            found += part
+            if len(part) < limit:
+                break
+        return found
+
+    def _found(self) -> list[viewed.ViewCount]:
+        items = self._items or ()
+        return self._once(items, lambda: sorted(_viewed(items), key=lambda entry: (-entry.views, entry.item)))
+
+
+def key_of(item: str) -> str:
+    """Return ``item`` as a form can carry it. It is quoted if it has characters that a form would lose or change."""
+    is_safe = not (item.startswith(QUOTED) or {"\0", "\r", "\n"} & set(item))
+    return item if is_safe else QUOTED + quote(item)
+
+
+def item_of(key: str) -> str:
+    """Return the item of ``key``. See :func:`key_of`."""
+    return unquote(key.removeprefix(QUOTED)) if key.startswith(QUOTED) else key
+
+
+def visible(text: str) -> str:
+    """Return ``text`` for pages and histories. Control characters and surrogates are replaced: see ``CONTROLS``."""
+    return text.translate(CONTROLS)
+
+
+def _rank(rows: Sequence[PopularItem], first: int) -> None:
+    """Set the ranks of consecutive rows. ``first`` is the position of the first row, from 0."""
+    for place, row in enumerate(rows, 1):
+        if place > 1 and row.views == rows[place - 2].views:
+            row.rank = rows[place - 2].rank
+        elif place > 1 or first == 0:
+            row.rank = first + place
+        # Else the row before this page may have equal views. Then the row asks the server for its rank.
+
+
+def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
+    for item in items:
+        try:
+            entry = viewed.ViewCount(item, viewed.count(item))
+        except ValueError:
+            # Text that can't be an id was never viewed.
+            continue
+        if entry.views > 0:
+            yield entry
+
+
+REVERSED: dict[online.Order, online.Order] = {
+    "login_at": "-login_at",
+    "-login_at": "login_at",
+    "seen_at": "-seen_at",
+    "-seen_at": "seen_at",
+}
+
+
+class SessionQuerySet(RedisQuerySet["OnlineSession"]):
+    """
+    The signed-in sessions, the latest sign-in first.
+
+    Filters are ``sid``, ``sid__in``, ``pk``, ``pk__in`` and ``user_id``. Orders are by ``login_at`` or ``seen_at``.
+    Rows can be sliced, counted and iterated. Everything else raises NotSupportedError.
+    """
+
+    _title = "Online sessions"
+    _sids: tuple[str, ...] | None = None
+    _order: online.Order = "-login_at"
+
+    _looked_through: LookedThrough | None = None
+    _own_sid: str | None = None
+    _links_users = False
+
+    session_filter = SessionFilter()
+    """The filter, apart from ``sids``."""
+
+    @property
+    def sids(self) -> tuple[str, ...] | None:
+        """The sids that a filter names. None for all sessions that match ``session_filter``."""
+        return () if self.query.is_empty() else self._sids
+
+    def of_users(self, user_ids: Collection[str]) -> Self:
+        """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
+        if self.session_filter.guests == "only":
+            return self._of_sids(())
+        before = self.session_filter.user_ids
+        return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
+
+    def with_guests(self) -> Self:
+        """Add guests' sessions, unless only these are kept. The order is then by last seen."""
+        return self._with(guests=self.session_filter.guests or True)
+
+    def only_guests(self) -> Self:
+        """Keep guests' sessions only. The order is then by last seen."""
+        return self._with(guests="only") if self.session_filter.user_ids is None else self._of_sids(())
+
+    def of_network(self, network: str) -> Self:
+        """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
+        return self._of_client(network=named_network(network).text)
+
+    def of_browser(self, browser: str) -> Self:
+        """Keep the sessions of a browser: its name, or the beginning of name and version, such as ``Chrome 120``."""
+        return self._of_client(browser=browser)
+
+    def of_system(self, system: str) -> Self:
+        """Keep the sessions of an operating system, such as ``Windows``."""
+        return self._of_client(system=system)
+
+    @property
+    def looked_through(self) -> LookedThrough | None:
+        """
+        How many sessions were looked through for the rows, or for their number.
+
+        None if an index or a list had them all, and before the rows are read or counted.
+        """
+        found: Matching | None = (self._answers or {}).get((self.session_filter, self._by_seen))
+        return self._looked_through if found is None else found.looked_through
+
+    @property
+    def found_sids(self) -> Collection[str] | None:
+        """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
+        if self.sids is not None or not self.session_filter.names_client:
+            return None
+        found = self._matching()
+        # A network with very many sessions is read from the index, page by page.
+        return found.sids if len(found.sids) == found.count else None
+
+    @property
+    def is_cut(self) -> bool:
+        """
+        Whether there may be more rows than are counted. Known once they are read or counted, as ``looked_through``.
+
+        Searches, users' sessions that have to be sorted, and the number of users have limits.
+        """
+        looked, user_ids = self.looked_through, self.session_filter.user_ids
+        if looked is not None and not looked.is_all:
+            return True
+        if self.sids is not None or user_ids is None or not self._is_limited:
+            return False
+        total, of_users = online.total, SessionFilter(user_ids)
+        return len(user_ids) == USERS_MAX or self._once(
+            ("is_cut", user_ids), lambda: total(of_users, listed=True) < total(of_users)
+        )
+
+    def newest(self) -> Self:
+        """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""
+        clone = self._with(active_seconds=None)
+        clone._order = "-seen_at" if self._by_seen else "-login_at"
+        return clone
+
+    def active(self, seconds: float) -> Self:
+        """Keep the sessions that were seen in the last ``seconds``. The order is then by last seen."""
+        before = self.session_filter.active_seconds
+        return self._with(active_seconds=seconds if before is None else min(before, seconds))
+
+    def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
+        """
+        Set ``is_own`` and ``links_user`` of each row.
+
+        ``sid`` is the administrator's own session. ``links_users`` tells whether the administrator may see users.
+        """
+        clone = self.all()
+        clone._own_sid, clone._links_users = sid, links_users
+        return clone
+
+    def order_by(self, *field_names: Any) -> Self:
+        clone = self._unsliced()
+        # Sessions with the same time are always ordered by sid.
+        for name in [name for name in field_names if str(name).lstrip("-") not in {"pk", "sid"}][:1]:
+            if name not in get_args(online.Order):
+                raise NotSupportedError(f"Online sessions can't be ordered by {name!r}.")
+            clone._order = name
+        return clone
+
+    def reverse(self) -> Self:
+        clone = self._unsliced()
+        clone._order = REVERSED[self._order]
+        return clone
+
+    def _clone(self) -> Self:
+        clone = super()._clone()
+        clone._sids, clone.session_filter, clone._order = self._sids, self.session_filter, self._order
+        clone._own_sid, clone._links_users = self._own_sid, self._links_users
+        return clone
+
+    def _where(self, lookup: str, value: Any) -> Self:
+        match lookup:
+            case "pk" | "sid" | "pk__exact" | "sid__exact":
+                return self._of_sids([value])
+            case "pk__in" | "sid__in":
+                return self._of_sids(value)
+            case "user_id" | "user_id__exact":
+                return self.of_users([str(value)])
+            case _:
+                return super()._where(lookup, value)
+
+    def _with(self, **changes: Any) -> Self:
+        clone = self._unsliced()
+        clone.session_filter = self.session_filter._replace(**changes)
+        return clone
+
+    def _of_client(self, **changes: str) -> Self:
+        # A site's list may have a filter of its own. A filter of the page can only narrow it.
+        [(name, value)] = changes.items()
+        before = getattr(self.session_filter, name)
+        wanted = value if before is None else _narrower(before, value)
+        return self._of_sids(()) if wanted is None else self._with(**{name: wanted})
+
+    def _of_sids(self, sids: Sequence[Any]) -> Self:
+        clone = self._unsliced()
+        wanted = dict.fromkeys(map(str, sids))
+        clone._sids = tuple(wanted if self._sids is None else (sid for sid in self._sids if sid in wanted))
+        return clone
+
+    @property
+    def _by_seen(self) -> bool:
+        return self.session_filter.only_by_seen or self._order.endswith("seen_at")
+
+    @property
+    def _is_limited(self) -> bool:
+        # If the server has to sort users' sessions, it sorts a limited number. See online.sessions().
+        user_ids = self.session_filter.user_ids
+        return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
+
+    def _count(self) -> int:
+        if self._sids is not None:
+            return len(self._found())
+        if self.session_filter.names_client:
+            return self._matching().count
+        return self._once(self.session_filter, lambda: online.total(self.session_filter, listed=self._is_limited))
+
+    def _matching(self) -> Matching:
+        question = self.session_filter, self._by_seen
+        found = self._once(question, lambda: online.matching_of(self.session_filter, by_seen=self._by_seen))
+        self._looked_through = found.looked_through
+        return found
+
+    def _rows(self) -> list[OnlineSession]:
+        sessions = self._read()
+        users = users_by_id({session.user_id for session in sessions} - {""})
+        rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]
+        for row in rows:
+            row.is_own, row.links_user = row.sid == self._own_sid, self._links_users
+        return rows
+
+    def _read(self) -> list[online.Session]:
+        first, last = self.query.low_mark, self.query.high_mark
+        if self._sids is not None:
+            return self._found()[first:last]
+        order: online.Order = self._order
+        if self._by_seen:
+            order = "-seen_at" if order.startswith("-") else "seen_at"
+        sessions: list[online.Session] = []
+        if self.session_filter.names_client:
+            matching = self._matching()
+            last = matching.count if last is None else last
+            for offset in range(first, last, READ_AT_ONCE):
+                limit, latest_first = min(READ_AT_ONCE, last - offset), order.startswith("-")
+                sessions += online.page_of(matching, offset, limit, latest_first=latest_first)
+            return sessions
+        last = self._count() if last is None else last
+        for offset in range(first, last, READ_AT_ONCE):
+            limit = min(READ_AT_ONCE, last - offset)
+            sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
+        return sessions
+
+    def _found(self) -> list[online.Session]:
+        user_ids, guests, active_seconds, *_ = self.session_filter
+        wanted = Wanted(self.session_filter)
+        since = datetime.min.replace(tzinfo=UTC)
+        if active_seconds is not None:
+            since = timezone.now() - timedelta(seconds=active_seconds)
+        found = [
+            session
+            for session in online.find(self._sids or ())
+            if session.seen_at >= since
+            and wanted.has(session.address, session.user_agent)
+            and (session.user_id in user_ids if user_ids is not None else _is_listed(session, guests))
+        ]
+        by_seen = self._by_seen
+
+        def place(session: online.Session) -> tuple[datetime, str]:
+            return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid
+
+        return sorted(found, key=place, reverse=self._order.startswith("-"))
+
+
+def _narrower(first: str, second: str) -> str | None:
+    """Return the narrower of two networks, or of two names such as ``Chrome`` and ``Chrome 120``; None if none is."""
+    if (one := network_of(first)) and (other := network_of(second)):
+        outer, inner = sorted((one, other), key=lambda network: ip_network(network.text).prefixlen)
+        return inner.text if outer.has(str(ip_network(inner.text)[0])) else None
+    short, long = sorted((" ".join(text.split()) for text in (first, second)), key=len)
+    # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
+    cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()
+    return long if long.lower().startswith(short.lower()) and not cuts_number else None
+
+
+def _is_listed(session: online.Session, guests: Guests) -> bool:
+    return guests != "only" if session.login_at else bool(guests)
+
+
+def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[str, AbstractBaseUser]:
+    """
+    Fetch the users with these primary keys (text) in one query. Unknown and invalid keys are left out.
+
+    So are users who are not in ``among``, if it is given.
+    """
+    user_model = get_user_model()
+    keys = []
+    for user_id in user_ids:
+        try:
+            key = user_model._meta.pk.to_python(user_id)
+            user_model._meta.pk.run_validators(key)
+            keys.append(key)
+        except ValidationError:
+            continue
+    users = user_model._base_manager.all() if among is None else among
+    found = users.in_bulk(keys) if keys else {}
+    return {online.user_id_of(user): user for user in found.values()}

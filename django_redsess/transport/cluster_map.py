@@ -1,0 +1,262 @@
+"""The nodes of a cluster: which of them serves which partition, and a pool of connections for each.
+
+The map is made of the reply to ``CLUSTER SLOTS``. redis-py has one too, but there all threads wait while one asks for
+it, and each node that does not answer costs all of them a time-out.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any
+from weakref import WeakSet
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.utils import str_if_bytes
+
+from django_redsess.transport.outage import Outages, words_of
+from django_redsess.transport.pools import Clock, Pool, own
+
+Address = tuple[str, int]
+"""Host and port."""
+
+Owners = list[Address | None]
+"""For each hash slot, where its node is."""
+
+FRESH_SECONDS = 0.1
+"""A map that was asked for less than this ago is not asked for again."""
+
+THREAD = "redsess-cluster-map"
+"""The name of the thread that asks for the map."""
+
+TIMEOUT_SECONDS = 0.5
+"""The time-out that the README recommends. It is used for the map where an alias has none."""
+
+
+def unchanged(address: Address) -> Address:
+    """Return ``address``: a node can be reached where it says."""
+    return address
+
+
+class Cluster:
+    """
+    Stands for the pool of an alias whose server is a cluster.
+
+    ``start`` are the addresses of some nodes: one that answers is enough. ``make_pool`` makes the pool of a node.
+    ``remap`` changes the addresses that the nodes tell, where those can't be reached from here.
+    """
+
+    def __init__(
+        self,
+        start: Sequence[Address],
+        make_pool: Callable[[Address], Any],
+        remap: Callable[[Address], Address] = unchanged,
+    ) -> None:
+        self.start, self._make_pool, self._remap = start, make_pool, remap
+        self._pools: dict[Address, Pool] = {}
+        # A change makes a new list and a new dictionary, so that readers need no lock.
+        self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._of_tag: dict[str, Any] = {}
+        self._moving: set[int] = set()
+        self._nowhere = _Nowhere(self)
+        self.begin()
+        _clusters.add(self)
+
+    def begin(self) -> None:
+        """Forget the thread that asks for the map: after a fork, it is in the parent only."""
+        self._lock = threading.Lock()
+        self._asked: Future[None] | None = None
+        self._asked_at = 0.0
+
+    def of(self, tag: str) -> Any:
+        """Return the pool of the node that serves the partition with this ``tag``."""
+        return self._of_tag.get(tag) or self._look_up(tag)
+
+    def nodes(self) -> list[Any]:
+        """
+        Return the pools of all nodes that serve slots.
+
+        The first call asks for the map. Raises redis-py's ConnectionError if no node tells it.
+        """
+        if not any(self._owners):
+            self.refresh().result()
+        found = [self._pool(address) for address in sorted(set(filter(None, self._owners)))]
+        return found or self._nowhere.take()
+
+    def any_node(self) -> Any:
+        """Return the pool of one of the nodes, without connecting. All have the same options."""
+        return self.start_nodes()[0]
+
+    def start_nodes(self) -> list[Any]:
+        """Return the pools of the nodes that LOCATION names, without connecting."""
+        return [self._pool(address) for address in self.start]
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a node may take to connect, and how long to tell the map. Then the next node is asked."""
+        return (self.any_node().connection_kwargs.get("socket_timeout") or TIMEOUT_SECONDS) / 2
+
+    def refresh(self, lost: Any = None) -> Future[None]:
+        """
+        Ask for the map in a thread of its own, if none does so. The future is done when the map is there.
+
+        It is done too when no node has answered. Then the map stays as it is. The node with the pool ``lost`` is asked
+        after the others.
+        """
+        with self._lock:
+            asked = self._asked
+            if asked and (not asked.done() or monotonic() < self._asked_at + FRESH_SECONDS):
+                return asked
+            asked = Future()
+            try:
+                threading.Thread(target=self._ask, args=(asked, lost), daemon=True, name=THREAD).start()
+            except RuntimeError as error:
+                self._nowhere.why = f" ({error})"
+                asked.set_result(None)
+            else:
+                # Not before: if this is interrupted, nobody waits for a thread that is not there.
+                self._asked = asked
+        return asked
+
+    def moved(self, slot: int, to: Address, by: Any) -> None:
+        """Note that ``slot`` has moved ``to`` another node, as the node with the pool ``by`` told."""
+        owners = self._owners.copy()
+        owners[slot] = self._reached_at(to, by)
+        self._take(owners)
+        # Others may have moved along.
+        self.refresh()
+
+    def is_moving(self, slot: int) -> bool:
+        """Note that the cluster moves ``slot``. Tell whether that was known."""
+        known = slot in self._moving
+        self._moving.add(slot)
+        return known
+
+    def at(self, address: Address, by: Any) -> Any:
+        """Return the pool of the node at ``address``, as the node with the pool ``by`` told it."""
+        return self._pool(self._reached_at(address, by))
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
+        raise NotImplementedError("The connections of this alias are for sessions only.")
+
+    def forget_agreed(self) -> None:
+        """Have all that must be agreed on asked again."""
+        for pool in list(self._pools.values()):
+            pool.forget_agreed()
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        """Close the connections to all nodes."""
+        for pool in list(self._pools.values()):
+            pool.disconnect()
+
+    def _look_up(self, tag: str) -> Any:
+        of_tag, address = self._of_tag, self._owners[key_slot(tag.encode())]
+        if address is None:
+            return self._nowhere
+        found = of_tag[tag] = self._pool(address)
+        return found
+
+    def _pool(self, address: Address) -> Any:
+        with self._lock:
+            found = self._pools.get(address)
+            if found is None:
+                found = self._pools[address] = own(self._make_pool(address), cluster=self, node=named(address))
+        return found
+
+    def _reached_at(self, told: Address, by: Any) -> Address:
+        host, port = told
+        # A node that does not know how it is reached leaves out the host: it is that of the node that was asked. "?"
+        # stands for a name that the node should have and has not.
+        return self._remap((by.connection_kwargs["host"] if host in ("", "?") else host, port))
+
+    def _take(self, owners: Owners) -> None:
+        self._moving = {slot for slot in self._moving if owners[slot] == self._owners[slot]}
+        # In this order: who looks up a tag meanwhile puts it into the old dictionary, which nobody reads again.
+        self._owners, self._of_tag = owners, {}
+        if None not in owners:
+            self._nowhere.outages.end("are reached again")
+        for address in set(self._pools).difference(owners):
+            gone = self._pools[address]
+            gone.outages.end("are served by another node")
+            if address not in self.start:
+                del self._pools[address]
+                gone.lose_idle()
+
+    def _ask(self, asked: Future[None], lost: Any) -> None:
+        # Those first that are not known to be out of reach.
+        known = [address for address in set(self._owners) if address]
+        random.shuffle(known)
+        known.sort(key=lambda address: (node := self._pool(address)) is lost or bool(node.outages.under_way))
+        try:
+            for address in dict.fromkeys((*known, *self.start)):
+                owners = self._told_by(address)
+                if owners:
+                    self._nowhere.why = ""
+                    self._take(owners)
+                    break
+        finally:
+            self._asked_at = monotonic()
+            asked.set_result(None)
+
+    def _told_by(self, address: Address) -> Owners:
+        """Return the map as the node at ``address`` tells it, empty if it tells none."""
+        pool = self._pool(address)
+        patience = self.patience_seconds
+        timeouts = {
+            name: min(pool.connection_kwargs.get(name) or patience, patience)
+            for name in ("socket_timeout", "socket_connect_timeout")
+        }
+        # Not one of the pool's: requests that wait for the node may have taken all of them.
+        connection = pool.alone(**timeouts)
+        try:
+            connection.connect()
+            connection.send_command("CLUSTER", "SLOTS")
+            return self._owners_in(connection.read_response(), pool)
+        except Exception as error:
+            # Not only redis-py's: a name may be no name, and the site's function may fail.
+            self._nowhere.why = f" ({named(address)}: {words_of(error)})"
+            return []
+        finally:
+            connection.disconnect()
+
+    def _owners_in(self, ranges: Any, pool: Any) -> Owners:
+        """Return the map in the reply to ``CLUSTER SLOTS`` of the node with this ``pool``, empty if it has no slots."""
+        owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
+        for first, last, (host, port, *_), *_ in ranges:
+            owners[first : last + 1] = [self._reached_at((str_if_bytes(host or ""), port), pool)] * (last + 1 - first)
+        return owners if ranges else []
+
+
+class _Nowhere:
+    """Stands for the pool of a node that is not known."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.clock, self.outages = cluster, Clock(), Outages()
+        self.agreed = set[str]()
+        self.why = ""
+
+    def take(self) -> Any:
+        raise RedisConnectionError(f"No node of the cluster is known to serve them{self.why}.")
+
+
+_clusters: WeakSet[Cluster] = WeakSet()
+
+
+def _begin_all() -> None:
+    for cluster in _clusters:
+        cluster.begin()
+
+
+os.register_at_fork(after_in_child=_begin_all)
+
+
+def named(address: Address) -> str:
+    """Return ``address`` as text."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
