@@ -23,7 +23,7 @@ test-clock: .venv/installed-test  ## Run tests that count hours or days around m
 		$$(grep -rl --include="test_*.py" "mark\.clock" tests); done
 
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
-	@$(BIN)/python -m tests.django_sessions $(ARGS)
+	@$(BIN)/python -m tests.helpers.django_sessions $(ARGS)
 
 test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
@@ -47,7 +47,7 @@ docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
 	@echo "Open .venv/docs/index.html"
 
 screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, with Chromium
-	@$(BIN)/python -m tests.screenshots
+	@$(BIN)/python -m tests.helpers.screenshots
 
 format: .venv/installed-dev  ## Format the code
 	$(BIN)/ruff format .

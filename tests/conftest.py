@@ -1,7 +1,7 @@
 """
 What all tests have.
 
-The fixtures of all tests are in tests/fixtures; those of one room are in the conftest.py of its folder.
+The fixtures of all tests are in tests/helpers/fixtures; those of one room are in the conftest.py of its folder.
 
 ===================== =============== =================================================================================
 fixture               from            what it does
@@ -14,14 +14,14 @@ fixture               from            what it does
 ``own_cluster``       servers.py      a cluster for this test alone, which it may break
 ``redis``             servers.py      a plain client of ``server``, to look at what is stored
 ``empty_store``       store.py        for every test: the site's sessions are on ``server``; afterwards the oracle
-                                      (tests/oracle.py) compares all keys, and the server is emptied
+                                      (tests/helpers/oracle.py) compares all keys, and the server is emptied
 ``left_alone``        store.py        empties the store before the oracle looks
 ``store_settings``    store.py        Django's settings, with REDSESS as tests start from
 ``partitions``        store.py        runs the test with a store of one partition, and with one of four; marked
                                       ``on_cluster``: on a cluster too, of which ``redis`` is then a client
 ``new_session``       store.py        a function: save a session with some data, signed in or not
 ``users_in_no_table`` store.py        everybody who has a number can sign in
-``meanwhile``         store.py        a function: what happens once in the middle of a view of tests/site
+``meanwhile``         store.py        a function: what happens once in the middle of a view of tests/helpers/site
 ``set_limit``         store.py        a function: how many sessions a user may have
 ``commands``          counting.py     a function: which commands the server got since the last call
 ``round_trips``       counting.py     a function: the number of round trips since the last call
@@ -47,7 +47,7 @@ from hypothesis import settings as hypothesis
 
 from testproject import servers
 
-pytest_plugins = [f"tests.fixtures.{name}" for name in ("servers", "store", "counting", "processes", "clock")]
+pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "processes", "clock")]
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
 for name, count in {"short": 10, "full": 100}.items():

@@ -1,8 +1,8 @@
 """
 What the reference and the pages on architecture are written with.
 
-``setting`` and ``command`` take their words from the code, ``twins`` and ``layers`` list what is there, ``rooms`` and
-``sequence`` draw. System checks are objects that other pages can link to: ``:check:`E001```.
+``setting`` and ``command`` take their words from the code, ``async-variants`` and ``layers`` list what is there, and
+``sequence`` draws. System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from docs._ext import facts, rooms, sequence
+from docs._ext import facts, sequence
 
 
 class SettingDirective(SphinxDirective):
@@ -51,13 +51,13 @@ class CommandDirective(SphinxDirective):
 
 
 class LayersDirective(SphinxDirective):
-    """List the modules of a room, from the one that may import all others to those that may import none."""
+    """List the modules of a package, from the one that may import all others to those that may import none."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(rooms.PYPROJECT)
-        layers = rooms.layers(self.arguments[0])
+        self.env.note_dependency(str(facts.PYPROJECT))
+        layers = facts.layers(self.arguments[0])
         return self.parse_text_to_nodes(
             "\n".join(f"#. {', '.join(f'``{name}``' for name in layer)}" for layer in layers)
         )
@@ -86,14 +86,6 @@ class Picture(SphinxDirective):
         # Without a tab stop, no keyboard could scroll it.
         head = '<div tabindex="0" role="group" aria-label="Picture" style="overflow-x: auto">'
         return [nodes.raw("", f"{head}{self.draw()}</div>", format="html")]
-
-
-class RoomsDirective(Picture):
-    """Draw the rooms of the package, and what imports what."""
-
-    def draw(self) -> str:
-        self.env.note_dependency(rooms.PYPROJECT)
-        return rooms.draw(alt=self.options["alt"])
 
 
 class SequenceDirective(Picture):
@@ -125,7 +117,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("setting", SettingDirective)
     app.add_directive("command", CommandDirective)
     app.add_directive("twins", TwinsDirective)
-    app.add_directive("rooms", RoomsDirective)
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
     app.connect("autodoc-before-process-signature", show_what_is_returned)

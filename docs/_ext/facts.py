@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import textwrap
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ from django.test import override_settings
 
 from django_redsess.checks.settings import RULES, SETTING_NAMES
 from django_redsess.conf import Conf
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COLUMNS = 80
 
@@ -99,3 +103,10 @@ def twins(module: ModuleType) -> Mapping[str, str]:
         for name in public
         if inspect.isfunction(vars(module).get(name)) and inspect.iscoroutinefunction(vars(module).get(f"a{name}"))
     }
+
+
+def layers(package: str) -> list[list[str]]:
+    """Return the layers of a package, from the top, as import-linter is told them."""
+    contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    [found] = [contract for contract in contracts if contract.get("containers") == [package]]
+    return [layer.split(" | ") for layer in found["layers"]]

@@ -10,16 +10,16 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.signals import EndedSession, session_ended
-from tests.support.accounts import PASSWORD, sign_in
+from tests.helpers.accounts import PASSWORD, sign_in
 
 
 @pytest.fixture(autouse=True)
 def site(request: pytest.FixtureRequest, settings: Any) -> Any:
-    """The site of tests/site, in place of the shop; the settings, to change more of them."""
+    """The site of tests/helpers/site, in place of the shop; the settings, to change more of them."""
     if "partitions" in request.fixturenames:
         # Before anybody signs in: afterwards their number is fixed.
         request.getfixturevalue("partitions")
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     return settings
 
 

@@ -17,7 +17,7 @@ from django.utils.translation import override
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.forms import SessionLimitAuthenticationForm
-from tests.support.behind import make_due, stored
+from tests.helpers.behind import make_due, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 
@@ -30,7 +30,7 @@ class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm):
 
 @pytest.fixture(autouse=True)
 def site(settings: Any) -> None:
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
 
 
 @pytest.fixture

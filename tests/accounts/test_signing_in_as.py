@@ -17,9 +17,9 @@ from hijack.signals import hijack_started
 
 from django_redsess.accounts import without_limit
 from django_redsess.backend import SessionStore
-from tests.docs.pages import DOCS, blocks
-from tests.site.people import person
-from tests.support.sign_ins import SetLimit, request_of, sids_of, sign_in
+from tests.helpers.sign_ins import SetLimit, request_of, sids_of, sign_in
+from tests.helpers.site.people import person
+from tests.project.docs.pages import DOCS, blocks
 
 POLICIES = ["end_oldest", "refuse"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from tests.site.accounts import NEW_PASSWORD
-from tests.support.account_changes import delete, save, set_password
-from tests.support.accounts import PASSWORD, count, sign_in
+from tests.helpers.account_changes import delete, save, set_password
+from tests.helpers.accounts import PASSWORD, count, sign_in
+from tests.helpers.site.accounts import NEW_PASSWORD
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

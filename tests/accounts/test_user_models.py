@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from testproject import servers
-from tests.support.driving import drive
+from tests.helpers.driving import drive
 
 # Each begins a process and a database anew.
 pytestmark = pytest.mark.slow
 
-SETTINGS = "tests.site.settings.user_models"
+SETTINGS = "tests.helpers.site.settings.user_models"
 
 
 @pytest.mark.parametrize("part", ["shown", "ended", "protected", "deleted"])

@@ -18,8 +18,8 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.transport.keys import sid_of
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, PASSWORD, SAFARI_IPHONE
-from tests.support.behind import make_older
-from tests.support.shop import use_our_templates
+from tests.helpers.behind import make_older
+from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db
 
@@ -419,7 +419,7 @@ def test_the_words_that_a_site_brings_may_be_written_from_right_to_left(
 def test_where_urls_begin_with_the_language_the_page_links_to_none_that_the_site_lacks(
     page_in: Callable[..., str], languages: Any
 ) -> None:
-    languages.ROOT_URLCONF = "tests.site.languages"
+    languages.ROOT_URLCONF = "tests.helpers.site.languages"
     languages.LANGUAGES, languages.LANGUAGE_CODE = [("it", "Italiano"), ("de", "Deutsch")], "it"
     assert page_in("de", f"/de{LIST}").count('action="/de/account/sessions/') == 2
     # There is no English site. Django's words and ours mix, and the buttons work.

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from django_redsess.admin import OnlineSessionAdmin
-from tests.support.online import sign_in
+from tests.helpers.online import sign_in
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
-from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -17,10 +17,10 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.admin import end_batches as endings
 from testproject.servers import Server
-from tests.support.admin_pages import CONFIRM, END, Page, answer, left, told
-from tests.support.admin_pages import staff as staff_with
-from tests.support.outages import caches, close_connections
-from tests.support.replicas import Replicated
+from tests.helpers.admin_pages import CONFIRM, END, Page, answer, left, told
+from tests.helpers.admin_pages import staff as staff_with
+from tests.helpers.outages import caches, close_connections
+from tests.helpers.replicas import Replicated
 
 TOO_FEW = (
     "Fewer replicas than CONFIRM_ENDS asks for have this (0 of 1): the sessions are ended, and may return after a "

@@ -19,9 +19,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.signals import Reason, session_ended
 from testproject.servers import free_port
-from tests.support.admin_pages import CONFIRM, END, MARKUP, Page, answer, left, staff, told
-from tests.support.online import sign_in
-from tests.support.outages import caches
+from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, left, staff, told
+from tests.helpers.online import sign_in
+from tests.helpers.outages import caches
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess.admin import end_batches as endings
-from tests.support.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, page_of, told
-from tests.support.behind import stored
+from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, page_of, told
+from tests.helpers.behind import stored
 
 pytestmark = pytest.mark.django_db
 

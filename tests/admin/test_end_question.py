@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from benchmarks.fill import fill
 from django_redsess.admin import end_confirmation as end_question
 from django_redsess.conf import END_MESSAGES
-from tests.support.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
+from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
 
 pytestmark = pytest.mark.django_db
 

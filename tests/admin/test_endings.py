@@ -21,7 +21,7 @@ from django_redsess.admin import history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.transport.keys import keyspace
-from tests.support.admin_pages import (
+from tests.helpers.admin_pages import (
     CONFIRM,
     END,
     LIST,
@@ -36,8 +36,8 @@ from tests.support.admin_pages import (
     walk,
     words,
 )
-from tests.support.behind import make_due, make_seen, stored
-from tests.support.online import sign_in
+from tests.helpers.behind import make_due, make_seen, stored
+from tests.helpers.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -30,8 +30,8 @@ from django_redsess.online import searching as looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from testproject.servers import free_port
-from tests.support.admin_pages import LIST, Page, staff
-from tests.support.outages import caches, our_errors
+from tests.helpers.admin_pages import LIST, Page, staff
+from tests.helpers.outages import caches, our_errors
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -16,8 +16,8 @@ from django_redsess.admin import end_batches as one_by_one
 from django_redsess.admin import end_confirmation as end_question
 from django_redsess.admin import end_permissions as end_rules
 from django_redsess.online import searching as looking
-from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
-from tests.support.behind import make_seen
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
+from tests.helpers.behind import make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster, pytest.mark.usefixtures("partitions")]
 

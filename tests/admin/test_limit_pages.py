@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import online
-from tests.support.admin_pages import staff
+from tests.helpers.admin_pages import staff
 
 LIST = "/admin/django_redsess/onlinesession/"
 ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."

@@ -22,10 +22,10 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import searching as looking
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
-from tests.docs.pages import DOCS, blocks
-from tests.support.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
-from tests.support.behind import text_of
-from tests.support.online import sign_in
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
+from tests.helpers.behind import text_of
+from tests.helpers.online import sign_in
+from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

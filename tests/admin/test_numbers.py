@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.utils.formats import date_format
 
 from django_redsess import cleaning as cleaner
-from tests.support.admin_pages import LIST, Page
-from tests.support.behind import note, now_of
+from tests.helpers.admin_pages import LIST, Page
+from tests.helpers.behind import note, now_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.clock]
 

@@ -13,11 +13,11 @@ from django.test import Client
 from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from testproject.servers import free_port
-from tests.support.admin_pages import CONFIRM, LIST, Page, page_of
-from tests.support.behind import have_views, make_due, note, now_of
-from tests.support.online import sign_in
-from tests.support.outages import caches
-from tests.support.shop import use_our_templates
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of
+from tests.helpers.behind import have_views, make_due, note, now_of
+from tests.helpers.online import sign_in
+from tests.helpers.outages import caches
+from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db
 

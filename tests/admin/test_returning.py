@@ -19,7 +19,7 @@ from django_redsess.admin.end_confirmation import (
     return_page_of,
     without_return_page,
 )
-from tests.support.admin_pages import CONFIRM, LIST, page_of
+from tests.helpers.admin_pages import CONFIRM, LIST, page_of
 
 USERS = "/admin/auth/user/"
 

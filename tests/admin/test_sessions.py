@@ -33,8 +33,8 @@ from django_redsess.online import listing as pages_module
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
-from tests.support.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
-from tests.support.behind import make_due, make_older, make_seen, make_signed_in, text_of
+from tests.helpers.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
+from tests.helpers.behind import make_due, make_older, make_seen, make_signed_in, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

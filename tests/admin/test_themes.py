@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from testproject import servers
-from tests.support.driving import drive
+from tests.helpers.driving import drive
 
 pytestmark = pytest.mark.slow
 
 
 SETTINGS = {
-    "django": "tests.site.settings",
-    "unfold": "tests.site.settings.unfold",
-    "jazzmin": "tests.site.settings.jazzmin",
+    "django": "tests.helpers.site.settings",
+    "unfold": "tests.helpers.site.settings.unfold",
+    "jazzmin": "tests.helpers.site.settings.jazzmin",
 }
 
 

@@ -14,9 +14,9 @@ from django.urls import path
 
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
-from tests.support.admin_pages import LIST, MARKUP, Page, answer, asked, left, staff, told
-from tests.support.behind import make_due
-from tests.support.online import sign_in
+from tests.helpers.admin_pages import LIST, MARKUP, Page, answer, asked, left, staff, told
+from tests.helpers.behind import make_due
+from tests.helpers.online import sign_in
 
 pytestmark = pytest.mark.django_db
 

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
-from tests.support.browsing import CHROMIUM, FLAGS, NO_BROWSER, visiting
-from tests.support.demo import running
+from tests.helpers.browsing import CHROMIUM, FLAGS, NO_BROWSER, visiting
+from tests.helpers.demo import running
 
 
 @pytest.fixture(scope="package")
@@ -50,7 +50,7 @@ def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
 def themed(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[str]:
     """Give the address of the demo with the settings ``name`` of the tests' site."""
     directory: Path = tmp_path_factory.mktemp(name)
-    with running(directory, DJANGO_SETTINGS_MODULE=f"tests.site.settings.{name}") as demo:
+    with running(directory, DJANGO_SETTINGS_MODULE=f"tests.helpers.site.settings.{name}") as demo:
         yield demo.url
 
 

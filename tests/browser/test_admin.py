@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from django_redsess import cleaning as cleaner
 from testproject import people
 from testproject.people import PASSWORD
-from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
+from tests.helpers.browsing import LIST, KeepPicture, Visitor, sign_in
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,10 @@ from django_redsess import cleaning as cleaner
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
-from tests.support.behind import have_views, note, now_of
-from tests.support.browsing import LIST, MOST_VIEWED, Visitor, sign_in
-from tests.support.outages import caches
-from tests.support.shop import use_our_templates
+from tests.helpers.behind import have_views, note, now_of
+from tests.helpers.browsing import LIST, MOST_VIEWED, Visitor, sign_in
+from tests.helpers.outages import caches
+from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
-from tests.docs.pages import DOCS
+from tests.project.docs.pages import DOCS
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from testproject import people
 from tests.browser.test_contrast import DARK, too_weak
-from tests.support.browsing import LIST, KeepPicture, Visitor, sign_in
+from tests.helpers.browsing import LIST, KeepPicture, Visitor, sign_in
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
+from tests.helpers.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from django.utils import translation
 
 from django_redsess import cleaning as cleaner
 from testproject import people
-from tests.support.browsing import LIST, KeepPicture, Visitor, pages_of_admin, sign_in
-from tests.support.texts import LANGUAGES
+from tests.helpers.browsing import LIST, KeepPicture, Visitor, pages_of_admin, sign_in
+from tests.helpers.texts import LANGUAGES
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from testproject.people import PASSWORD
-from tests.support.browsing import LIST, KeepPicture, Visitor, go_to, sign_in
-from tests.support.shop import AskedNobody
+from tests.helpers.browsing import LIST, KeepPicture, Visitor, go_to, sign_in
+from tests.helpers.shop import AskedNobody
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from playwright.sync_api import Page, expect
 from django_redsess import viewed
 from testproject import people
 from testproject.servers import Server
-from tests.support.behind import have_views
-from tests.support.browsing import KeepPicture, Visitor, sign_in
+from tests.helpers.behind import have_views
+from tests.helpers.browsing import KeepPicture, Visitor, sign_in
 
 pytestmark = pytest.mark.slow
 

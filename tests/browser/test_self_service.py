@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from testproject import people
 from testproject.people import PASSWORD
-from tests.support.browsing import KeepPicture, Visitor, go_to, sign_in
-from tests.support.shop import use_our_templates
+from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
+from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.slow
 

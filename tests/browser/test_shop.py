@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.shop.models import Product
-from tests.support.browsing import KeepPicture, Visitor, go_to, sign_in
+from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browsing import LIST, KeepPicture, sign_in, visiting
-from tests.support.demo import Demo, running
+from tests.helpers.browsing import LIST, KeepPicture, sign_in, visiting
+from tests.helpers.demo import Demo, running
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,9 @@ document.addEventListener("securitypolicyviolation", event => window.refused.pus
 
 @pytest.fixture
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running(tmp_path_factory.mktemp("strict"), DJANGO_SETTINGS_MODULE="tests.site.settings.strict") as demo:
+    with running(
+        tmp_path_factory.mktemp("strict"), DJANGO_SETTINGS_MODULE="tests.helpers.site.settings.strict"
+    ) as demo:
         yield demo
 
 

@@ -9,7 +9,7 @@ from django_redis.pool import ConnectionFactory
 
 from django_redsess.cluster import ClusterConnectionFactory
 from testproject import servers
-from tests.support.checks import TIMEOUTS, SetCache
+from tests.helpers.checks import TIMEOUTS, SetCache
 
 
 @pytest.fixture(autouse=True)

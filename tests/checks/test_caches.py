@@ -9,7 +9,7 @@ from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
 from testproject import servers
-from tests.support.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
+from tests.helpers.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
 
 
 @pytest.mark.parametrize("alias", ["missing", "local"])

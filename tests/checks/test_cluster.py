@@ -11,10 +11,10 @@ import pytest
 from testproject import servers
 from testproject.clusters import SLOTS, Cluster
 from testproject.nodes import Node
-from tests.support import clocks
-from tests.support.checks import TIMEOUTS, SetCache, found, messages
-from tests.support.clusters import FACTORY, PARTITIONS
-from tests.support.running import wait_until
+from tests.helpers import clocks
+from tests.helpers.checks import TIMEOUTS, SetCache, found, messages
+from tests.helpers.clusters import FACTORY, PARTITIONS
+from tests.helpers.running import wait_until
 
 both_servers = pytest.mark.both_servers
 

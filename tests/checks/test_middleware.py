@@ -9,9 +9,9 @@ from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessio
 from django.core.checks import run_checks
 
 from django_redsess import middleware
-from tests.site import SESSION as OURS
-from tests.site import VIEWED
-from tests.support.checks import found, messages
+from tests.helpers.checks import found, messages
+from tests.helpers.site import SESSION as OURS
+from tests.helpers.site import VIEWED
 
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from testproject.servers import Server
-from tests.support.checks import NEVER, SetCache, found, messages
-from tests.support.running import wait_until
-from tests.support.sentinels import behind_sentinel
+from tests.helpers.checks import NEVER, SetCache, found, messages
+from tests.helpers.running import wait_until
+from tests.helpers.sentinels import behind_sentinel
 
 pytestmark = pytest.mark.both_servers
 

@@ -20,10 +20,10 @@ from django_redsess import online, viewed
 from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.support.behind import dump
-from tests.support.checks import SetCache, found, messages, url_of, was_called
-from tests.support.outages import full
-from tests.support.sentinels import behind_sentinel
+from tests.helpers.behind import dump
+from tests.helpers.checks import SetCache, found, messages, url_of, was_called
+from tests.helpers.outages import full
+from tests.helpers.sentinels import behind_sentinel
 
 
 @pytest.fixture

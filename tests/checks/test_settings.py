@@ -13,8 +13,8 @@ from django.db import models
 from django_redsess import backend
 from django_redsess.checks.settings import RULES, SETTING_NAMES
 from django_redsess.conf import conf
-from tests.site import SESSION as OURS
-from tests.support.checks import SetCache, found, messages
+from tests.helpers.checks import SetCache, found, messages
+from tests.helpers.site import SESSION as OURS
 
 
 class SessionStore(backend.SessionStore):

@@ -7,7 +7,7 @@ from django_redsess import cleaning as cleaner
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import make_due, make_seen, stored
+from tests.helpers.behind import make_due, make_seen, stored
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 

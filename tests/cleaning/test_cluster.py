@@ -17,8 +17,8 @@ from django_redsess.cleaning import wake_up as waker
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from testproject.clusters import Cluster
-from tests.support.behind import make_due, stored
-from tests.support.clusters import PARTITIONS
+from tests.helpers.behind import make_due, stored
+from tests.helpers.clusters import PARTITIONS
 
 pytestmark = [pytest.mark.both_servers, pytest.mark.slow]
 

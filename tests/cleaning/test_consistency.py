@@ -23,8 +23,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check as consistency
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
-from tests.oracle import disagreements
-from tests.support.behind import have_agreed, text_of
+from tests.helpers.behind import have_agreed, text_of
+from tests.helpers.oracle import disagreements
 
 pytestmark = pytest.mark.both_servers
 

@@ -14,8 +14,8 @@ import redis as redis_py
 
 from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
-from tests.support.outages import TIMEOUT, caches, frozen
-from tests.support.running import asleep, wait_until
+from tests.helpers.outages import TIMEOUT, caches, frozen
+from tests.helpers.running import asleep, wait_until
 
 pytestmark = pytest.mark.both_servers
 

@@ -25,11 +25,11 @@ from django_redsess.management import cleaning_command
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
-from tests.support.arguments import wrong
-from tests.support.behind import dump, have_agreed, have_views, make_due, make_seen, stored, text_of
-from tests.support.online import sign_in
-from tests.support.outages import caches, close_connections, frozen
-from tests.support.running import asleep, wait_until
+from tests.helpers.arguments import wrong
+from tests.helpers.behind import dump, have_agreed, have_views, make_due, make_seen, stored, text_of
+from tests.helpers.online import sign_in
+from tests.helpers.outages import caches, close_connections, frozen
+from tests.helpers.running import asleep, wait_until
 
 pytestmark = pytest.mark.both_servers
 

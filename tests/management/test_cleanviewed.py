@@ -17,8 +17,8 @@ from django_redsess import cleaning as cleaner
 from django_redsess import viewed
 from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.support.behind import dump, have_views, stored
-from tests.support.running import Running, wait_until
+from tests.helpers.behind import dump, have_views, stored
+from tests.helpers.running import Running, wait_until
 
 
 def views_of(client: redis_py.Redis) -> dict[str, int]:

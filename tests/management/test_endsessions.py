@@ -26,9 +26,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.management.commands import endsessions
 from django_redsess.signals import session_ended
 from testproject import servers
-from tests.support.behind import dump, make_due, stored
-from tests.support.online import sign_in
-from tests.support.outages import caches, close_connections
+from tests.helpers.behind import dump, make_due, stored
+from tests.helpers.online import sign_in
+from tests.helpers.outages import caches, close_connections
 
 pytestmark = pytest.mark.django_db
 

@@ -24,8 +24,8 @@ from django_redsess.online.labels import COLUMNS
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from testproject import servers
-from tests.support.behind import make_due, make_seen, note, now_of
-from tests.support.online import sign_in
+from tests.helpers.behind import make_due, make_seen, note, now_of
+from tests.helpers.online import sign_in
 
 pytestmark = pytest.mark.django_db
 

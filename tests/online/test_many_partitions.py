@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from django_redsess import online
 from django_redsess.online import listing as pages
+from tests.helpers.behind import have_partitions, make_due, stored
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
-from tests.support.behind import have_partitions, make_due, stored
 
 pytestmark = pytest.mark.both_servers
 

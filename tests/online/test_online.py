@@ -20,8 +20,8 @@ from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of
-from tests.support.online import notice_of, sign_in
+from tests.helpers.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of
+from tests.helpers.online import notice_of, sign_in
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

@@ -29,8 +29,8 @@ from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.round_trips import drive
-from tests.support.behind import make_due, make_seen, stored, text_of
-from tests.support.online import notice_of
+from tests.helpers.behind import make_due, make_seen, stored, text_of
+from tests.helpers.online import notice_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

@@ -24,7 +24,7 @@ from django_redsess.online import samples
 from django_redsess.session import script_calls as operations
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.support.behind import make_due, note, now_of, stored, written
+from tests.helpers.behind import make_due, note, now_of, stored, written
 
 pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster, pytest.mark.clock]
 

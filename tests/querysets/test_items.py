@@ -16,8 +16,8 @@ from django.db.models import F, Q, QuerySet
 from django_redsess import querysets, viewed
 from django_redsess.models import PopularItem
 from django_redsess.querysets import RankingQuerySet
-from tests.support.behind import have_views
-from tests.support.items import STRANGE
+from tests.helpers.behind import have_views
+from tests.helpers.items import STRANGE
 
 pytestmark = [
     pytest.mark.django_db,

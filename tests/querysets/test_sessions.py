@@ -21,8 +21,8 @@ from django_redsess import querysets as sessions
 from django_redsess.models import OnlineSession
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import make_due, make_seen
-from tests.support.online import sign_in
+from tests.helpers.behind import make_due, make_seen
+from tests.helpers.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
 

@@ -21,9 +21,9 @@ from django_redsess.session.saving import Visit
 from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.support.behind import make_due
-from tests.support.outages import caches, close_connections, full
-from tests.support.proxy import Proxy
+from tests.helpers.behind import make_due
+from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.proxy import Proxy
 
 pytestmark = pytest.mark.both_servers
 

@@ -105,7 +105,7 @@ def test_one_session_object_serves_both_halves(new_session) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_visit_over_asynchronous_views(settings) -> None:
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     User.objects.create_user("alice")
 
     async def visit() -> None:

@@ -14,7 +14,7 @@ from django_redsess.session import script_calls as reading
 from django_redsess.session.record import Client, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.support.behind import make_due, make_seen, names_of_sessions, stored, written
+from tests.helpers.behind import make_due, make_seen, names_of_sessions, stored, written
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 

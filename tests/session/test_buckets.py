@@ -15,10 +15,10 @@ from django_redsess.backend import SessionStore
 from django_redsess.session.record import unpack
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
-from tests.oracle import disagreements
-from tests.site.people import person
-from tests.support.behind import faults, have_partitions, stored, traces
-from tests.support.sign_ins import request_of, sign_in, sign_in_before
+from tests.helpers.behind import faults, have_partitions, stored, traces
+from tests.helpers.oracle import disagreements
+from tests.helpers.sign_ins import request_of, sign_in, sign_in_before
+from tests.helpers.site.people import person
 
 pytestmark = pytest.mark.both_servers
 

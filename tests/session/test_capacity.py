@@ -12,7 +12,7 @@ from django_redsess.session import eviction as capacity
 from django_redsess.session import script_calls as operations
 from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
-from tests.support.behind import names_of_sessions, now_of, stored, written
+from tests.helpers.behind import names_of_sessions, now_of, stored, written
 
 AT_ONCE = 50
 

@@ -11,7 +11,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import make_older
+from tests.helpers.behind import make_older
 
 pytestmark = [pytest.mark.both_servers, pytest.mark.clock]
 
@@ -181,7 +181,7 @@ def test_signing_in_again_as_the_same_user_begins_a_new_absolute_time(redis, new
 
 @pytest.fixture
 def shopper(client, settings, db):
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.SESSION_COOKIE_AGE = 1000
     settings.REDSESS = {"SLIDING": True, "TOUCH_INTERVAL": 10, "PASSIVE_PATHS": ["/who-elsewhere/"]}
     client.force_login(User.objects.create_user("alice"))

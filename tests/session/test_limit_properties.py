@@ -20,10 +20,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.transport.keys import sid_of
-from tests.oracle import disagreements
-from tests.site.people import person
-from tests.support.behind import make_due, make_seen, make_signed_in, stored
-from tests.support.machines import run_machine
+from tests.helpers.behind import make_due, make_seen, make_signed_in, stored
+from tests.helpers.machines import run_machine
+from tests.helpers.oracle import disagreements
+from tests.helpers.site.people import person
 
 pytestmark = pytest.mark.both_servers
 

@@ -11,8 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.support.behind import have_agreed, stored
-from tests.support.sign_ins import SetLimit, sign_in, sign_in_before
+from tests.helpers.behind import have_agreed, stored
+from tests.helpers.sign_ins import SetLimit, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
 

@@ -16,9 +16,9 @@ from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls as operations
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
-from tests.site.people import person
-from tests.support.behind import make_due, make_seen, stored
-from tests.support.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
+from tests.helpers.behind import make_due, make_seen, stored
+from tests.helpers.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
+from tests.helpers.site.people import person
 
 pytestmark = [
     pytest.mark.usefixtures("partitions", "users_in_no_table"),

@@ -12,8 +12,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls as operations
 from django_redsess.session.user_limit import Limit
-from tests.support.behind import make_due, make_older, stored, text_of
-from tests.support.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
+from tests.helpers.behind import make_due, make_older, stored, text_of
+from tests.helpers.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
 
 pytestmark = [
     pytest.mark.usefixtures("partitions", "users_in_no_table"),

@@ -8,9 +8,9 @@ from django.test import AsyncClient, Client
 from django_redsess import online, viewed
 from testproject.servers import free_port
 from testproject.shop.models import Product
-from tests.site import MIDDLEWARE
-from tests.support.outages import caches
-from tests.support.visitors import Browser, assert_unavailable
+from tests.helpers.outages import caches
+from tests.helpers.site import MIDDLEWARE
+from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -55,7 +55,7 @@ def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
 def test_a_cookie_that_can_be_no_key_is_taken_away_though_nobody_looks_at_the_session(
     client, settings, commands
 ) -> None:
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     client.cookies["sessionid"] = "too short"
     response = client.get("/plain/")
     assert response.status_code == 200
@@ -215,9 +215,9 @@ def test_works_with_djangos_own_session_middleware(client, settings) -> None:
 
 @pytest.fixture
 def visitor(request: pytest.FixtureRequest, settings: Any) -> Browser:
-    """A visitor of the site of tests/site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
-    settings.ROOT_URLCONF = "tests.site.urls"
-    settings.MIDDLEWARE = ["tests.site.middleware.Extended", *MIDDLEWARE[1:]]
+    """A visitor of the site of tests/helpers/site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.MIDDLEWARE = ["tests.helpers.site.middleware.Extended", *MIDDLEWARE[1:]]
     return Browser(request.param())
 
 

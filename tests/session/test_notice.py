@@ -37,10 +37,10 @@ from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.round_trips import drive
-from tests.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
-from tests.site.urls import urlpatterns as site_urls
-from tests.support.behind import faults, have_agreed, make_due, make_seen
-from tests.support.visitors import Browser
+from tests.helpers.behind import faults, have_agreed, make_due, make_seen
+from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
+from tests.helpers.site.urls import urlpatterns as site_urls
+from tests.helpers.visitors import Browser
 
 HOUR, DAY = 3_600_000, 86_400_000
 
@@ -103,7 +103,7 @@ def dotted(name: type) -> str:
 
 @pytest.fixture
 def site(settings: Any) -> Any:
-    """The site of tests/site; the settings, to change more of them."""
+    """The site of tests/helpers/site; the settings, to change more of them."""
     settings.ROOT_URLCONF = __name__
     return settings
 

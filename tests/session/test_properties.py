@@ -32,10 +32,10 @@ from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.round_trips import drive
-from tests.oracle import disagreements
-from tests.support.behind import make_due
-from tests.support.machines import run_machine
-from tests.support.merging import SIGN_IN, Data, exactly, merged, values
+from tests.helpers.behind import make_due
+from tests.helpers.machines import run_machine
+from tests.helpers.merging import SIGN_IN, Data, exactly, merged, values
+from tests.helpers.oracle import disagreements
 
 pytestmark = pytest.mark.both_servers
 

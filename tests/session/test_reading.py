@@ -17,10 +17,10 @@ from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
-from tests.support import every_operation
-from tests.support.behind import make_older, make_seen
-from tests.support.child import Child
-from tests.support.outages import caches, full, without_disk, without_replicas
+from tests.helpers import every_operation
+from tests.helpers.behind import make_older, make_seen
+from tests.helpers.child import Child
+from tests.helpers.outages import caches, full, without_disk, without_replicas
 
 pytestmark = pytest.mark.both_servers
 

@@ -11,7 +11,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls as operations
 from django_redsess.transport.keys import sid_of
-from tests.support.behind import written
+from tests.helpers.behind import written
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 

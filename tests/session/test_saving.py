@@ -25,12 +25,12 @@ from django_redsess.transport import lua_scripts as scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import Steps, drive
 from testproject import servers
-from tests.support import every_operation
-from tests.support.behind import make_older
-from tests.support.child import Child
-from tests.support.outages import caches, close_connections, full
-from tests.support.proxy import Proxy
-from tests.support.running import wait_until
+from tests.helpers import every_operation
+from tests.helpers.behind import make_older
+from tests.helpers.child import Child
+from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.proxy import Proxy
+from tests.helpers.running import wait_until
 
 pytestmark = pytest.mark.both_servers
 

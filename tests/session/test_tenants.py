@@ -15,10 +15,10 @@ from django.test import AsyncClient, Client, override_settings
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.site import MIDDLEWARE
-from tests.site.people import person
-from tests.support.checks import messages
-from tests.support.visitors import Browser
+from tests.helpers.checks import messages
+from tests.helpers.site import MIDDLEWARE
+from tests.helpers.site.people import person
+from tests.helpers.visitors import Browser
 
 tenant: ContextVar[Any] = ContextVar("tenant")
 
@@ -38,7 +38,7 @@ def of(name: Any) -> Iterator[None]:
 
 @pytest.fixture(params=[1, 4])
 def tenants(request: pytest.FixtureRequest, settings: Any, redis: Any, users_in_no_table: None) -> Iterator[None]:
-    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.site.urls", MIDDLEWARE
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     before = settings.REDSESS
     settings.REDSESS = {"PREFIX": prefix, "PARTITIONS": request.param, "MAX_SESSIONS_PER_USER": 1}
     yield

@@ -13,8 +13,8 @@ from redis.crc import key_slot
 from testproject.clusters import SLOTS, Cluster
 from testproject.nodes import Node
 from testproject.servers import Server
-from tests.support import clocks
-from tests.support.running import wait_until
+from tests.helpers import clocks
+from tests.helpers.running import wait_until
 
 both_servers = pytest.mark.both_servers
 

@@ -22,14 +22,14 @@ from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.servers import available, free_port
-from tests.support.on_clusters import (
+from tests.helpers.on_clusters import (
     deaf,
     full_backlog,
     pools,
     proxies_of,
     use_cluster,
 )
-from tests.support.running import wait_until
+from tests.helpers.running import wait_until
 
 NewSession = Callable[..., SessionStore]
 

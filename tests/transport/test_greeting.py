@@ -17,10 +17,10 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
 from django_redsess.transport.sending import command
 from testproject.servers import Server
-from tests.support.outages import caches, lines_of
-from tests.support.running import wait_until
-from tests.support.sending import afetch, fetch
-from tests.support.sentinels import behind_sentinel
+from tests.helpers.outages import caches, lines_of
+from tests.helpers.running import wait_until
+from tests.helpers.sending import afetch, fetch
+from tests.helpers.sentinels import behind_sentinel
 
 PING = command("PING")
 PORT = command("INFO", "server")

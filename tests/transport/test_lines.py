@@ -18,7 +18,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.transport import connections
 from django_redsess.transport import sending as lines
 from testproject.servers import Server
-from tests.support.outages import caches
+from tests.helpers.outages import caches
 
 NAMES = ["_sock", "_parser", "_reader", "_writer", "_re_auth_token", "_should_reconnect"]
 PARSERS = ["_HiredisParser", "_AsyncHiredisParser"]

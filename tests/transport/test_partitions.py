@@ -7,7 +7,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import stored
+from tests.helpers.behind import stored
 
 pytestmark = pytest.mark.both_servers
 

@@ -25,10 +25,10 @@ from django_redsess.transport import sending as exchange
 from django_redsess.transport.pools import Place
 from django_redsess.transport.sending import command
 from testproject.servers import Server
-from tests.support.outages import caches
-from tests.support.running import wait_until
-from tests.support.sending import afetch, fetch
-from tests.support.sentinels import behind_sentinel
+from tests.helpers.outages import caches
+from tests.helpers.running import wait_until
+from tests.helpers.sending import afetch, fetch
+from tests.helpers.sentinels import behind_sentinel
 
 PING = command("PING")
 WAIT = command("BLPOP", "{redsess}:nothing", 5)
@@ -252,7 +252,7 @@ def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use, redis: r
 FORKED = """
 import os, sys
 from django.conf import settings
-from tests.support.outages import caches
+from tests.helpers.outages import caches
 made = caches(sys.argv[1])
 made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)

@@ -18,9 +18,9 @@ from django_redsess.transport import retries as repeating
 from django_redsess.transport import sending as packing
 from django_redsess.transport.round_trips import adrive, drive
 from testproject.servers import Server, free_port
-from tests.support import sending
-from tests.support.running import wait_until
-from tests.support.sentinels import behind_sentinel
+from tests.helpers import sending
+from tests.helpers.running import wait_until
+from tests.helpers.sentinels import behind_sentinel
 
 pytestmark = pytest.mark.both_servers
 

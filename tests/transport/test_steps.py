@@ -15,7 +15,7 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import Plain, Steps, Tell, adrive, drive
 from django_redsess.transport.sending import Pause, Send, command
 from testproject.servers import free_port
-from tests.support.outages import caches
+from tests.helpers.outages import caches
 
 PING = command("PING")
 

@@ -15,9 +15,9 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import ask_each, drive, with_scores
 from django_redsess.transport.sending import command
 from testproject.clusters import Cluster
-from tests.support.behind import have_partitions, make_due, stored
-from tests.support.clusters import cluster_caches
-from tests.support.outages import full, lines_of
+from tests.helpers.behind import have_partitions, make_due, stored
+from tests.helpers.clusters import cluster_caches
+from tests.helpers.outages import full, lines_of
 
 USERS = [str(number) for number in range(40)]
 

@@ -18,8 +18,8 @@ from django_redsess.session import script_calls as operations
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.round_trips import drive
 from testproject.shop.models import Product
-from tests.site import MIDDLEWARE, VIEWED_VIEWS
-from tests.support.behind import have_agreed, make_due, make_older, stored
+from tests.helpers.behind import have_agreed, make_due, make_older, stored
+from tests.helpers.site import MIDDLEWARE, VIEWED_VIEWS
 
 pytestmark = pytest.mark.django_db
 
@@ -50,7 +50,7 @@ class Visitor:
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["WSGI", "ASGI"])
 def visitor(request: pytest.FixtureRequest, settings: Any) -> Visitor:
-    settings.ROOT_URLCONF = "tests.site.urls"
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
     return Visitor(request.param())

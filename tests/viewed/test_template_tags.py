@@ -9,8 +9,8 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import free_port
-from tests.support.behind import have_views
-from tests.support.tags import ITEMS, MOST, OBJECTS, RECENT, render
+from tests.helpers.behind import have_views
+from tests.helpers.tags import ITEMS, MOST, OBJECTS, RECENT, render
 
 CALLS: list[list[str]] = []
 

@@ -11,7 +11,7 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import drive
 from django_redsess.viewed import popularity
 from testproject.servers import free_port
-from tests.support.behind import have_views, make_due, names_of_sessions
+from tests.helpers.behind import have_views, make_due, names_of_sessions
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

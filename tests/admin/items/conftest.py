@@ -6,8 +6,8 @@ import pytest
 
 from django_redsess.admin import PopularItemAdmin
 from testproject.shop.models import Product
-from tests.support.behind import have_views
-from tests.support.most_viewed import VIEWS
+from tests.helpers.behind import have_views
+from tests.helpers.most_viewed import VIEWS
 
 
 @pytest.fixture

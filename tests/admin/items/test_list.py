@@ -23,10 +23,10 @@ from django_redsess.models import PopularItem
 from django_redsess.transport.keys import keyspace
 from django_redsess.viewed import popularity
 from testproject.shop.models import Product
-from tests.support.admin_pages import Page, staff, words
-from tests.support.behind import have_views
-from tests.support.items import STRANGE
-from tests.support.most_viewed import (
+from tests.helpers.admin_pages import Page, staff, words
+from tests.helpers.behind import have_views
+from tests.helpers.items import STRANGE
+from tests.helpers.most_viewed import (
     LIST,
     answer,
     names,

@@ -11,10 +11,10 @@ from django.test import Client
 
 from django_redsess import viewed
 from django_redsess.models import PopularItem
-from tests.support.admin_pages import Page, staff
-from tests.support.behind import have_views
-from tests.support.items import STRANGE
-from tests.support.most_viewed import (
+from tests.helpers.admin_pages import Page, staff
+from tests.helpers.behind import have_views
+from tests.helpers.items import STRANGE
+from tests.helpers.most_viewed import (
     CONFIRM,
     LIST,
     RESET,

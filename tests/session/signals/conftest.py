@@ -9,8 +9,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess.session import eviction as capacity
 from django_redsess.signals import EndedSession, session_ended
-from tests.support.ends import Told
-from tests.support.visitors import Browser
+from tests.helpers.ends import Told
+from tests.helpers.visitors import Browser
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +48,8 @@ def told(connect) -> Told:
 
 @pytest.fixture
 def site(settings) -> None:
-    """The site of tests/site, in place of the shop."""
-    settings.ROOT_URLCONF = "tests.site.urls"
+    """The site of tests/helpers/site, in place of the shop."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])

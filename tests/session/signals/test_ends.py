@@ -16,8 +16,8 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
-from tests.support.behind import make_due, make_seen, text_of
-from tests.support.ends import WAYS_TO_DELETE, add_session, ends
+from tests.helpers.behind import make_due, make_seen, text_of
+from tests.helpers.ends import WAYS_TO_DELETE, add_session, ends
 
 
 def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_session) -> None:

@@ -9,7 +9,7 @@ from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
-from tests.support.ends import WAYS_TO_DELETE, ends, user_elsewhere
+from tests.helpers.ends import WAYS_TO_DELETE, ends, user_elsewhere
 
 
 def counted(redis) -> dict[bytes, bytes]:

@@ -12,9 +12,9 @@ from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession
-from tests.support.behind import make_due
-from tests.support.ends import WAYS_TO_DELETE, Told, ends
-from tests.support.visitors import Browser
+from tests.helpers.behind import make_due
+from tests.helpers.ends import WAYS_TO_DELETE, Told, ends
+from tests.helpers.visitors import Browser
 
 
 @pytest.mark.django_db(transaction=True)

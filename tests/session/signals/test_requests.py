@@ -13,10 +13,10 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.site.ends import GO_ON, KEY, TASKS
-from tests.support.behind import make_due
-from tests.support.ends import ends
-from tests.support.visitors import Browser
+from tests.helpers.behind import make_due
+from tests.helpers.ends import ends
+from tests.helpers.site.ends import GO_ON, KEY, TASKS
+from tests.helpers.visitors import Browser
 
 
 @pytest.mark.usefixtures("partitions")
@@ -84,7 +84,7 @@ def test_a_view_that_fails_has_its_ends_told(browser, new_session, told) -> None
 def test_ends_are_told_though_a_middleware_above_gives_another_answer(
     site, settings, redis, told, new_session, middleware: str
 ) -> None:
-    settings.MIDDLEWARE = [f"tests.site.middleware.{middleware}", *settings.MIDDLEWARE]
+    settings.MIDDLEWARE = [f"tests.helpers.site.middleware.{middleware}", *settings.MIDDLEWARE]
     make_due(redis, *(new_session("8").sid for _ in range(5)))
     Browser(Client()).get("/create/")
     assert [each.reason for each in told] == ["expired"] * 5

@@ -9,14 +9,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from tests.support.behind import faults
-from tests.support.visitors import Browser
+from tests.helpers.behind import faults
+from tests.helpers.visitors import Browser
 
 
 @pytest.fixture(autouse=True)
 def site(partitions: int, settings: Any) -> Any:
-    """The site of tests/site, in place of the shop."""
-    settings.ROOT_URLCONF = "tests.site.urls"
+    """The site of tests/helpers/site, in place of the shop."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
     return settings
 
 

@@ -13,11 +13,11 @@ from django.test import Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.site.edits import EDITS, deleted
-from tests.site.views import MODEL_BACKEND
-from tests.support.behind import stored
-from tests.support.same_session import items_of, name_in
-from tests.support.visitors import Browser
+from tests.helpers.behind import stored
+from tests.helpers.same_session import items_of, name_in
+from tests.helpers.site.edits import EDITS, deleted
+from tests.helpers.site.views import MODEL_BACKEND
+from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -9,9 +9,9 @@ from django.test import Client
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from tests.site.views import MODEL_BACKEND
-from tests.support.same_session import items_of, listed, sign_in
-from tests.support.visitors import Browser
+from tests.helpers.same_session import items_of, listed, sign_in
+from tests.helpers.site.views import MODEL_BACKEND
+from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -8,9 +8,9 @@ from django.test import Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.support.behind import make_older
-from tests.support.same_session import items_of, listed, name_in, sign_in
-from tests.support.visitors import Browser
+from tests.helpers.behind import make_older
+from tests.helpers.same_session import items_of, listed, name_in, sign_in
+from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -1,0 +1,138 @@
+"""
+What the tests of faults share.
+
+``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it, over
+WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can be lost.
+``sign_ins_site``: the same site for users who are in no table, without a proxy.
+``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+
+from testproject import servers
+from tests.helpers.child import Child
+from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
+from tests.helpers.proxy import Proxy
+from tests.helpers.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
+from tests.helpers.visitors import Browser
+
+
+@pytest.fixture
+def proxy(server: servers.Server) -> Iterator[Proxy]:
+    """A way to the server that can be cut."""
+    started = Proxy(server.port)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterator[None]:
+    """The site of tests/helpers/site in place of the shop, its sessions behind the proxy."""
+    if "partitions" in request.fixturenames:
+        # Before the store is used for the first time: afterwards their number is fixed.
+        request.getfixturevalue("partitions")
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE_WITH_CSRF
+    settings.LOGIN_URL = "/sign-in/nobody/"
+    settings.TEMPLATES = TEMPLATES
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
+    settings.CACHES = caches(proxy.url, timeout=TIMEOUT)
+    end_outage()
+    yield
+    proxy.restore()
+    close_connections()
+    settings.CACHES = caches(proxy.url, timeout=TIMEOUT)
+    end_outage()
+    close_connections()
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
+def browser(request: pytest.FixtureRequest, site: None) -> Browser:
+    """A visitor of the site, over WSGI and over ASGI."""
+    return Browser(request.param())
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What the loggers wrote, ours from its informational lines on."""
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    return caplog
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    user: User = User.objects.create_user("alice")
+    return user
+
+
+@pytest.fixture
+def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> None:
+    """The site of tests/helpers/site in place of the shop, for users who are in no table, without a proxy."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    people.passwords.clear()
+
+
+@pytest.fixture
+def each_loss(
+    browser: Browser, proxy: Proxy, redis: redis_py.Redis, known_scripts: None
+) -> Callable[..., Iterator[Any]]:
+    """
+    Return a function to loop over: in each round, on an empty store, one more reply of the request is the lost one.
+
+    ``start`` is called before each round, without losses, and the round is given what it returns. It goes on until a
+    round had no such reply.
+    """
+
+    def rounds(start: Callable[[], Any], *, hang: bool = False) -> Iterator[Any]:
+        for number in itertools.count():
+            for name in redis.keys():
+                if not name.endswith(b":meta"):
+                    redis.delete(name)
+            browser.client.cookies.clear()
+            given = start()
+            before = proxy.lost
+            proxy.lose_reply(OURS, skip=number, hang=hang)
+            yield given
+            proxy.restore()
+            if proxy.lost == before:
+                # At least the first was lost, else this has shown nothing.
+                assert number > 0
+                return
+
+    return rounds
+
+
+@pytest.fixture(scope="session")
+def child(server: servers.Server) -> Iterator[Child]:
+    """A process of its own, whose sessions are on ``server``, and which may be killed between two commands."""
+    started = Child(server)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def durable_server(server: servers.Server) -> Iterator[servers.Server]:
+    """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
+    yield from servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def use_server(site: None, settings: Any) -> Callable[..., None]:
+    """Return a function that moves the site's sessions to another server, without a proxy."""
+
+    def use(server: servers.Server, **options: float) -> None:
+        settings.CACHES = caches(server.url, **options)
+        end_outage()
+
+    return use

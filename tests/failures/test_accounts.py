@@ -1,0 +1,276 @@
+"""The server can't be reached when something happens to an account: that happens, and somebody is told what is left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test import Client
+
+from django_redsess import accounts, online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.signals import session_ended
+from django_redsess.transport import lua_scripts as scripts
+from tests.helpers.outages import end_outage, lines_of
+from tests.helpers.proxy import Proxy
+from tests.helpers.site.accounts import NEW_PASSWORD
+from tests.helpers.visitors import Browser, assert_unavailable
+
+# What happens at a commit happens in none of the transactions that tests are run in otherwise.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
+    caplog.clear()
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    return caplog
+
+
+@pytest.fixture(params=["refuse", "silence"])
+def outage(request: pytest.FixtureRequest, proxy: Proxy) -> Callable[[], None]:
+    """Return a function that makes the server refuse all connections, or never answer."""
+    cut: Callable[[], None] = getattr(proxy, request.param)
+    return cut
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    user: User = User.objects.create_user("bob")
+    return user
+
+
+def deactivate(user: User) -> None:
+    user.is_active = False
+    user.save()
+
+
+def delete(user: User) -> None:
+    user.delete()
+
+
+def change_password(user: User) -> None:
+    user.set_password(NEW_PASSWORD)
+    user.save()
+
+
+CHANGES = {"deactivate": deactivate, "delete": delete, "password": change_password}
+
+changes = pytest.mark.parametrize("change", CHANGES)
+
+
+def has_happened(change: str, user_id: int) -> bool:
+    """Whether the database has it."""
+    user = User.objects.filter(pk=user_id).first()
+    if change == "delete":
+        return user is None
+    assert user is not None
+    return not user.is_active if change == "deactivate" else user.check_password(NEW_PASSWORD)
+
+
+def sign_in(user: User, browsers: int = 1) -> list[Browser]:
+    signed_in = [Browser(Client()) for _ in range(browsers)]
+    for each in signed_in:
+        each.sign_in(user)
+    return signed_in
+
+
+def count(user_id: int) -> int:
+    return online.count(user_ids=[str(user_id)])
+
+
+def assert_left(proxy: Proxy, log: pytest.LogCaptureFixture, change: str, *user_ids: int, sessions: int = 1) -> None:
+    """The change was made and each user named; so many sessions of each were left, and end with the call it names."""
+    assert [has_happened(change, user_id) for user_id in user_ids] == [True] * len(user_ids)
+    assert_logged(log, *user_ids)
+    proxy.restore()
+    for user_id in user_ids:
+        assert count(user_id) == sessions
+        assert accounts.logout_everywhere(User(pk=user_id)) == sessions
+        assert count(user_id) == 0
+
+
+def assert_logged(log: pytest.LogCaptureFixture, *user_ids: int) -> None:
+    """One line names each user and what to call, one more says that there is an outage, and there is no other."""
+    lines = lines_of(log, "django_redsess", logging.ERROR)
+    outages = [line for line in lines if line.startswith("Sessions can't be reached")]
+    named = [line for line in lines if line not in outages]
+    assert len(outages) == 1
+    assert len(named) == len(user_ids)
+    for line, user_id in zip(named, user_ids, strict=True):
+        assert f"user '{user_id}' " in line
+        assert "logout_everywhere()" in line
+    assert lines_of(log, "django.db.backends.base", logging.ERROR) == []
+
+
+@changes
+def test_outside_of_a_request_the_change_is_made_and_the_user_named(
+    partitions: int, bob: User, proxy: Proxy, outage: Callable[[], None], log: Any, change: str
+) -> None:
+    user_id = bob.pk
+    sign_in(bob, 2)
+    outage()
+    CHANGES[change](bob)
+    assert_left(proxy, log, change, user_id, sessions=2)
+
+
+@changes
+def test_in_a_transaction_the_change_is_committed_and_the_user_named(
+    bob: User, alice: User, proxy: Proxy, log: Any, change: str
+) -> None:
+    ids = alice.pk, bob.pk
+    for user in (alice, bob):
+        sign_in(user)
+    with transaction.atomic():
+        for user in (alice, bob):
+            CHANGES[change](user)
+        proxy.refuse()
+    assert_left(proxy, log, change, *ids)
+
+
+@changes
+def test_whose_sessions_stayed_is_taken_for_signed_out_all_the_same(bob: User, proxy: Proxy, change: str) -> None:
+    [browser] = sign_in(bob)
+    proxy.refuse()
+    CHANGES[change](bob)
+    proxy.restore()
+    assert browser.get("/who/").content == b"nobody"
+
+
+@pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
+@changes
+def test_a_request_without_a_session_makes_the_change(
+    browser: Browser, bob: User, proxy: Proxy, log: Any, monkeypatch: pytest.MonkeyPatch, change: str, atomic: bool
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
+    user_id = bob.pk
+    sign_in(bob)
+    proxy.refuse()
+    response = browser.get(f"/another/bob/{change}/")
+    assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
+    assert_left(proxy, log, change, user_id)
+
+
+@pytest.fixture
+def bobs_id(browser: Browser, alice: User, bob: User, outage: Callable[[], None]) -> int:
+    """The id of bob, who is signed in elsewhere, as alice is in the browser, when the server goes away."""
+    browser.sign_in(alice)
+    sign_in(bob)
+    outage()
+    return int(bob.pk)
+
+
+@changes
+def test_a_request_that_does_not_need_its_session_makes_the_change(
+    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
+) -> None:
+    response = browser.get(f"/another/bob/{change}/")
+    assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
+    assert_left(proxy, log, change, bobs_id)
+    assert browser.get("/who/").content == b"alice"
+
+
+@changes
+def test_a_request_that_needs_its_session_makes_the_change_and_is_a_503(
+    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
+) -> None:
+    assert_unavailable(browser.get(f"/read-and-another/bob/{change}/"))
+    assert_left(proxy, log, change, bobs_id)
+    assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("way", ["cycles_after", "cycles_before", "keeps_the_key", "cycles_in_the_transaction"])
+def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(
+    browser: Browser, alice: User, proxy: Proxy, log: Any, way: str
+) -> None:
+    browser.sign_in(alice)
+    [elsewhere] = sign_in(alice)
+    proxy.before(scripts.END.digest, proxy.refuse)
+    assert_unavailable(browser.get(f"/password/{way}/"))
+    assert has_happened("password", alice.pk)
+    assert_logged(log, alice.pk)
+    proxy.restore()
+    assert accounts.logout_everywhere(alice) == 2
+    assert elsewhere.get("/who/").content == b"nobody"
+
+
+@pytest.mark.parametrize("closing", ["deactivate", "delete"])
+def test_who_closes_the_own_account_when_the_server_goes_away_is_answered_and_signed_out(
+    browser: Browser, alice: User, proxy: Proxy, log: Any, closing: str
+) -> None:
+    user_id = alice.pk
+    browser.sign_in(alice)
+    proxy.before(scripts.END.digest, proxy.refuse)
+    response = browser.get(f"{browser.views}/close/{closing}/does_nothing/")
+    # It may be asked for nothing more, and then there is nothing to wait for.
+    assert (response.status_code, list(response.cookies)) == (200, [])
+    assert has_happened(closing, user_id)
+    assert_logged(log, user_id)
+    proxy.restore()
+    assert count(user_id) == 1
+    assert browser.get("/who/").content == b"nobody"
+    accounts.logout_everywhere(User(pk=user_id))
+    assert count(user_id) == 0
+
+
+@changes
+def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(
+    partitions: int, bob: User, proxy: Proxy, log: Any, change: str
+) -> None:
+    user_id = bob.pk
+    sign_in(bob, 3)
+    proxy.lose_reply(scripts.END.digest)
+    CHANGES[change](bob)
+    assert proxy.lost == 1
+    assert (has_happened(change, user_id), count(user_id)) == (True, 0)
+    assert lines_of(log, "django_redsess", logging.ERROR) == []
+
+
+def test_logout_everywhere_raises_in_an_outage_and_works_afterwards(bob: User, proxy: Proxy, outage: Any) -> None:
+    sign_in(bob, 2)
+    outage()
+    with pytest.raises(SessionStoreUnavailable):
+        accounts.logout_everywhere(bob)
+    proxy.restore()
+    assert accounts.logout_everywhere(bob) == 2
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """The sids of the sessions whose end was told."""
+    sids: list[str] = []
+
+    def receive(signal: Any, sender: Any, sid: str, **named: Any) -> None:
+        sids.append(sid)
+
+    session_ended.connect(receive)
+    yield sids
+    session_ended.disconnect(receive)
+
+
+@changes
+def test_cut_off_half_way_through_many_sessions_the_rest_end_with_logout_everywhere(
+    partitions: int, bob: User, proxy: Proxy, log: Any, told: list[str], change: str
+) -> None:
+    user_id = bob.pk
+    for _ in range(600):
+        session = SessionStore()
+        session["_auth_user_id"] = str(user_id)
+        session.save()
+    digest = scripts.END.digest
+    proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
+    CHANGES[change](bob)
+    assert has_happened(change, user_id)
+    assert_logged(log, user_id)
+    proxy.restore()
+    end_outage()
+    left = count(user_id)
+    assert 0 < left < 600
+    assert accounts.logout_everywhere(User(pk=user_id)) == left
+    assert count(user_id) == 0
+    assert len(set(told)) >= 600

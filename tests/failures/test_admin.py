@@ -1,0 +1,222 @@
+"""What somebody can't do to the sessions of others who has the admin's addresses, and what its pages give away."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from django_redsess.backend import SessionStore
+from tests.helpers.admin_pages import Page
+from tests.helpers.behind import names_of_sessions, stored
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/admin/django_redsess/onlinesession/"
+END, CONFIRM = LIST + "end/", LIST + "confirm/"
+
+ALL = {"latest": 10**15}
+"""What is posted to end everybody's sessions."""
+
+PASSWORD = "a password"
+
+
+class Visitor:
+    """Somebody who signed in by the form, as browsers do."""
+
+    def __init__(self, name: str, *, csrf: bool = False, **kind: Any) -> None:
+        self.user = User.objects.create_user(name, password=PASSWORD, **kind)
+        # The user agent tells whose session a page shows.
+        self.client = Client(headers={"user-agent": f"Browser of {name}"})
+        self.client.post("/login/", {"username": name, "password": PASSWORD})
+        self.client.handler.enforce_csrf_checks = csrf
+
+    @property
+    def key(self) -> str:
+        return self.client.cookies["sessionid"].value
+
+    @property
+    def sid(self) -> str:
+        return str(SessionStore(self.key).sid)
+
+    def may(self, *permissions: str) -> Visitor:
+        self.user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        return self
+
+    def is_signed_in(self) -> bool:
+        return bool(self.client.get("/").wsgi_request.user.is_authenticated)
+
+
+@pytest.fixture
+def victim(db) -> Visitor:
+    return Visitor("victim")
+
+
+@pytest.fixture
+def administrator(db) -> Visitor:
+    return Visitor("administrator", is_staff=True).may(
+        "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
+    )
+
+
+def test_a_get_ends_nothing(administrator, victim) -> None:
+    addresses = (f"{END}?sids={victim.sid}", f"{END}?latest={10**15}", END)
+    for address in addresses:
+        response = administrator.client.get(address)
+        assert response.status_code == 405
+        assert response.headers["Allow"] == "POST"
+    # The question is a GET, and no more than a question.
+    assert administrator.client.get(f"{CONFIRM}?sid={victim.sid}").status_code == 200
+    assert administrator.client.get(CONFIRM).status_code == 200
+    assert victim.is_signed_in()
+
+
+@pytest.mark.parametrize("token", [None, "", "x" * 64], ids=["none", "empty", "forged"])
+def test_a_post_without_a_csrf_token_ends_nothing(victim, token) -> None:
+    administrator = Visitor("administrator", csrf=True, is_superuser=True, is_staff=True)
+    forged = {} if token is None else {"csrfmiddlewaretoken": token}
+    for fields in ({"sids": victim.sid}, ALL):
+        assert administrator.client.post(END, {**fields, **forged}).status_code == 403
+    assert victim.is_signed_in()
+
+
+@pytest.mark.parametrize(
+    ("kind", "permissions", "status"),
+    [
+        ({}, (), 302),
+        ({}, ("view_onlinesession", "end_onlinesession"), 302),
+        ({"is_staff": True}, (), 403),
+        ({"is_staff": True}, ("view_onlinesession", "view_session_data"), 403),
+        ({"is_staff": True}, ("end_onlinesession",), 403),
+        ({"is_staff": True}, ("add_user", "change_user", "delete_user", "view_user"), 403),
+    ],
+    ids=["a customer", "a customer with permissions", "staff", "may view", "may end and not view", "may change users"],
+)
+def test_nobody_ends_sessions_without_permission(victim, kind, permissions, status) -> None:
+    somebody = Visitor("somebody", **kind).may(*permissions)
+    for fields in ({"sids": victim.sid}, ALL, {**ALL, "query": f"user={victim.user.pk}"}):
+        response = somebody.client.post(END, fields)
+        assert response.status_code == status
+    for query in (f"?sid={victim.sid}", f"?user={victim.user.pk}", ""):
+        assert somebody.client.get(CONFIRM + query).status_code == status
+    assert victim.is_signed_in()
+    assert not LogEntry.objects.exists()
+
+
+def test_a_superusers_session_is_refused_to_who_is_none(administrator) -> None:
+    root = Visitor("root", is_staff=True, is_superuser=True)
+    user = f"user={root.user.pk}"
+    for fields in ({"sids": root.sid}, ALL, {**ALL, "query": user}, {**ALL, "query": "who=everyone"}):
+        response = administrator.client.post(END, fields, follow=True)
+        assert response.status_code == 200
+        assert root.is_signed_in()
+    response = administrator.client.post(END, {"sids": root.sid}, follow=True)
+    assert "only superusers can end it" in response.text
+    assert not LogEntry.objects.exists()
+
+
+def test_a_superuser_ends_a_superusers_session() -> None:
+    one, other = (Visitor(name, is_staff=True, is_superuser=True) for name in ("one", "other"))
+    one.client.post(END, {"sids": other.sid})
+    assert not other.is_signed_in()
+
+
+def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_that_it_was_over(administrator, victim) -> None:
+    sid = victim.sid
+    response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
+    assert "The session of victim was ended: Browser of victim, 127.0.0.1." in Page(response).text
+    assert not victim.is_signed_in()
+    entry = LogEntry.objects.get()
+    assert (entry.user, entry.object_id) == (administrator.user, str(victim.user.pk))
+    assert entry.change_message == "Ended 1 session. Message: Robbed"
+    response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
+    assert "was ended" not in Page(response).text
+    assert "1 session was not ended: it was over already." in response.text
+    assert LogEntry.objects.count() == 1
+
+
+def test_what_was_kicked_is_in_no_key(redis, administrator, victim) -> None:
+    sid = victim.sid
+    administrator.client.post(END, {"sids": sid})
+    administrator.client.post(END, {"sids": sid})
+    assert stored(redis) == 1
+    for name in names_of_sessions(redis):
+        assert sid.encode() not in name
+        assert sid.encode() not in redis.dump(name)
+
+
+def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administrator, victim, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    administrator.may(
+        "view_onlinesession", "end_onlinesession", "end_all_onlinesession", "view_session_data", "view_user"
+    )
+    keys = {victim.key, administrator.key}
+    client, answers = administrator.client, []
+
+    def keep(response: Any) -> Any:
+        answers.append(response)
+        return response
+
+    keep(client.get(LIST))
+    assert "Browser of victim" in answers[0].text
+    for query in ("?who=everyone", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}"):
+        keep(client.get(LIST + query))
+    for sid in (victim.sid, administrator.sid):
+        keep(client.get(f"{LIST}{quote(sid)}/change/"))
+    for query in ("", f"?sid={victim.sid}", f"?user={victim.user.pk}"):
+        keep(client.get(CONFIRM + query))
+    keep(client.post(LIST, {"action": "end_selected", "_selected_action": [victim.sid]}))
+    keep(client.post(END, {"sids": victim.sid, "message": "Robbed"}))
+    keep(client.get(LIST))
+    keep(client.get(f"/admin/auth/user/{victim.user.pk}/history/"))
+    keep(client.get("/admin/"))
+    told = [*caplog.messages, repr(list(LogEntry.objects.values()))]
+    for response in answers:
+        assert response.status_code in (200, 302)
+        told += [f"{name}: {value}" for name, value in response.headers.items()]
+        # What was searched for is in the page that answers.
+        if victim.key not in response.wsgi_request.GET.get("q", ""):
+            told.append(response.text)
+    assert len(told) > 30
+    assert sum(key in text for key in keys for text in told) == 0, "a session key was given away"
+
+
+def test_a_key_that_is_searched_for_finds_nothing(administrator, victim) -> None:
+    response = administrator.client.get(LIST, {"q": victim.key})
+    assert response.status_code == 200
+    assert "Browser of victim" not in response.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_no_sid_is_ignored_where_ends_are_confirmed(administrator, victim, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 10)}
+    for text in ("%", "% ../.. é", "0" * 19, "--" + "a" * 18):
+        response = administrator.client.post(END, {"sids": text}, follow=True)
+        assert response.status_code == 200
+        assert "was ended" not in Page(response).text
+    assert victim.is_signed_in()
+
+
+@pytest.mark.parametrize("field", ["sids", "query", "latest", "progress", "message", "own"])
+@pytest.mark.parametrize(
+    "value",
+    ["\0", "x" * 1_000_000, "\r\nSet-Cookie: sessionid=forged", "<script>alert(1)</script>", "' OR 1=1 --"],
+    ids=["NUL", "1 MB", "CRLF", "markup", "SQL"],
+)
+def test_a_hostile_field_of_the_form_ends_nobody_elses_session_and_is_no_error(
+    administrator, victim, field, value
+) -> None:
+    fields = {"query": "user=nobody", **ALL, field: value}
+    if field == "latest":
+        fields["query"] = ""
+    response = administrator.client.post(END, fields, follow=True)
+    assert response.status_code in (200, 400)
+    assert "<script>alert" not in response.text
+    assert "Set-Cookie" not in str(response.headers)
+    if field != "query":
+        assert victim.is_signed_in()

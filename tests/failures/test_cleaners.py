@@ -1,0 +1,238 @@
+"""Cleaners that are killed, that run beside each other and beside traffic, or whose server dies."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess import cleaning as cleaner
+from django_redsess import viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.signals import EndedSession, Reason, session_ended
+from django_redsess.transport.keys import keyspace
+from testproject import servers
+from tests.helpers import every_operation
+from tests.helpers.behind import faults, make_due, make_seen, stored
+from tests.helpers.child import MOMENTS, Child, Moment
+from tests.helpers.oracle import disagreements
+from tests.helpers.running import Running, asleep, wait_until
+
+pytestmark = pytest.mark.both_servers
+
+
+def totals(client: redis_py.Redis) -> dict[str, int]:
+    """Return how many sessions were ever created, and ended for each reason."""
+    found: dict[str, int] = {}
+    for partition in keyspace().partitions:
+        for name, number in client.hgetall(partition.totals).items():
+            found[name.decode()] = found.get(name.decode(), 0) + int(number)
+    return found
+
+
+def fill(client: redis_py.Redis, new_session: Callable[..., SessionStore]) -> tuple[list[SessionStore], list[str]]:
+    """Store 25 sessions, of guests and members, all with viewed items: 5 that are live, and the sids of 20 others."""
+    sessions = [new_session(str(number % 7) if number % 3 else "", number=number) for number in range(25)]
+    for session in sessions:
+        viewed.record(session, "lamp")
+    return sessions[:5], [session.sid for session in sessions[5:]]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kind", [Reason.EXPIRED, Reason.EVICTED])
+def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
+    redis: redis_py.Redis,
+    child: Child,
+    new_session: Callable[..., SessionStore],
+    partitions: int,
+    kind: Reason,
+    moment: Moment,
+) -> None:
+    for number in itertools.count(1):
+        redis.flushall()
+        live, others = fill(redis, new_session)
+        operation: Callable[..., int]
+        if kind is Reason.EXPIRED:
+            make_due(redis, *others)
+            operation, args = every_operation.clean, (4,)
+        else:
+            for sid in others:
+                make_seen(redis, sid, 1)
+            operation, args = every_operation.evict, (partitions, 4)
+        ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
+        assert (disagreements(redis), faults()) == ([], [])
+        assert totals(redis).get(kind, 0) + stored(redis) == 25
+        if kind is Reason.EXPIRED:
+            assert all(session.exists(session.session_key) for session in live)
+        if not ran.killed:
+            # 20 in batches of 4, at least, each of which it was killed at.
+            assert number > 5
+            assert ran.result == totals(redis)[kind]
+            return
+
+
+@pytest.mark.slow
+def test_what_a_killed_command_has_left_the_next_one_takes(
+    redis: redis_py.Redis, start: Callable[..., Running], new_session: Callable[..., SessionStore]
+) -> None:
+    live = [new_session(str(number)) for number in range(20)]
+    others = [new_session(str(number % 50), number=number).sid for number in range(3000)]
+    make_due(redis, *others)
+    for left in (random.randint(2100, 2900), random.randint(1100, 2000), random.randint(100, 1000)):
+        killed = start("cleansessions", "--batch-size", "1")
+        wait_until(functools.partial(lambda left: stored(redis) < left, left))
+        killed.kill()
+        assert (disagreements(redis), faults()) == ([], [])
+        assert totals(redis)["expired"] + stored(redis) == 3020
+    left = stored(redis)
+    last = start("cleansessions", "--json")
+    assert last.ended() == (0, "")
+    assert json.loads(last.stdout)["expired"] == left - 20
+    assert stored(redis) == len(live) == sum(session.exists(session.session_key) for session in live)
+
+
+class Traffic(threading.Thread):
+    """A site at work: sessions that come and expire, and some that are saved again and again before they are due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop = threading.Event()
+        self.lost: list[str] = []
+        self.live: list[SessionStore] = []
+
+    def run(self) -> None:
+        kept = [self.new(1.5) for _ in range(10)]
+        while not self.stop.wait(0.001):
+            for _ in range(5):
+                self.new(random.uniform(0.05, 0.5))
+            self.live.append(self.new(3600))
+            for session in kept:
+                session["number"] = random.random()
+                try:
+                    session.save()
+                except UpdateError:
+                    self.lost.append(session.sid)
+        self.live += kept
+
+    @staticmethod
+    def new(seconds: float) -> SessionStore:
+        session = SessionStore()
+        session["_auth_user_id"] = str(random.randint(1, 30))
+        session.set_expiry(seconds)  # type: ignore[arg-type]
+        session.save()
+        viewed.record(session, "lamp")
+        return session
+
+
+@pytest.mark.slow
+def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up(
+    redis: redis_py.Redis, start: Callable[..., Running]
+) -> None:
+    told: list[EndedSession] = []
+
+    def note(sender: type[EndedSession], sid: str, user_id: str, reason: Reason, at: Any, **_: Any) -> None:
+        told.append(EndedSession(sid, user_id, reason, at))
+
+    session_ended.connect(note)
+    try:
+        cleaners = [start("cleansessions", "--forever", "--json", *options) for options in ([], ["--batch-size=7"])]
+        wait_until(lambda: asleep(redis) == 2)
+        threads = [Traffic() for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(4)
+        for thread in threads:
+            thread.stop.set()
+        for thread in threads:
+            thread.join()
+        live = [session for thread in threads for session in thread.live]
+        assert [each.stop() for each in cleaners] == [(0, ""), (0, "")]
+        counts = [json.loads(each.stdout)["expired"] for each in cleaners]
+    finally:
+        session_ended.disconnect(note)
+    assert [thread.lost for thread in threads] == [[], []]
+    assert min(counts) > 0
+    # What new sessions took along has been told here.
+    assert sum(counts) + len(told) == totals(redis)["expired"]
+    assert totals(redis)["created"] == totals(redis)["expired"] + stored(redis)
+    in_an_hour = [session for session in live if session.get_expiry_age() == 3600]
+    assert len(in_an_hour) > 50
+    assert all(session.exists(session.session_key) for session in in_an_hour)
+    sum(cleaner.expired())
+    assert faults() == []
+
+
+class Writer(threading.Thread):
+    """Counts in a session of its own, and ends other sessions: knows what of both was acknowledged."""
+
+    def __init__(self, to_end: list[SessionStore]) -> None:
+        super().__init__()
+        self.stop = threading.Event()
+        self.session = SessionStore()
+        self.session["_auth_user_id"] = "7"
+        self.session.save()
+        self.acknowledged = 0
+        self.ended: list[SessionStore] = []
+        self._to_end = to_end
+
+    def run(self) -> None:
+        number = 0
+        while not self.stop.wait(0.002):
+            number += 1
+            with suppress(SessionStoreUnavailable):
+                session = SessionStore(self.session.session_key)
+                session["number"] = number
+                session.save()
+                self.acknowledged = number
+                if self._to_end and number % 3 == 0:
+                    ending = self._to_end.pop()
+                    ending.delete()
+                    self.ended.append(ending)
+
+
+def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_on(
+    durable_server: servers.Server, use_server: Callable[[servers.Server], None], start: Callable[..., Running]
+) -> None:
+    use_server(durable_server)
+    client = durable_server.client
+    writers = []
+    for number in range(4):
+        to_end = [SessionStore() for _ in range(200)]
+        for session in to_end:
+            session["_auth_user_id"] = str(number)
+            session.save()
+        writers.append(Writer(to_end))
+    cleaning = start("cleansessions", "--forever", url=durable_server.url)
+    wait_until(lambda: asleep(client) == 1)
+    for writer in writers:
+        writer.start()
+    due = [Traffic.new(0.5).sid for _ in range(300)]
+    wait_until(lambda: totals(client).get("expired", 0) > 0)
+    durable_server.stop()
+    durable_server.start()
+    before = [writer.acknowledged for writer in writers]
+    wait_until(lambda: all(writer.acknowledged > number for writer, number in zip(writers, before, strict=True)))
+    for writer in writers:
+        writer.stop.set()
+    for writer in writers:
+        writer.join()
+    wait_until(lambda: not any(client.zscore(keyspace().of_sid(sid).expire, sid) for sid in due))
+    status, errors = cleaning.stop()
+    assert status == 0
+    assert len([line for line in errors.splitlines() if "can't be reached" in line]) <= 1
+    for writer in writers:
+        assert SessionStore(writer.session.session_key)["number"] >= writer.acknowledged > 0
+        assert len(writer.ended) > 5
+        assert not any(session.exists(session.session_key) for session in writer.ended if session.session_key)
+    assert (disagreements(client), faults()) == ([], [])

@@ -1,0 +1,229 @@
+"""Web servers whose clocks are an hour fast or slow: the server's clock alone says what is due and what was when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.transport.keys import keyspace
+from testproject import servers
+from tests.helpers import every_operation
+from tests.helpers.behind import make_due, make_seen, stored
+from tests.helpers.child import Child
+
+pytestmark = pytest.mark.both_servers
+
+HOUR = 3600
+MEMBER = {"_auth_user_id": "7", "colour": "blue"}
+
+
+@pytest.fixture(scope="module")
+def children(server: servers.Server) -> Iterator[dict[str, Child]]:
+    started = {name: Child(server, ahead_by_seconds=seconds) for name, seconds in {"fast": HOUR, "slow": -HOUR}.items()}
+    yield started
+    for child in started.values():
+        child.close()
+
+
+@pytest.fixture
+def on(children: dict[str, Child], settings: Any) -> Callable[..., Any]:
+    """Return a function that runs an operation on the ``fast`` or the ``slow`` web server, with the same settings."""
+    settings.REDSESS = {"TOUCH_INTERVAL": 0}
+    settings.SESSION_COOKIE_AGE = 100
+
+    def run(name: str, operation: Callable[..., Any], *args: Any) -> Any:
+        shared = {setting: getattr(settings, setting) for setting in ("REDSESS", "SESSION_COOKIE_AGE")}
+        return children[name].run(operation, *args, settings=shared).result
+
+    return run
+
+
+@pytest.fixture(params=["fast", "slow"])
+def web_server(request: pytest.FixtureRequest, on: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs an operation on a web server with a wrong clock: once a fast one, once a slow one."""
+    return lambda operation, *args: on(request.param, operation, *args)
+
+
+@pytest.fixture
+def now(redis: redis_py.Redis) -> Callable[[], float]:
+    """Return a function that tells the server's time, in seconds."""
+
+    def read() -> float:
+        seconds, microseconds = redis.time()
+        return float(seconds + microseconds / 1e6)
+
+    return read
+
+
+@pytest.fixture
+def seconds_left(redis: redis_py.Redis, now: Callable[[], float]) -> Callable[[str], float]:
+    """Return a function that tells how long the session of a key has until its deadline."""
+
+    def read(session_key: str) -> float:
+        sid = SessionStore(session_key).sid
+        return float(redis.zscore(keyspace().of_sid(sid).expire, sid)) / 1000 - now()
+
+    return read
+
+
+def seen(session_key: str) -> datetime:
+    return online.get(SessionStore(session_key).sid).seen_at
+
+
+def is_about(seconds: float, expected: float) -> bool:
+    """Whether a time is the expected one, or a little less for what the test has taken."""
+    return expected - 5 < seconds <= expected + 0.001
+
+
+def test_the_clocks_are_wrong(on: Callable[..., Any], now: Callable[[], float]) -> None:
+    for name, ahead in {"fast": HOUR, "slow": -HOUR}.items():
+        for time in on(name, every_operation.clock):
+            assert abs(time - now() - ahead) < 60
+
+
+@pytest.mark.parametrize(("data", "age"), [({}, 100), ({"_session_expiry": 300}, 300)], ids=["default", "set_expiry"])
+def test_a_session_lives_as_long_as_it_should(
+    web_server: Callable[..., Any], seconds_left: Callable[[str], float], data: dict[str, Any], age: int
+) -> None:
+    key = web_server(every_operation.create, {**MEMBER, **data})
+    assert is_about(seconds_left(key), age)
+    web_server(every_operation.change, key, {"colour": "red"})
+    # A save may move the deadline by a twentieth more, so that the next need not.
+    assert age - 5 < seconds_left(key) <= age * 1.05 + 1
+    assert SessionStore(key)["colour"] == "red"
+
+
+def test_login_and_last_seen_are_the_servers_time(web_server: Callable[..., Any], now: Callable[[], float]) -> None:
+    guest = web_server(every_operation.create, {"colour": "blue"})
+    web_server(every_operation.sign_in, guest, "7")
+    [session] = online.sessions()
+    assert is_about(now() - session.login_at.timestamp(), 5)
+    assert is_about(now() - session.seen_at.timestamp(), 5)
+
+
+@pytest.mark.parametrize("age", [2, 100])
+def test_a_request_finds_what_is_not_due(
+    web_server: Callable[..., Any], new_session: Callable[..., SessionStore], age: int
+) -> None:
+    key = new_session("7", colour="blue", _session_expiry=age).session_key
+    assert web_server(every_operation.request, key, {})["data"]["colour"] == "blue"
+    assert web_server(every_operation.request, key, {"colour": "red"})["cookie"] == key
+    assert SessionStore(key)["colour"] == "red"
+
+
+def test_nothing_that_is_not_due_is_cleaned(
+    web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]
+) -> None:
+    due = [new_session("8") for _ in range(3)]
+    kept = new_session("7", colour="blue")
+    make_due(redis, *[session.sid for session in due])
+    # The list of who is online takes out what new sessions leave.
+    web_server(every_operation.create, {"colour": "red"})
+    assert web_server(every_operation.count) == 1
+    assert web_server(every_operation.clean) == 0
+    assert stored(redis) == 2
+    assert [session.sid for session in online.sessions()] == [kept.sid]
+
+
+def test_what_is_due_is_over(web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]) -> None:
+    session = new_session("7", colour="blue")
+    make_due(redis, session.sid)
+    assert web_server(every_operation.request, session.session_key, {})["data"] == {}
+    assert not web_server(every_operation.view, session.session_key, "lamp")
+    assert web_server(every_operation.clean) == 1
+
+
+def test_the_idle_limit_counts_from_the_servers_time(
+    web_server: Callable[..., Any],
+    settings: Any,
+    seconds_left: Callable[[str], float],
+    new_session: Callable[..., SessionStore],
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 1, "IDLE_TIMEOUT": 60}
+    key = web_server(every_operation.create, MEMBER)
+    assert is_about(seconds_left(key), 63)
+    web_server(every_operation.change, key, {"colour": "red"})
+    assert is_about(seconds_left(key), 63)
+    other = new_session("8").session_key
+    web_server(every_operation.request, other, {})
+    assert is_about(seconds_left(other), 63)
+
+
+def test_the_idle_limit_moves_with_each_active_request(
+    web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
+    key = web_server(every_operation.create, MEMBER)
+    sid = SessionStore(key).sid
+    redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
+    web_server(every_operation.request, key, {})
+    assert is_about(seconds_left(key), 63)
+
+
+@pytest.mark.parametrize(("first", "second"), [("fast", "slow"), ("slow", "fast")])
+def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
+    on: Callable[..., Any], settings: Any, first: str, second: str
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "ABSOLUTE_TIMEOUT": 60}
+    key = on(first, every_operation.create, MEMBER)
+    for name in (second, first):
+        on(name, every_operation.change, key, {"by": name})
+        on(name, every_operation.request, key, {})
+        [session] = online.sessions()
+        assert session.expires_at - session.login_at == timedelta(seconds=60)
+    on(second, every_operation.rotate, key)
+    [session] = online.sessions()
+    assert session.expires_at - session.login_at == timedelta(seconds=60)
+
+
+def test_a_sliding_session_slides_from_the_servers_time(
+    web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "SLIDING": True}
+    key = web_server(every_operation.create, MEMBER)
+    sid = SessionStore(key).sid
+    redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
+    web_server(every_operation.request, key, {})
+    assert is_about(seconds_left(key), 105)
+
+
+def test_last_seen_never_decreases(on: Callable[..., Any], new_session: Callable[..., SessionStore]) -> None:
+    key = new_session("7", colour="blue").session_key
+    times = [seen(key)]
+    for number in range(3):
+        for name in ("fast", "slow"):
+            on(name, every_operation.request, key, {})
+            times.append(seen(key))
+            on(name, every_operation.change, key, {"number": number})
+            times.append(seen(key))
+    assert times == sorted(times)
+    assert times[-1] - times[0] < timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("data", [{}, {"colour": "red"}], ids=["read", "changed"])
+def test_last_seen_does_not_go_back_with_the_servers_own_clock(
+    web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore], data: dict[str, Any]
+) -> None:
+    session = new_session("7", colour="blue")
+    in_an_hour = redis.time()[0] * 1000 + HOUR * 1000
+    make_seen(redis, session.sid, in_an_hour)
+    web_server(every_operation.request, session.session_key, data)
+    assert seen(session.session_key).timestamp() == in_an_hour / 1000
+    assert [found.seen_at.timestamp() for found in online.sessions()] == [in_an_hour / 1000]
+
+
+def test_viewed_items_are_in_the_order_of_their_views(
+    on: Callable[..., Any], now: Callable[[], float], new_session: Callable[..., SessionStore]
+) -> None:
+    session = new_session("7")
+    for number, name in enumerate(["fast", "slow", "fast", "slow"]):
+        assert on(name, every_operation.view, session.session_key, f"item {number}")
+    found = viewed.recent(session)
+    assert [item.item for item in found] == ["item 3", "item 2", "item 1", "item 0"]
+    assert is_about(now() - found[0].at.timestamp(), 5)

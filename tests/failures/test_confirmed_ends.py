@@ -1,0 +1,357 @@
+"""Ends with ``CONFIRM_ENDS``: what their answers are worth when a replica takes the server's place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+
+from django_redsess import accounts, online
+from django_redsess.backend import SessionStore
+from django_redsess.online import EndedCount, EndedList
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import replicas as confirming
+from django_redsess.transport.connections import loop_pool, pool
+from django_redsess.transport.keys import keyspace
+from testproject.clusters import Cluster
+from testproject.nodes import Node
+from testproject.servers import Server
+from tests.helpers.clusters import cluster_caches
+from tests.helpers.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
+from tests.helpers.proxy import Proxy
+from tests.helpers.replicas import Replicated
+from tests.helpers.running import wait_until
+from tests.helpers.sign_ins import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
+
+MILLISECONDS = 1000
+
+
+@pytest.fixture
+def servers(server: Server, partitions: int, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicated]:
+    """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
+    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+    started = Replicated(server.binary)
+    settings.CACHES = caches(started.server.url)
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, MILLISECONDS)}
+    yield started
+    close_connections()
+    started.close()
+
+
+def waits(servers: Replicated) -> int:
+    """Count the ``WAIT`` that the server got since the last call, but for those of tests."""
+    stats = servers.server.client.info("commandstats")
+    servers.server.client.config_resetstat()
+    return int(stats.get("cmdstat_wait", {}).get("calls", 0))
+
+
+def end_by_batches(user: User, sid: str) -> EndedList:
+    *_, last = online.end_in_batches(user_ids=[str(user.pk)])
+    return last
+
+
+WAYS: dict[str, Callable[[User, str], EndedList | EndedCount]] = {
+    "end": lambda user, sid: online.end(sid),
+    "aend": lambda user, sid: asyncio.run(online.aend(sid)),
+    "end_user": lambda user, sid: online.end_user(user),
+    "aend_user": lambda user, sid: asyncio.run(online.aend_user(user)),
+    "end_all": lambda user, sid: online.end_all(),
+    "end_in_batches": end_by_batches,
+    "logout_everywhere": lambda user, sid: accounts.logout_everywhere(user),
+    "alogout_everywhere": lambda user, sid: asyncio.run(accounts.alogout_everywhere(user)),
+}
+each_way = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def sid(servers: Replicated, alice: User) -> str:
+    """A session of alice that the replica has, too."""
+    session = SessionStore()
+    session["_auth_user_id"] = str(alice.pk)
+    session.save()
+    servers.link()
+    assert session.sid is not None
+    return session.sid
+
+
+@each_way
+def test_a_confirmed_end_survives_the_failover(
+    way: str, servers: Replicated, alice: User, sid: str, settings: Any
+) -> None:
+    ended = WAYS[way](alice, sid)
+    assert (ended.confirmed_by, ended.may_return) == (1, False)
+    settings.CACHES = caches(servers.fail_over())
+    assert online.get(sid) is None
+
+
+@each_way
+def test_an_unconfirmed_end_says_so_and_is_undone_by_the_failover(
+    way: str, servers: Replicated, alice: User, sid: str, settings: Any
+) -> None:
+    servers.cut()
+    ended = WAYS[way](alice, sid)
+    assert (ended.confirmed_by, ended.may_return) == (0, True)
+    assert online.get(sid) is None
+    settings.CACHES = caches(servers.fail_over())
+    assert online.get(sid) is not None
+
+
+@each_way
+def test_ending_again_what_is_gone_looks_again(
+    way: str, servers: Replicated, alice: User, sid: str, settings: Any
+) -> None:
+    servers.cut()
+    assert WAYS[way](alice, sid).may_return
+    servers.link()
+    # Another process looks: its connections have written nothing.
+    close_connections()
+    again = WAYS[way](alice, sid)
+    assert (again.confirmed_by, again.may_return) == (1, False)
+    settings.CACHES = caches(servers.fail_over())
+    assert online.get(sid) is None
+
+
+def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_for_one_that_has_it(
+    servers: Replicated, sid: str
+) -> None:
+    with frozen(servers.replica):
+        assert online.end(sid).confirmed_by == 0
+        close_connections()
+        # Valkey would not wait on a connection that has written nothing.
+        assert online.end(sid).confirmed_by == 0
+        close_connections()
+        assert asyncio.run(online.aend(sid)).confirmed_by == 0
+    assert online.end(sid).confirmed_by == 1
+
+
+def test_without_the_setting_nothing_waits(servers: Replicated, alice: User, sid: str, settings: Any) -> None:
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
+    waits(servers)
+    for way in WAYS.values():
+        ended = way(alice, sid)
+        assert (ended.confirmed_by, ended.may_return) == (None, False)
+    assert waits(servers) == 0
+
+
+def test_what_is_no_end_does_not_wait(servers: Replicated, alice: User, set_limit: Callable[..., None]) -> None:
+    waits(servers)
+    set_limit(2)
+    first = SessionStore()
+    first.save()
+    sign_in(str(alice.pk), first)
+    second = sign_in(str(alice.pk))
+    session = SessionStore(second.session_key)
+    session["colour"] = "blue"
+    session.save()
+    session.cycle_key()
+    session.save()
+    asyncio.run(SessionStore(session.session_key).aload())
+    session.flush()
+    assert online.end_in_batches(user_ids=[])
+    assert waits(servers) == 0
+
+
+def test_a_sign_in_that_ends_another_session_waits(
+    servers: Replicated, alice: User, sid: str, set_limit: Callable[..., None], settings: Any
+) -> None:
+    set_limit(1)
+    waits(servers)
+    session = sign_in(str(alice.pk))
+    assert waits(servers) == 1
+    # For the same user, and nothing to end.
+    sign_in(str(alice.pk), session)
+    assert waits(servers) == 0
+    settings.CACHES = caches(servers.fail_over())
+    assert online.get(sid) is None
+
+
+def test_a_sign_in_in_a_request_of_an_event_loop_waits_likewise(
+    servers: Replicated, alice: User, sid: str, set_limit: Callable[..., None]
+) -> None:
+    async def sign_in_again() -> None:
+        session = SessionStore()
+        await session.aupdate({"_auth_user_id": str(alice.pk)})
+        session.signed_in(limit)
+        await session.asave()
+
+    set_limit(1)
+    limit = accounts.limits.limit_of(alice)
+    waits(servers)
+    asyncio.run(sign_in_again())
+    assert waits(servers) == 1
+    assert online.get(sid) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
+    servers: Replicated, alice: User, sid: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits(servers)
+    alice.set_password("other")
+    alice.save()
+    assert waits(servers) == 1
+    sign_in(str(alice.pk))
+    servers.cut()
+    waits(servers)
+    alice.is_active = False
+    alice.save()
+    assert waits(servers) == 1
+    key = str(alice.pk)
+    alice.delete()
+    assert waits(servers) == 1
+    told = lines_of(caplog, "django_redsess", logging.WARNING)
+    assert told == [
+        "Sessions that end may return after a failover: 0 of 1 replicas confirm it.",
+        *[
+            f"The sessions of user {key!r} are ended, and may return after a failover: call logout_everywhere() to "
+            "look again."
+        ]
+        * 2,
+    ]
+
+
+def test_too_few_replicas_are_logged_once_and_so_is_when_that_is_over(
+    servers: Replicated, sid: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "django_redsess")
+    servers.cut()
+    for _ in range(3):
+        online.end(sid)
+    servers.link()
+    for _ in range(3):
+        online.end(sid)
+    assert [record.getMessage() for record in caplog.records if record.name == "django_redsess"] == [
+        "Sessions that end may return after a failover: 0 of 1 replicas confirm it.",
+        "Sessions that end are confirmed by enough replicas again: 1.",
+    ]
+
+
+def test_a_server_that_refuses_to_wait_has_ended_the_session(
+    servers: Replicated, sid: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers.server.client.acl_setuser("default", enabled=True, commands=["-wait"])
+    close_connections()
+    for end in (online.end, async_to_sync(online.aend)):
+        ended = end(sid)
+        assert (ended.confirmed_by, ended.may_return) == (0, True)
+    assert online.get(sid) is None
+    [line] = lines_of(caplog, "django_redsess", logging.WARNING)
+    assert "wait" in line.lower()
+
+
+def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicated, sid: str, settings: Any) -> None:
+    async def wait() -> None:
+        assert (await online.aend(sid)).confirmed_by == 0
+        # With the connection that has waited.
+        (await loop_pool(pool())).max_connections = 1
+        with frozen(servers.server), pytest.raises(Exception, match="can't be reached"):
+            await asyncio.wait_for(online.aget(sid), 5)
+
+    # django-redis finds a pool by its address, and by nothing else.
+    settings.CACHES = caches(f"{servers.server.url}?client_name=impatient", timeout=TIMEOUT)
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 1500)}
+    servers.cut()
+    assert online.end(sid).confirmed_by == 0
+    place = pool().take()
+    try:
+        assert place.connection._sock.gettimeout() == TIMEOUT
+    finally:
+        pool().give(place)
+    asyncio.run(wait())
+
+
+@pytest.mark.parametrize("hang", [False, True], ids=["cut", "hanging"])
+@pytest.mark.parametrize("end", [online.end, async_to_sync(online.aend)], ids=["threads", "asyncio"])
+def test_lost_replies(
+    end: Callable[[str], EndedList], hang: bool, servers: Replicated, alice: User, sid: str, settings: Any
+) -> None:
+    other = sign_in(str(alice.pk))
+    proxy = Proxy(servers.server.port)
+    try:
+        settings.CACHES = caches(proxy.url, timeout=TIMEOUT if hang else PATIENCE)
+        end(sid_of_nobody(sid))
+        online.count()
+        proxy.lose_reply("WAIT", hang=hang)
+        ended = end(sid)
+        assert [each.sid for each in ended] == [sid]
+        assert (ended.confirmed_by, ended.may_return) == (0, True)
+        # The script is sent again, and ends what is gone.
+        proxy.lose_reply(scripts.END.digest, hang=hang)
+        ended = end(str(other.sid))
+        assert ended == []
+        assert (ended.confirmed_by, ended.may_return) == (1, False)
+        assert proxy.lost == 2
+        assert online.count() == 0
+    finally:
+        close_connections()
+        proxy.close()
+
+
+def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(
+    servers: Replicated, alice: User, sid: str
+) -> None:
+    async def interrupt() -> None:
+        await online.acount()
+        task = asyncio.create_task(online.aend(sid))
+        client = servers.server.client
+        await asyncio.to_thread(wait_until, lambda: client.info("clients")["blocked_clients"] == 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await online.aget(sid) is None
+        assert await online.acount() == 1
+
+    sign_in(str(alice.pk))
+    servers.cut()
+    asyncio.run(interrupt())
+
+
+@pytest.mark.slow
+def test_in_a_cluster_each_node_has_its_own_replicas(
+    own_cluster: Cluster, store_settings: Any, new_session: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+    store_settings.CACHES = cluster_caches(own_cluster)
+    store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": 64, "CONFIRM_ENDS": (1, MILLISECONDS)}
+    sids = [str(new_session(str(number)).sid) for number in range(30)]
+
+    def primary_of(sid: str) -> Node:
+        return own_cluster.node_of(keyspace().of_sid(sid).login)
+
+    broken = primary_of(sids[0])
+    replica = own_cluster.replica_of(broken)
+    there = [sid for sid in sids if primary_of(sid) == broken]
+    others = [sid for sid in sids if sid not in there]
+    assert len(there) >= 3
+    # The first acknowledgement of a replica may take a second.
+    wait_until(lambda: online.end_user(User(pk=0)).confirmed_by == 1)
+    assert online.end(there[1], others[0]).confirmed_by == 1
+    # The replica of one node can't sign in to it any more.
+    replica.client.config_set("masteruser", "nobody")
+    replica.client.config_set("masterauth", "nothing")
+    broken.client.client_kill_filter(_type="replica")
+    wait_until(lambda: broken.client.info("replication")["connected_slaves"] == 0)
+    assert asyncio.run(online.aend(others[1])).confirmed_by == 1
+    for ended in (online.end(*sids[2:]), online.end_all(), online.end_user(User(pk=0))):
+        assert (ended.confirmed_by, ended.may_return) == (0, True)
+    assert online.count() == 0
+    own_cluster.kill(broken)
+    replica.cluster("FAILOVER", "TAKEOVER")
+    wait_until(lambda: online.get(there[2]) is not None)
+    returned = {session.sid for session in online.sessions()}
+    assert returned == set(there[2:])
+
+
+def sid_of_nobody(sid: str) -> str:
+    return sid[:-1] + ("A" if sid[-1] != "A" else "B")

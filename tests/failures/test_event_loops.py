@@ -1,0 +1,178 @@
+"""Many event loops, one after another and at once: each has connections of its own, and none stays open behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.test import AsyncClient
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from tests.helpers.behind import stored
+from tests.helpers.proxy import Proxy
+from tests.helpers.running import wait_until
+from tests.helpers.visitors import Browser
+
+
+def connections(redis: Any) -> int:
+    return len(redis.client_list())
+
+
+@pytest.fixture
+def baseline(redis: Any, site: None) -> int:
+    """The connections that there are when nothing asynchronous is under way."""
+    SessionStore().exists("k" * 32)
+    return connections(redis)
+
+
+def assert_back_to(baseline: int, redis: Any) -> None:
+    # The server notices a moment later that a connection was closed.
+    wait_until(lambda: connections(redis) <= baseline)
+    # What was not closed would warn now, and a warning is an error.
+    gc.collect()
+
+
+async def save_and_load(number: int) -> None:
+    session = SessionStore()
+    await session.aset("number", number)
+    await session.asave()
+    opened = SessionStore(session.session_key)
+    assert await opened.aload() == {"number": number}
+    await opened.aset("colour", "blue")
+    await opened.asave()
+    assert await SessionStore(session.session_key).aload() == {"number": number, "colour": "blue"}
+    await opened.adelete()
+    assert not await opened.aexists(str(session.session_key))
+
+
+def in_threads(*work: Any) -> None:
+    """Do each in a thread of its own; fail if one fails."""
+    errors: list[BaseException] = []
+
+    def run(each: Any) -> None:
+        try:
+            each()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_three_loops_in_three_threads(redis: Any, baseline: int) -> None:
+    async def many() -> None:
+        for batch in range(20):
+            await asyncio.gather(*(save_and_load(batch * 5 + number) for number in range(5)))
+
+    in_threads(*[lambda: asyncio.run(many())] * 3)
+    assert_back_to(baseline, redis)
+    assert stored(redis) == 0
+
+
+def test_a_loop_for_each_of_many_calls(redis: Any, baseline: int) -> None:
+    for number in range(200):
+        async_to_sync(save_and_load)(number)
+    assert connections(redis) <= baseline + 2
+    assert_back_to(baseline, redis)
+
+
+@pytest.mark.slow
+def test_a_loop_for_each_of_1000_calls_in_three_threads(redis: Any, baseline: int) -> None:
+    def many() -> None:
+        for number in range(1000):
+            async_to_sync(save_and_load)(number)
+
+    in_threads(many, many, many)
+    assert_back_to(baseline, redis)
+
+
+def test_the_same_threads_use_both_ways_in_turns(redis: Any, baseline: int) -> None:
+    def both() -> None:
+        for number in range(30):
+            session = SessionStore()
+            session["number"] = number
+            session.save()
+            assert async_to_sync(SessionStore(session.session_key).aload)() == {"number": number}
+            async_to_sync(session.aset)("number", -1)
+            session.save()
+            async_to_sync(session.adelete)()
+
+    in_threads(both, both, both)
+    # Those of the pool that threads share stay, one for each.
+    assert_back_to(baseline + 3, redis)
+
+
+def test_a_loop_that_one_keeps_uses_its_connection_again(proxy: Proxy, baseline: int) -> None:
+    async def many() -> None:
+        for number in range(50):
+            await save_and_load(number)
+
+    before = proxy.accepted
+    asyncio.run(many())
+    assert proxy.accepted == before + 1
+
+
+@pytest.mark.django_db
+def test_requests_over_asgi_leave_no_connection(alice: User, redis: Any, baseline: int) -> None:
+    browser = Browser(AsyncClient())
+    browser.sign_in(alice)
+    for number in range(20):
+        assert browser.post(f"/async/write/number/{number}/").status_code == 200
+        assert browser.get("/async/who/").content == b"alice"
+        assert browser.get("/who/").content == b"alice"
+    assert_back_to(baseline, redis)
+
+
+def test_a_loop_closed_without_a_word_leaves_no_connection(redis: Any, baseline: int) -> None:
+    """As a program does that makes its loop itself; closing its asynchronous generators is part of that."""
+    for number in range(10):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(save_and_load(number))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    assert_back_to(baseline, redis)
+
+
+def test_a_cancelled_call_leaves_its_answer_to_nobody(proxy: Proxy, redis: Any, baseline: int) -> None:
+    async def saved(**data: Any) -> str:
+        session = SessionStore()
+        session.update(data)
+        await session.asave()
+        return str(session.session_key)
+
+    async def cancel() -> None:
+        ones, others = await saved(colour="blue"), await saved(colour="red")
+        for _ in range(10):
+            proxy.before("HGET", lambda: time.sleep(0.05))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(SessionStore(ones).aload(), 0.02)
+            assert await SessionStore(others).aload() == {"colour": "red"}
+        await SessionStore(ones).adelete()
+        await SessionStore(others).adelete()
+
+    asyncio.run(cancel())
+    assert_back_to(baseline, redis)
+
+
+def test_an_outage_leaves_no_connection(proxy: Proxy, redis: Any, baseline: int) -> None:
+    async def meet_outage() -> None:
+        with pytest.raises(SessionStoreUnavailable):
+            await SessionStore("k" * 32).aload()
+
+    proxy.refuse()
+    for _ in range(20):
+        async_to_sync(meet_outage)()
+    proxy.restore()
+    async_to_sync(save_and_load)(1)
+    assert_back_to(baseline, redis)

@@ -1,0 +1,220 @@
+"""Two releases of this app that write other formats meet at one store: each is refused, and nothing is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import UpdateError
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.test import AsyncClient, Client
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.transport import agreement
+from django_redsess.transport.agreement import FORMAT, fingerprints
+from django_redsess.transport.keys import keyspace
+from tests.helpers import every_operation
+from tests.helpers.behind import dump
+from tests.helpers.outages import lines_of
+from tests.helpers.visitors import Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
+
+KEY = "k" * 32
+
+OLDER, OURS = "2", FORMAT.decode()
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch, redis: Any) -> Iterator[Callable[..., None]]:
+    """Return a function that goes on as a process which has just started, of the release that writes this format."""
+
+    def start(written: str = OURS) -> None:
+        monkeypatch.setattr(agreement, "FORMAT", written.encode())
+        agreement.forget()
+
+    yield start
+    redis.flushall()
+
+
+def load_awaited() -> None:
+    asyncio.run(SessionStore(KEY).aload())
+
+
+def create_awaited() -> None:
+    asyncio.run(every_operation.acreate({"colour": "blue"}))
+
+
+WAYS_IN: dict[str, Callable[[], object]] = {
+    "load": lambda: SessionStore(KEY).load(),
+    "load, awaited": load_awaited,
+    "exists": lambda: SessionStore(KEY).exists(KEY),
+    "create": lambda: every_operation.create({"colour": "blue"}),
+    "create, awaited": create_awaited,
+    "change": lambda: every_operation.change(KEY, {"colour": "red"}),
+    "replace": lambda: every_operation.create({"_auth_user_id": "7"}),
+    "end its own": lambda: SessionStore(KEY).flush(),
+    "end": lambda: online.end("kk" + "a" * 18),
+    "end all": online.end_all,
+    "count": online.count,
+    "list": online.sessions,
+    "view": lambda: viewed.record(SessionStore(KEY), "lamp"),
+    "popular": viewed.popular,
+    "reset": viewed.reset_all,
+    "clear": every_operation.clean,
+    "evict": lambda: every_operation.evict(0, 10),
+}
+
+COMMANDS = ["clearsessions", "cleansessions", "cleanviewed", "online", "endsessions --all --noinput"]
+
+
+def have_an_older_store(redis: Any) -> dict[bytes, Any]:
+    """Leave what an older release has left: records of which this one can read nothing."""
+    partition = keyspace().partitions[0]
+    meta = {"partitions": "1", "format": OLDER, "keys": fingerprints("redsess")[0]}
+    redis.hset(keyspace().agreement.meta, mapping=meta)
+    sid = SessionStore(KEY).sid
+    redis.hset(partition.login, sid, b"2" + b"\x01" * 80)
+    # Due, too many and wrong: what a cleaner would take out.
+    for name in (partition.expire, partition.recent, partition.online_user):
+        redis.zadd(name, {sid: 1000})
+    redis.zadd(partition.viewed, {"lamp": -3})
+    return dump(redis)
+
+
+def assert_says(error: BaseException, *, there: str, here: str) -> None:
+    """In words: what is there, what this release would look for, and what can be done."""
+    text = str(error)
+    assert f"in format {there}" in text
+    assert f"format {here}" in text.replace(f"in format {there}", "")
+    assert "begin anew, with everybody signed out, under another REDSESS['PREFIX']" in text
+
+
+@pytest.mark.parametrize("way", WAYS_IN.values(), ids=WAYS_IN)
+def test_a_store_of_an_older_format_is_refused_and_not_touched(redis: Any, starts: Any, way: Any) -> None:
+    before = have_an_older_store(redis)
+    for _ in range(2):
+        starts()
+        with pytest.raises(ImproperlyConfigured) as refused:
+            way()
+        assert_says(refused.value, there=OLDER, here=OURS)
+    assert dump(redis) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_say_so_in_a_line(redis: Any, starts: Any, command: str) -> None:
+    before = have_an_older_store(redis)
+    starts()
+    with pytest.raises((CommandError, ImproperlyConfigured)) as refused:
+        call_command(*command.split())
+    assert_says(refused.value, there=OLDER, here=OURS)
+    assert dump(redis) == before
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
+def test_a_visitor_of_an_older_store_keeps_the_cookie(
+    redis: Any, starts: Any, settings: Any, client: type[Client] | type[AsyncClient]
+) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    before = have_an_older_store(redis)
+    browser = Browser(client())
+    browser.cookie = KEY
+    for path in ("who/", "write/colour/red/"):
+        starts()
+        response = browser.post(f"{browser.views}/{path}")
+        assert (response.status_code, list(response.cookies)) == (500, [])
+    # Who does not look at the session does not notice.
+    starts()
+    assert browser.get(f"{browser.views}/plain/").status_code == 200
+    assert dump(redis) == before
+
+
+@pytest.mark.parametrize("way", WAYS_IN.values(), ids=WAYS_IN)
+def test_an_older_release_is_refused_what_we_have_stored(redis: Any, starts: Any, new_session: Any, way: Any) -> None:
+    starts()
+    session = new_session("7", colour="blue")
+    viewed.record(session, "lamp")
+    assert redis.hget(keyspace().agreement.meta, "format") == OURS.encode() == b"4"
+    before = dump(redis)
+    starts(OLDER)
+    with pytest.raises(ImproperlyConfigured) as refused:
+        way()
+    assert_says(refused.value, there=OURS, here=OLDER)
+    assert dump(redis) == before
+    # And we go on.
+    starts()
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_of_two_releases_that_begin_at_an_empty_store_the_second_is_refused(redis: Any, starts: Any) -> None:
+    starts(OLDER)
+    assert online.count() == 0
+    starts()
+    with pytest.raises(ImproperlyConfigured, match=r"in format 2\b.*\bformat 4\b"):
+        online.count()
+
+
+# A record of another format, where the store says ours.
+
+
+def old_record(session: SessionStore, redis: Any) -> None:
+    redis.hset(keyspace().of_sid(str(session.sid)).login, session.sid, b"2" + b"\x07" * 90)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return a function that gives the lines of suspicious sessions since the last call."""
+    caplog.set_level(logging.INFO)
+
+    def lines() -> list[str]:
+        found = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+        caplog.clear()
+        return found
+
+    return lines
+
+
+def test_a_record_of_an_older_format_is_nobodys_session_and_logged(
+    redis: Any, starts: Any, new_session: Any, log: Any
+) -> None:
+    session = new_session("7", colour="blue")
+    old_record(session, redis)
+    found = SessionStore(session.session_key)
+    assert dict(found.items()) == {}
+    assert found.session_key is None
+    assert log() == [f"Session data of {session.sid} is not usable: unknown format"]
+    # Whoever it is, it can be seen and ended.
+    assert online.count() == 1
+    assert [ended.sid for ended in online.end(str(session.sid))] == [session.sid]
+
+
+def test_a_record_of_an_older_format_is_not_saved_over(redis: Any, starts: Any, new_session: Any, log: Any) -> None:
+    session = new_session("7", colour="blue")
+    loaded = SessionStore(session.session_key)
+    assert loaded["colour"] == "blue"
+    old_record(session, redis)
+    before = redis.hgetall(keyspace().of_sid(str(session.sid)).login)
+    loaded["colour"] = "red"
+    with pytest.raises(UpdateError):
+        loaded.save()
+    assert log() == [f"Session data of {session.sid} is not usable: unknown format"]
+    assert redis.hgetall(keyspace().of_sid(str(session.sid)).login) == before
+
+
+def test_a_visitor_whose_record_is_of_an_older_format_is_signed_out(
+    redis: Any, starts: Any, settings: Any, log: Any
+) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    browser = Browser(Client())
+    browser.sign_in(User.objects.create_user("alice"))
+    sid = str(browser.sid)
+    old_record(SessionStore(browser.cookie), redis)
+    assert browser.get("/user-id/").content == b"nobody"
+    assert log() == [f"Session data of {sid} is not usable: unknown format"]
+    assert browser.cookie in ("", None)

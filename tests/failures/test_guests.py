@@ -1,0 +1,332 @@
+"""Visitors without an account who fill the store, to its maximum and until the server is full: nobody else notices."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import Partition, keyspace
+from testproject import servers
+from tests.helpers import every_operation
+from tests.helpers.behind import dump, faults, make_seen, text_of
+from tests.helpers.oracle import disagreements
+from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.running import Running, wait_until
+from tests.helpers.serving import Site, serving
+
+pytestmark = pytest.mark.both_servers
+
+THREADS = 40
+
+Counts = tuple[int, int]
+
+
+def guest(**data: Any) -> SessionStore:
+    session = SessionStore()
+    session.update(data or {"colour": "blue"})
+    session.save()
+    return session
+
+
+def flood(visitors: int, **data: Any) -> None:
+    """Have so many guests come, several at a time."""
+
+    def come(number: int) -> None:
+        for _ in range(number, visitors, 4):
+            guest(**data)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(come, range(4)))
+
+
+def there() -> Counts:
+    """How many sessions have a user, and how many have none."""
+    signed_in = online.count()
+    return signed_in, online.count(guests=True) - signed_in
+
+
+def make_idle(client: Any) -> None:
+    """Have everybody who is here seen long ago."""
+    for partition in keyspace().partitions:
+        for name in (partition.recent, partition.guests):
+            for sid in client.zrange(name, 0, -1):
+                make_seen(client, sid.decode(), 1000)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_flood_of_guests_takes_nobody_out_who_is_signed_in(redis, new_session, settings, times: int) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 200}
+    members = [new_session(str(number), colour="blue") for number in range(100)]
+    make_idle(redis)
+    flood(400 * times)
+    signed_in, guests = there()
+    assert signed_in == 100
+    assert all(SessionStore(member.session_key)["colour"] == "blue" for member in members)
+    # Others have as much as these leave; a partition cleans when a twentieth of its share is too many.
+    assert 50 < guests <= 130
+    assert disagreements(redis) == []
+
+
+@pytest.mark.slow
+def test_of_a_thousand_and_five_hundred_signed_in_the_five_hundred_are_left(redis, new_session, settings) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 1000}
+    members = [new_session(str(number), colour="blue") for number in range(500)]
+    make_idle(redis)
+    flood(2000)
+    signed_in, guests = there()
+    assert signed_in == 500
+    assert 500 <= guests <= 550 + 4
+    assert all(SessionStore(member.session_key)["colour"] == "blue" for member in members)
+
+
+@pytest.mark.parametrize("maximum", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_no_guest_takes_a_users_place(redis, new_session, settings, maximum: int) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": maximum}
+    for number in range(maximum):
+        new_session(str(number))
+    for number in range(maximum):
+        if number % 10:
+            guest()
+        else:
+            new_session(str(maximum + number))
+        signed_in, guests = there()
+        # Only others who sign in take these out. Some are kept for guests, without whom nobody could sign in.
+        assert signed_in == maximum or 0 <= signed_in - maximum < 50
+        assert guests <= 100 + 50
+    evicted = redis.hgetall(keyspace().partitions[0].totals)
+    in_all = int(evicted.get(b"evicted", 0)) - int(evicted.get(b"guests:evicted", 0))
+    assert in_all == maximum + maximum // 10 - there()[0]
+
+
+def test_max_guests_are_as_many_as_there_may_be(new_session, settings) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 1000, "MAX_GUESTS": 60}
+    for number in range(5):
+        new_session(str(number))
+    flood(300)
+    signed_in, guests = there()
+    assert signed_in == 5
+    assert 60 <= guests < 60 + 50 + 4
+
+
+# A server that is full.
+
+
+@pytest.fixture
+def small_server(server: servers.Server, settings: Any) -> Iterator[servers.Server]:
+    """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
+    for each in servers.serving(server.binary):
+        settings.CACHES = caches(each.url)
+        yield each
+        each.client.config_set("maxmemory", 0)
+        close_connections()
+
+
+def leave_room(client: Any, room: int) -> None:
+    SessionStore("k" * 32).load()  # Agrees on the number of partitions, and has the scripts there.
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + room)
+
+
+def is_full(client: Any) -> bool:
+    memory = client.info("memory")
+    return bool(memory["used_memory"] > memory["maxmemory"])
+
+
+def fill(client: Any) -> int:
+    """Have guests come until the server is full, and beyond; return how many came."""
+    for number in count(1):
+        guest(colour=text_of(200))
+        if number % 50 == 0 and is_full(client):
+            return number
+    raise AssertionError("it never got full")
+
+
+def evicted_guests(client: Any) -> list[int]:
+    return [int(client.hget(partition.totals, "guests:evicted") or 0) for partition in keyspace().partitions]
+
+
+@pytest.fixture
+def served(sign_ins_site: None, small_server: servers.Server) -> Iterator[Site]:
+    with serving(THREADS) as site:
+        yield site
+        close_connections()
+
+
+ROOMS = [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_on_a_server_that_guests_filled_everybody_can_sign_in(
+    small_server: servers.Server, served: Site, room: int
+) -> None:
+    members = [served.ask(f"/held/sign-in/{number}/") for number in range(1, 21)]
+    make_idle(small_server.client)
+    leave_room(small_server.client, room)
+    came = fill(small_server.client)
+    # With a guest's session, and without.
+    cookies = [served.ask("/held/write/colour/blue/").cookie for _ in range(THREADS // 2)]
+    asked = [
+        (f"/held/sign-in/{100 + number}/", cookie) for number, cookie in enumerate([*cookies, *[None] * len(cookies)])
+    ]
+    answers = served.ask_together(*asked)
+    assert [answer.status for answer in answers] == [200] * THREADS
+    flood(came // 4, colour=text_of(200))
+    new = served.ask_together(*((f"/held/sign-in/{200 + number}/", None) for number in range(THREADS)))
+    assert [answer.status for answer in new] == [200] * THREADS
+    # It was full all the time, and has not grown.
+    assert all(evicted_guests(small_server.client))
+    memory = small_server.client.info("memory")
+    assert memory["used_memory"] - memory["mem_clients_normal"] < memory["maxmemory"] * 1.05 + 300_000
+    for answer, user in zip(
+        [*members, *answers, *new], [*range(1, 21), *range(100, 140), *range(200, 240)], strict=True
+    ):
+        assert served.ask("/held/who/", str(answer.cookie)).text == str(user)
+    assert there()[0] == 20 + 2 * THREADS
+    assert disagreements(small_server.client) == []
+
+
+def test_what_a_full_server_is_relieved_of_is_told(small_server: servers.Server, settings: Any) -> None:
+    guests = [guest(colour=text_of(200)) for _ in range(50)]
+    partition = keyspace().partitions[0]
+    for number, session in enumerate(guests):
+        make_seen(small_server.client, str(session.sid), 1000 + number)
+    with full(small_server.client):
+        # Not the session at hand, be it the one longest unseen.
+        guests[0]["colour"] = "red"
+        guests[0].save()
+    assert SessionStore(guests[0].session_key)["colour"] == "red"
+    left = [session for session in guests[1:] if session.exists(session.session_key)]
+    assert left == guests[50 - len(left) :]
+    gone = 49 - len(left)
+    # It takes no more room than that.
+    assert 1 <= gone <= 3
+    assert int(small_server.client.hget(partition.totals, "guests:evicted")) == gone
+
+
+def test_a_large_session_takes_a_thousand_guests_at_most(small_server: servers.Server) -> None:
+    for _ in range(1200):
+        guest()
+    with full(small_server.client):
+        guest(text=text_of(600_000))
+    assert there()[1] == 201
+
+
+def test_with_no_guests_left_a_full_server_refuses(
+    small_server: servers.Server, new_session: Callable[..., SessionStore]
+) -> None:
+    session = new_session("7", colour="blue")
+    record = partial(small_server.client.hget, partition_of(session).login, session.sid)
+    stored = record()
+    guest()
+    with full(small_server.client):
+        new_session("8")
+        assert there() == (2, 0)
+        for _ in range(2):
+            session["colour"] = "red"
+            with pytest.raises(SessionStoreUnavailable):
+                SessionStore(session.session_key).cycle_key() or session.save()
+            with pytest.raises(SessionStoreUnavailable):
+                new_session("9")
+        assert record() == stored
+        assert len(online.end(str(session.sid))) == 1
+    assert there() == (1, 0)
+    assert disagreements(small_server.client) == []
+
+
+WRITES: dict[str, Callable[[str], object]] = {
+    "a change": lambda key: every_operation.change(key, {"colour": "red"}),
+    "a change with a view": lambda key: every_operation.change_and_view(key, {"colour": "red"}, "vase"),
+    "another user": lambda key: every_operation.change(key, {"_auth_user_id": "8"}),
+    "no user": every_operation.take_user_out,
+    "a sign-in": lambda key: every_operation.sign_in(key, "8"),
+    "a sign-in again": every_operation.sign_in_again,
+    "another key": every_operation.rotate,
+    "another key with a view": lambda key: every_operation.rotate_and_view(key, "vase"),
+    "a new session": lambda key: every_operation.create({"_auth_user_id": "8"}),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, write: Callable[[str], object]) -> None:
+    # Whatever a script had written before would have lifted the server's refusal, and have stayed.
+    key = new_session("7", colour="blue").session_key
+    viewed.record(SessionStore(key), "lamp")
+    before = dump(redis)
+    with full(redis), pytest.raises(SessionStoreUnavailable):
+        write(key)
+    assert dump(redis) == before
+    guest()
+    with full(redis):
+        write(key)
+    assert there()[1] == (1 if write is every_operation.take_user_out else 0)
+
+
+def partition_of(session: SessionStore) -> Partition:
+    return keyspace().of_sid(str(session.sid))
+
+
+# One command takes out guests.
+
+
+@pytest.mark.usefixtures("partitions")
+def test_one_command_takes_guests_out(redis, new_session, capsys) -> None:
+    for number in range(8):
+        new_session(str(number))
+    guests = [guest() for _ in range(40)]
+    for number, session in enumerate(guests):
+        make_seen(redis, str(session.sid), 1000 + number)
+    call_command("cleansessions", guests=16, dry_run=True)
+    counted = capsys.readouterr().out
+    assert there() == (8, 40)
+    call_command("cleansessions", guests=16, json=True)
+    evicted = json.loads(capsys.readouterr().out)["evicted"]
+    # Each partition keeps its share.
+    signed_in, left = there()
+    assert (signed_in, left) == (8, 40 - evicted)
+    assert 0 < left <= 16
+    assert counted.startswith(f"There are {evicted:,} guests' sessions above ")
+    assert guests[-1].exists(guests[-1].session_key)
+    call_command("cleansessions", guests=0)
+    assert there() == (8, 0)
+    assert capsys.readouterr().out.startswith(f"Removed {left:,} guests' sessions above 0.")
+    assert faults() == []
+
+
+@pytest.mark.parametrize("count", [1500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(
+    redis, new_session, start: Callable[..., Running], count: int
+) -> None:
+    members = [new_session(str(number), colour="blue") for number in range(20)]
+    make_idle(redis)
+    flood(count)
+    before = there()[1]
+    come = threading.Thread(target=flood, args=(count // 3,))
+    come.start()
+    killed = [start("cleansessions", "--guests", "0", "--batch-size", "1") for _ in range(2)]
+    wait_until(lambda: evicted_guests(redis)[0] > before // 10)
+    for each in killed:
+        each.kill()
+    come.join()
+    assert (disagreements(redis), faults()) == ([], [])
+    in_all = count + count // 3
+    left = there()[1]
+    assert evicted_guests(redis)[0] + left == in_all
+    last = [start("cleansessions", "--guests", "7", "--json") for _ in range(2)]
+    assert [each.ended() for each in last] == [(0, "")] * 2
+    # On a busy machine, those that were to be killed may have been faster.
+    kept = min(7, left)
+    assert there() == (20, kept)
+    assert evicted_guests(redis)[0] == in_all - kept
+    assert all(SessionStore(member.session_key)["colour"] == "blue" for member in members)
+    assert (disagreements(redis), faults()) == ([], [])

@@ -1,0 +1,255 @@
+"""A process that is killed at any step of what it does to a session: before, while and after it sends each command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.session import script_calls as operations
+from django_redsess.session.record import unpack
+from django_redsess.transport.keys import keyspace
+from tests.helpers import every_operation
+from tests.helpers.behind import faults, have_partitions
+from tests.helpers.child import MOMENTS, Child, Moment
+from tests.helpers.oracle import disagreements
+
+pytestmark = pytest.mark.both_servers
+
+
+class Story(NamedTuple):
+    """A stored session, as far as one can tell it again: without keys, sids and times."""
+
+    user_id: str
+    data: str
+    items: list[str]
+    is_online: bool
+    has_new_login_time: bool
+
+
+class State(NamedTuple):
+    """All there is in the store. ``notes`` counts the notes about sessions that are gone."""
+
+    sessions: list[Story]
+    notes: int
+    popular: list[tuple[str, int]]
+
+
+class Store:
+    """The store of a test; ``begin`` fills it with one session, which has viewed a lamp."""
+
+    def __init__(self, redis: redis_py.Redis) -> None:
+        self.redis = redis
+        self.login_at: datetime | None = None
+        self.session = SessionStore()
+
+    def begin(self, user_id: str) -> None:
+        self.redis.flushall()
+        self.session = SessionStore()
+        self.session.update({"colour": "blue", **({"_auth_user_id": user_id} if user_id else {})})
+        self.session.save()
+        self.login_at = online.get(self.session.sid).login_at
+        viewed.record(self.session, self.item)
+
+    @property
+    def item(self) -> str:
+        """An item that is counted in the partition of the session."""
+        return next(item for item in self._items() if self._counted_with_session(item))
+
+    @property
+    def item_counted_elsewhere(self) -> str:
+        return next(item for item in self._items() if not self._counted_with_session(item))
+
+    @property
+    def user_at_home(self) -> str:
+        """Somebody whose sessions belong to the partition where this one is."""
+        return next(user for user in map(str, range(1000, 99_999)) if operations.at_home(self.session.sid, user))
+
+    @property
+    def user_elsewhere(self) -> str:
+        here = keyspace().of_sid(self.session.sid)
+        return next(user for user in map(str, range(1000, 9999)) if keyspace().of_user(user) != here)
+
+    def state(self) -> State:
+        sessions = []
+        for partition in keyspace().partitions:
+            for name, packed in self.redis.hgetall(partition.login).items():
+                sid = name.decode()
+                record = unpack(sid, packed)
+                found = online.get(sid)
+                items = ["lamp" if item == self.item else "vase" for item, _ in viewed.recent(sid)]
+                data = json.loads(record.data)
+                # One of several users, see user_at_home.
+                user = data.pop("_auth_user_id", "")
+                assert (user, user) == (record.user_id, found.user_id)
+                sessions.append(
+                    Story(
+                        user and "somebody",
+                        json.dumps(data, sort_keys=True),
+                        items,
+                        sid in [session.sid for session in online.sessions()],
+                        found.login_at != self.login_at,
+                    )
+                )
+        notes = [name for name in self.redis.keys() if b":ended:" in name]
+        popular = [("lamp" if item == self.item else "vase", views) for item, views in viewed.popular()]
+        return State(sorted(sessions), len(notes), sorted(popular))
+
+    def _counted_with_session(self, item: str) -> bool:
+        return keyspace().of_item(item) == keyspace().of_sid(self.session.sid)
+
+    def _items(self) -> list[str]:
+        return [f"item {number}" for number in range(100)]
+
+
+@pytest.fixture
+def states(child: Child, redis: redis_py.Redis, settings: Any) -> Callable[..., tuple[State, list[State]]]:
+    """Return a function that has an operation killed at every step: the state before, and those that it left."""
+
+    def kill_at_every_step(
+        user_id: str, operation: Callable[..., Any], args: Callable[[Store], tuple[Any, ...]], moment: Moment
+    ) -> tuple[State, list[State]]:
+        of_test = Store(redis)
+        left = []
+        for number in itertools.count(1):
+            of_test.begin(user_id)
+            before = of_test.state()
+            ran = child.run(
+                operation,
+                *args(of_test),
+                settings={"REDSESS": {"PARTITIONS": keyspace().count}},
+                die=(number, moment),
+            )
+            assert (disagreements(redis), faults()) == ([], [])
+            left.append(of_test.state())
+            if not ran.killed:
+                # Whether partitions are the same, and that there is something to be killed at.
+                assert number > 2
+                return before, left
+        raise AssertionError
+
+    return kill_at_every_step
+
+
+class Operation(NamedTuple):
+    """What is done to the session of ``user_id`` ("": a guest's), and what that makes of the one that is there."""
+
+    user_id: str
+    function: Callable[..., Any]
+    args: Callable[[Store], tuple[Any, ...]]
+    result: Callable[[Story], list[Story]]
+
+
+def key_of(store: Store) -> tuple[str]:
+    return (str(store.session.session_key),)
+
+
+def signed_in(story: Story) -> list[Story]:
+    return [story._replace(user_id="somebody", is_online=True, has_new_login_time=True)]
+
+
+def signed_out(story: Story) -> list[Story]:
+    return [story._replace(user_id="", is_online=False, has_new_login_time=True)]
+
+
+def changed(story: Story) -> list[Story]:
+    return [story._replace(data='{"colour": "red"}')]
+
+
+def joined(story: Story) -> list[Story]:
+    return sorted([story, Story("somebody", '{"colour": "red"}', [], True, True)])
+
+
+RED = {"colour": "red"}
+
+OPERATIONS = {
+    "create": Operation(
+        "", every_operation.create, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
+    ),
+    "create, async": Operation(
+        "", every_operation.acreate, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
+    ),
+    "save": Operation("7", every_operation.change, lambda store: (*key_of(store), RED), changed),
+    "save, async": Operation("7", every_operation.achange, lambda store: (*key_of(store), RED), changed),
+    "rotate a guest's": Operation("", every_operation.rotate, key_of, lambda story: [story]),
+    "rotate": Operation("7", every_operation.rotate, key_of, lambda story: [story]),
+    "rotate, async": Operation("7", every_operation.arotate, key_of, lambda story: [story]),
+    "sign in": Operation("", every_operation.sign_in, lambda store: (*key_of(store), store.user_at_home), signed_in),
+    "sign in again": Operation("7", every_operation.sign_in_again, key_of, signed_in),
+    "take the user out": Operation("7", every_operation.take_user_out, key_of, signed_out),
+    "sign out": Operation("7", every_operation.flush, key_of, lambda story: []),
+    "sign out, async": Operation("7", every_operation.aflush, key_of, lambda story: []),
+    "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), lambda story: []),
+    "save with a view": Operation(
+        "7", every_operation.change_and_view, lambda store: (*key_of(store), RED, store.item), changed
+    ),
+    "rotate with a view": Operation(
+        "7", every_operation.rotate_and_view, lambda store: (*key_of(store), store.item), lambda story: [story]
+    ),
+    "view": Operation("7", every_operation.view, lambda store: (*key_of(store), store.item), lambda story: [story]),
+}
+
+
+# Half a command is none: seen for some of them, since it is the server that tells.
+CASES = [
+    (name, moment)
+    for name, moment in itertools.product(OPERATIONS, MOMENTS)
+    if moment != "half" or name in ("create", "save, async", "rotate", "kick")
+]
+
+
+@pytest.mark.parametrize(("name", "moment"), CASES)
+def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(
+    partitions: int, states: Callable[..., tuple[State, list[State]]], name: str, moment: Moment
+) -> None:
+    operation = OPERATIONS[name]
+    before, left = states(operation.user_id, operation.function, operation.args, moment)
+    after = left[-1]
+    assert before != after
+    [story] = before.sessions
+    assert after.sessions == operation.result(story)
+    assert [state for state in left if state not in (before, after)] == []
+    # At the first command it had not begun; killed after the last one, it had finished.
+    assert left[0] == before
+    assert left[-2] == (after if moment == "after" else before)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("operation", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
+def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_whole_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+    states: Callable[..., tuple[State, list[State]]],
+    operation: Callable[..., Any],
+    moment: Moment,
+) -> None:
+    have_partitions(monkeypatch, 4)
+    before, left = states("", operation, lambda store: (*key_of(store), store.user_elsewhere), moment)
+    after = left[-1]
+    assert (len(before.sessions), len(after.sessions), before.notes, after.notes) == (1, 1, 0, 1)
+    assert after.sessions == signed_in(before.sessions[0])
+    # No script reaches over two partitions: killed between the two, it leaves the old session as it was, and beside it
+    # the new one, whole, whose cookie nobody got.
+    both = before._replace(sessions=sorted(before.sessions + after.sessions))
+    assert [state for state in left if state not in (before, both, after)] == []
+    assert (before in left, both in left) == (True, True)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(
+    monkeypatch: pytest.MonkeyPatch, states: Callable[..., tuple[State, list[State]]], moment: Moment
+) -> None:
+    have_partitions(monkeypatch, 4)
+    before, left = states(
+        "7", every_operation.view, lambda store: (*key_of(store), store.item_counted_elsewhere), moment
+    )
+    after = left[-1]
+    assert after.popular == [("lamp", 1), ("vase", 1)]
+    not_counted = after._replace(popular=before.popular)
+    assert [state for state in left if state not in (before, not_counted, after)] == []

@@ -1,0 +1,162 @@
+"""The user of the server who may do what docs/howto/acl.rst lists, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import AsyncClient, Client
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.checks import cluster as nodes
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import keyspace
+from testproject.servers import Server
+from testproject.shop.models import Product
+from tests.helpers.admin_pages import LIST, answer
+from tests.helpers.behind import faults
+from tests.helpers.outages import caches
+from tests.helpers.running import Running, asleep, wait_until
+from tests.helpers.visitors import Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers, pytest.mark.slow]
+
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "acl.rst"
+
+OF_CLIENTS = {"client", "client|setinfo", "client|maint_notifications", "hello"}
+"""What redis-py says of itself when it connects: it goes on where that is refused."""
+
+
+def listed() -> list[str]:
+    """The rules that the docs give to the user."""
+    [rules] = re.findall(r"ACL SETUSER shop (.*?)\n\n", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    return str(rules).replace("\\", "").split()
+
+
+def commands(rules: list[str]) -> set[str]:
+    return {rule.removeprefix("+") for rule in rules if rule.startswith("+")}
+
+
+def as_used(own_server: Server) -> set[str]:
+    """The commands that were called, by scripts too, but for those of this test and of the connection itself."""
+    return {name.removeprefix("cmdstat_").partition("|")[0] for name in own_server.client.info("commandstats")}
+
+
+@pytest.fixture
+def life(
+    own_server: Server, settings: Any, partitions: int, start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Return a function that does whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
+    url = f"redis://shop:secret@127.0.0.1:{own_server.port}/1"
+    settings.CACHES = {**settings.CACHES, **caches(url)}
+    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "slug"}, "VIEWED_LIMIT": 3, "VIEWED_GUESTS": True}
+    monkeypatch.setenv("PARTITIONS", str(partitions))
+
+    def live() -> None:
+        Product.objects.bulk_create([Product(slug=f"item-{number}", name="Item") for number in range(9)])
+        User.objects.create_superuser("admin", password="secret")
+        alice = User.objects.create_user("alice", password="secret")
+        password = {"password": "secret"}
+        for browser in (Browser(Client()), Browser(AsyncClient())):
+            # A guest who views, then signs in, twice; the second ends the first.
+            settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 1, "IDLE_TIMEOUT": 600, "SLIDING": True}
+            for _ in range(2):
+                browser.client.cookies.clear()
+                for number in range(9):
+                    assert browser.get(f"/products/item-{number}/").status_code == 200
+                assert browser.post("/login/", {"username": "alice", **password}).status_code == 302
+                assert browser.post("/basket/item-1/add/", {"quantity": "1"}).status_code == 302
+            assert online.count() == 1
+            assert browser.get("/history/forget/").status_code == 405
+            assert browser.post("/history/forget/").status_code == 302
+            assert browser.get("/account/sessions/").status_code == 200
+            assert browser.post("/account/sessions/end-others/").status_code == 302
+            assert browser.post("/logout/").status_code == 302
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": None}
+        staff = Client()
+        assert staff.post("/login/", {"username": "admin", **password}).status_code == 302
+        others = [Browser(Client()) for _ in range(3)]
+        for browser in others:
+            browser.sign_in(alice)
+        for query in (
+            "",
+            "?q=alice",
+            "?o=-2",
+            "?active=1h",
+            "?who=everyone",
+            f"?user={alice.pk}",
+            f"?q={others[0].sid}",
+        ):
+            assert staff.get(LIST + query).status_code == 200
+        assert staff.get(f"{LIST}{others[0].sid}/change/", follow=True).status_code == 200
+        assert staff.get("/admin/django_redsess/popularitem/").status_code == 200
+        asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [others[0].sid]})
+        answer(staff, asked)
+        assert online.count() == 3
+        assert online.sessions(order="seen_at")
+        assert online.sessions(guests=True, active_seconds=300)
+        moving = SessionStore(others[1].cookie)
+        viewed.record(moving, "item-1")
+        moving.cycle_key()
+        moving.save()
+        assert viewed.popular()
+        assert viewed.count("item-1")
+        viewed.rank(1)
+        viewed.total()
+        viewed.reset("item-1")
+        for arguments in (
+            ["online"],
+            ["cleanviewed", "--limit", "1", "--noinput"],
+            ["clearsessions"],
+            ["cleansessions", "--dry-run"],
+        ):
+            call_command(*arguments)
+        assert faults() == []
+        viewed.reset_all()
+        # A cleaner that sleeps, and is woken by who comes with an earlier deadline.
+        cleaner = start("cleansessions", "--forever", url=url)
+        wait_until(lambda: asleep(own_server.client) == keyspace().count)
+        short = SessionStore()
+        short["colour"] = "blue"
+        short.set_expiry(1)
+        short.save()
+        wait_until(lambda: not SessionStore(short.session_key).exists(short.session_key))
+        cleaner.stop()
+        online.history()
+        call_command("cleansessions", "--max-sessions", "1")
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 2}
+        for _ in range(8 * keyspace().count):
+            SessionStore().create()
+        call_command("endsessions", "--all", interactive=False)
+        assert online.count() == 0
+        own_server.client.config_set("maxmemory-policy", "allkeys-lru")
+        assert [each.id for each in nodes.check_server()] == ["django_redsess.W008"]
+
+    return live
+
+
+def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
+    own_server: Server, life: Callable[[], None]
+) -> None:
+    rules, client = listed(), own_server.client
+    client.execute_command("ACL", "SETUSER", "shop", *rules)
+    client.acl_log_reset()
+    client.config_resetstat()
+    life()
+    assert {entry["object"] for entry in client.acl_log()} <= OF_CLIENTS
+    used = as_used(own_server) - {"acl", "config", "auth", "hello", "client"}
+    assert commands(rules) == used
+
+
+def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
+    """So that a command which is seldom called is not forgotten."""
+    called = {"EVALSHA", "EVAL", "BLPOP", "SELECT", "INFO", "HSCAN", "ZSCAN"}
+    for script in scripts.every():
+        called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
+    assert commands(listed()) == {name.lower() for name in called}

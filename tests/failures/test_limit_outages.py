@@ -1,0 +1,184 @@
+"""An outage or a lost reply while a user signs in who may have only so many sessions: no more and no fewer are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess.backend import SessionStore
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import keyspace
+from tests.helpers.behind import make_older, stored, text_of
+from tests.helpers.proxy import Proxy
+from tests.helpers.sign_ins import ENDING, SetLimit, sids_of
+from tests.helpers.visitors import Browser, assert_unavailable
+
+EachLoss = Callable[..., Iterator[Any]]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site", "known_scripts")]
+
+# Above a limit of two, one script does not end as many, as large as these.
+MANY, LARGE = range(1000, 400, -100), text_of(400_000)
+
+
+def begin(
+    browser: Browser, user: User, redis: redis_py.Redis, *seconds: int, brings: bool = True, **data: str
+) -> list[str]:
+    """Have so many sessions of ``user``, which are so old; return their sids. ``browser`` brings a guest's, or none."""
+    sids = []
+    for each in seconds:
+        elsewhere = Browser(Client())
+        elsewhere.sign_in(user, **data)
+        sids.append(str(elsewhere.sid))
+        make_older(redis, sids[-1], each)
+    if brings:
+        browser.post("/write/colour/blue/")
+    return sids
+
+
+def signed_in(browser: Browser) -> tuple[int, str]:
+    """Sign alice in; return the status of the answer, and who is signed in afterwards."""
+    status = browser.post(f"{browser.views}/sign-in/alice/").status_code
+    return status, browser.get("/who/").content.decode()
+
+
+def replaced(redis: redis_py.Redis) -> int:
+    """Count the sessions that were ended for a limit."""
+    return sum(int(redis.hget(partition.totals, "replaced") or 0) for partition in keyspace().partitions)
+
+
+def assert_session_is_kept(browser: Browser) -> None:
+    """The cookie opens what is there, whoever that is."""
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content in (b"alice", b"nobody")
+
+
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+@pytest.mark.parametrize("policy", ENDING)
+def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
+    browser: Browser,
+    alice: User,
+    redis: redis_py.Redis,
+    set_limit: SetLimit,
+    each_loss: EachLoss,
+    policy: str,
+    brings: bool,
+) -> None:
+    set_limit(3, policy)
+    for sids in each_loss(lambda: begin(browser, alice, redis, 300, 200, 100, brings=brings)):
+        assert signed_in(browser) == (200, "alice")
+        assert browser.get("/read/colour/").content == (b"blue" if brings else b"")
+        assert sids_of(str(alice.pk)) == {*sids[1:], browser.sid}
+        assert (stored(redis), replaced(redis)) == (3, 1)
+
+
+def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_not_enough(
+    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss
+) -> None:
+    def start() -> None:
+        set_limit(None)
+        begin(browser, alice, redis, *MANY, colour=LARGE)
+        set_limit(2)
+
+    for _ in each_loss(start):
+        assert signed_in(browser) == (200, "alice")
+        assert len(sids_of(str(alice.pk))) == stored(redis) == 2
+        assert replaced(redis) == 5
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sessions(
+    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit, policy: str
+) -> None:
+    """It was done, its reply was lost, and before the client repeats it the same user signs in elsewhere."""
+
+    def sign_in_elsewhere() -> None:
+        session = SessionStore()
+        session[SESSION_KEY] = str(alice.pk)
+        session.signed_in(Limit(1, policy))
+        session.save()
+
+    set_limit(1, policy)
+    browser.post("/write/colour/blue/")
+    proxy.lose_reply(scripts.ROTATE.digest)
+    # At the first one nothing; at the second, which repeats it, something.
+    proxy.before(scripts.ROTATE.digest, lambda: proxy.before(scripts.ROTATE.digest, sign_in_elsewhere))
+    browser.post(f"{browser.views}/sign-in/alice/")
+    proxy.restore()
+    assert proxy.lost == 1
+    assert len(sids_of(str(alice.pk))) == stored(redis) == 1
+
+
+@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
+def test_a_refusal_whose_reply_was_lost_stays_one_and_leaves_nothing(
+    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss, brings: bool
+) -> None:
+    set_limit(2, "refuse")
+    for sids in each_loss(lambda: begin(browser, alice, redis, 200, 100, brings=brings)):
+        assert signed_in(browser) == (403, "nobody")
+        assert sids_of(str(alice.pk)) == set(sids)
+        assert stored(redis) == 2
+
+
+def test_a_sign_in_with_room_whose_reply_was_lost_is_not_refused(
+    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss
+) -> None:
+    set_limit(2, "refuse")
+    for sids in each_loss(lambda: begin(browser, alice, redis, 100)):
+        assert signed_in(browser) == (200, "alice")
+        assert sids_of(str(alice.pk)) == {*sids, browser.sid}
+        assert stored(redis) == 2
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "with room"])
+def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visitor_a_guest(
+    browser: Browser,
+    alice: User,
+    proxy: Proxy,
+    redis: redis_py.Redis,
+    set_limit: SetLimit,
+    meanwhile: Callable[[Callable[[], object]], None],
+    full: bool,
+) -> None:
+    sids = begin(browser, alice, redis, 100)
+    set_limit(1 if full else 2, "refuse")
+    cookie = browser.cookie
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))
+    proxy.restore()
+    assert browser.cookie == cookie
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"nobody"
+    assert (sids_of(str(alice.pk)), stored(redis)) == (set(sids), 2)
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code == (403 if full else 200)
+
+
+def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
+    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    begin(browser, alice, redis, *MANY, colour=LARGE)
+    set_limit(2)
+    proxy.before(scripts.END_ABOVE.digest, proxy.refuse)
+    # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
+    proxy.restore()
+    assert_session_is_kept(browser)
+
+
+def test_an_outage_after_a_sign_in_that_was_saved_at_once_does_not_sign_the_visitor_out(
+    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    browser.post("/write/colour/blue/")
+    set_limit(2, "refuse")
+    # The next save after that of the sign-in.
+    proxy.before(scripts.SAVE.digest, proxy.refuse)
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
+    proxy.restore()
+    assert_session_is_kept(browser)

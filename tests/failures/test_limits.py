@@ -1,0 +1,175 @@
+"""The limit of sessions per user in a crowd: a hundred sign-ins at once, sign-outs meanwhile, and double clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport.keys import sid_of
+from tests.helpers.behind import stored
+from tests.helpers.serving import Answer, Site, serving
+from tests.helpers.sign_ins import ENDING, POLICIES, SetLimit, named, sids_of, sign_in_before
+from tests.helpers.site.people import person
+
+pytestmark = pytest.mark.both_servers
+
+CROWD = 100
+LIMIT = 3
+
+
+@pytest.fixture
+def served(sign_ins_site: None) -> Iterator[Site]:
+    """The site of tests/helpers/site, served by real threads."""
+    with serving(CROWD) as site:
+        yield site
+
+
+def who(site: Site, cookies: list[str]) -> list[Answer]:
+    return [site.ask("/held/who/", cookie) for cookie in cookies]
+
+
+def guests_of(site: Site, count: int) -> Iterator[str]:
+    """Have so many guests come, one after the other, in whatever partition."""
+    for _ in range(count):
+        yield str(site.ask("/held/write/colour/blue/").cookie)
+
+
+def asked_by(site: Site, guests: int) -> list[tuple[str, str | None]]:
+    """Prepare so many guests with a session, and visitors without up to a hundred, who all sign in as user 1."""
+    return [("/held/sign-in/1/", cookie) for cookie in [*guests_of(site, guests), *[None] * (CROWD - guests)]]
+
+
+@pytest.mark.parametrize("guests", [0, CROWD // 2], ids=["visitors", "guests and visitors"])
+@pytest.mark.parametrize("policy", ENDING)
+def test_of_a_hundred_sign_ins_at_once_as_many_are_left_as_the_limit_allows(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, policy: str, guests: int
+) -> None:
+    set_limit(LIMIT, policy)
+    bystander = served.ask("/held/sign-in/2/").cookie
+    answers = served.ask_together(*asked_by(served, guests))
+    assert {answer.status for answer in answers} == {200}
+    assert len(sids_of("1")) == LIMIT
+    assert stored(redis) == LIMIT + 1
+    seen = who(served, [str(answer.cookie) for answer in answers])
+    assert sorted(answer.text for answer in seen) == ["1"] * LIMIT + ["nobody"] * (CROWD - LIMIT)
+    assert {answer.ended for answer in seen if answer.text == "nobody"} == {"replaced"}
+    assert {answer.ended for answer in seen if answer.text == "1"} == {""}
+    assert served.ask("/held/who/", bystander).text == "2"
+
+
+@pytest.mark.parametrize("guests", [0, CROWD // 2], ids=["visitors", "guests and visitors"])
+def test_of_a_hundred_sign_ins_at_once_all_above_the_limit_are_refused(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, guests: int
+) -> None:
+    set_limit(LIMIT, "refuse")
+    bystander = served.ask("/held/sign-in/2/").cookie
+    asked = asked_by(served, guests)
+    answers = served.ask_together(*asked)
+    assert sorted(answer.status for answer in answers) == [200] * LIMIT + [403] * (CROWD - LIMIT)
+    cookies = [str(answer.cookie) for answer in answers if answer.status == 200]
+    assert sids_of("1") == {sid_of(cookie) for cookie in cookies}
+    assert [answer.text for answer in who(served, cookies)] == ["1"] * LIMIT
+    # Nobody else has a cookie that works, a guest's of before included.
+    assert {answer.cookie for answer in answers if answer.status == 403} <= {None, ""}
+    old = [str(cookie) for _, cookie in asked if cookie]
+    assert {answer.text for answer in who(served, old)} <= {"nobody"}
+    assert stored(redis) == LIMIT + 1
+    assert served.ask("/held/who/", bystander).text == "2"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sign_ins_while_others_of_the_user_sign_out_never_leave_too_many(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, policy: str
+) -> None:
+    set_limit(LIMIT, policy)
+    members = [str(each.session_key) for each in sign_in_before(redis, "1", *range(300, 300 - LIMIT, -1))]
+    sign_outs = [("/held/sign-out/", member) for member in members]
+    answers = served.ask_together(*sign_outs, *asked_by(served, 10)[: CROWD - LIMIT])
+    signed_in = [answer for answer in answers[LIMIT:] if answer.status == 200]
+    assert {answer.status for answer in answers[LIMIT:]} <= {200, 403}
+    left = sids_of("1")
+    if policy == "refuse":
+        # None that was let in goes again.
+        assert left == {sid_of(str(answer.cookie)) for answer in signed_in}
+        assert len(left) <= LIMIT
+    else:
+        assert len(signed_in) == CROWD - LIMIT
+        assert len(left) == LIMIT
+    assert stored(redis) == len(left)
+    assert [answer.text for answer in who(served, members)] == ["nobody"] * LIMIT
+    if policy == "refuse":
+        # There is room up to the limit, and no more.
+        later = [served.ask("/held/sign-in/1/").status for _ in range(LIMIT + 1)]
+        assert later == [200] * (LIMIT - len(left)) + [403] * (len(left) + 1)
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_sign_ins_at_once_after_a_limit_was_lowered_leave_as_many_as_it_allows(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, new_session: Callable[..., SessionStore], policy: str
+) -> None:
+    # More than a script takes out: each of the sign-ins may find that it has to go on.
+    for _ in range(700):
+        new_session("1")
+    set_limit(LIMIT, policy)
+    answers = served.ask_together(*asked_by(served, 10)[:20])
+    assert {answer.status for answer in answers} == {200}
+    seen = who(served, [str(answer.cookie) for answer in answers])
+    assert [answer.text for answer in seen].count("1") == LIMIT
+    assert len(sids_of("1")) == stored(redis) == LIMIT
+
+
+# One guest, twice at once
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_double_click_with_room_for_one_never_leaves_two_and_who_is_let_in_stays(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, policy: str
+) -> None:
+    set_limit(1, policy)
+    for guest in guests_of(served, 8):
+        answers = served.ask_together(*[("/held/sign-in/1/", guest)] * 2)
+        good = [answer for answer in answers if answer.status == 200]
+        assert {answer.status for answer in answers} <= {200, 400, 403}
+        signed_in = [answer for answer in who(served, [str(answer.cookie) for answer in good]) if answer.text == "1"]
+        # Who is refused ends the guest's session, and so the other click may find that gone.
+        assert len(signed_in) in ([len(good)] if policy == "refuse" else [1])
+        assert len(signed_in) <= 1
+        assert len(sids_of("1")) == stored(redis) == len(signed_in)
+        online.end_user(person(1))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["read before", "read after"])
+def test_the_second_of_a_double_click_is_refused_and_the_first_stays_signed_in(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, late: bool
+) -> None:
+    set_limit(1, "refuse")
+    for guest in guests_of(served, 8):
+        let_on = None if late else served.ask_held("/held/sign-in/1/", guest)
+        winner = served.ask("/held/sign-in/1/", guest)
+        loser = let_on() if let_on else served.ask("/held/sign-in/1/", guest)
+        assert (winner.status, loser.status) == (200, 403)
+        assert served.ask("/held/who/", winner.cookie).text == "1"
+        assert (sids_of("1"), stored(redis)) == ({sid_of(str(winner.cookie))}, 1)
+        # The browser has the winner's cookie by now, or will have it.
+        assert loser.cookie is None
+        online.end_user(person(1))
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "with room"])
+def test_a_sign_in_whose_guest_was_ended_meanwhile_is_answered_400_or_403(
+    served: Site, redis: redis_py.Redis, set_limit: SetLimit, full: bool
+) -> None:
+    set_limit(1, "refuse")
+    there = sign_in_before(redis, "1", 100) if full else []
+    for guest in guests_of(served, 8):
+        let_on = served.ask_held("/held/sign-in/1/", guest)
+        online.end(sid_of(guest))
+        answer = let_on()
+        assert answer.status in (400, 403)
+        assert answer.cookie in (None, "")
+        assert sids_of("1") == named(*there)
+        assert stored(redis) == len(there)

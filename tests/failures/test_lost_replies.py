@@ -1,0 +1,205 @@
+"""The server has done what it was asked, and the reply is lost: the client asks again, and all is as if asked once."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import keyspace, sid_of
+from tests.helpers.behind import stored
+from tests.helpers.outages import OURS
+from tests.helpers.proxy import Proxy
+from tests.helpers.visitors import Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), pytest.mark.both_servers]
+
+
+@pytest.mark.parametrize(("path", "saves"), [("/write/colour/red/", 1), ("/write-and-save/colour/red/", 2)])
+def test_each_save_is_done_once(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, commands: Any, path: str, saves: int
+) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice, colour="blue")):
+        commands()
+        assert browser.post(browser.views + path).status_code == 200
+        assert commands()["hset"] == saves
+        assert browser.get("/read/colour/").content == b"red"
+        assert browser.get("/who/").content == b"alice"
+        assert (stored(redis), online.count()) == (1, 1)
+
+
+def test_a_save_whose_reply_never_comes_is_done_once(browser: Browser, alice: User, redis: Any, each_loss: Any) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice, colour="blue"), hang=True):
+        assert browser.post("/write/colour/red/").status_code == 200
+        assert browser.get("/read/colour/").content == b"red"
+        assert stored(redis) == 1
+
+
+def test_a_new_session_is_created_once(browser: Browser, partitions: int, redis: Any, each_loss: Any) -> None:
+    for _ in each_loss(lambda: None):
+        assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
+        assert browser.get("/read/colour/").content == b"red"
+        assert stored(redis) == 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "home"), [(1, True), (4, True), (4, False)], ids=["one", "home", "another"], indirect=["partitions"]
+)
+def test_a_guest_signs_in_once(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, partitions: int, home: bool
+) -> None:
+    """From the only partition, from the user's home partition, and from another one into that."""
+
+    def guest() -> None:
+        while True:
+            browser.post("/write/colour/blue/")
+            space = keyspace()
+            if (space.of_sid(browser.sid) == space.of_user(str(alice.pk))) is home:
+                break
+            online.end(browser.sid)
+            browser.client.cookies.clear()
+        browser.get("/items/plain/lamp")
+
+    for _ in each_loss(guest):
+        old_sid = browser.sid
+        assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
+        assert browser.get("/who/").content == b"alice"
+        assert browser.get("/read/colour/").content == b"blue"
+        assert browser.sid != old_sid
+        assert (stored(redis), online.count()) == (1, 1)
+        assert [found.sid for found in online.of_user(alice)] == [browser.sid]
+        assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
+
+
+def test_a_visitor_without_a_session_signs_in_once(
+    browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any
+) -> None:
+    for _ in each_loss(lambda: None):
+        assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
+        assert browser.get("/who/").content == b"alice"
+        assert (stored(redis), online.count()) == (1, 1)
+
+
+def test_a_key_is_changed_once(browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any) -> None:
+    def signed_in() -> None:
+        browser.sign_in(alice, colour="blue")
+        browser.get("/items/plain/lamp")
+
+    for _ in each_loss(signed_in):
+        old_sid, login_at = browser.sid, online.get(browser.sid).login_at
+        assert browser.post(f"{browser.views}/cycle/").status_code == 200
+        assert browser.get("/who/").content == b"alice"
+        assert browser.get("/read/colour/").content == b"blue"
+        assert browser.sid != old_sid
+        assert (stored(redis), online.count()) == (1, 1)
+        assert online.get(browser.sid).login_at == login_at
+        assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
+
+
+def test_a_session_is_ended_once(browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice)):
+        response = browser.post(f"{browser.views}/sign-out/")
+        assert response.status_code == 200
+        assert response.cookies["sessionid"].value == ""
+        assert browser.get("/who/").content == b"nobody"
+        assert (stored(redis), online.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("path", ["/items/plain/lamp", "/items/records/lamp"])
+def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any, each_loss: Any, path: str) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice)):
+        # Only whoever asked for it hears that the reply was lost.
+        assert browser.get(path).status_code in ((200,) if path == "/items/plain/lamp" else (200, 503))
+        assert viewed.count("lamp") == 1
+        assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
+        assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("view", ["/items/writes", "/items/writes-and-cycles"])
+def test_a_view_that_rides_on_a_save_is_never_counted_twice(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, view: str
+) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice)):
+        assert browser.get(f"{view}/lamp").status_code == 200
+        assert browser.get("/read/last/").content == b"lamp"
+        assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == 1
+
+
+def test_a_view_with_which_a_session_begins_is_never_counted_twice(
+    browser: Browser, redis: Any, each_loss: Any, settings: Any
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True}
+    for _ in each_loss(lambda: None):
+        assert browser.get("/items/plain/lamp").status_code == 200
+        assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == stored(redis) == 1
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between(
+    browser: Browser, alice: User, proxy: Proxy, redis: Any, applied: bool
+) -> None:
+    """The save is done and its reply lost; another request saves before it is repeated, so that it has to merge."""
+    browser.sign_in(alice)
+    key = browser.cookie
+
+    def write_meanwhile() -> None:
+        other = SessionStore(key)
+        other["size"] = 5
+        other.save()
+
+    if applied:
+        proxy.lose_reply(scripts.SAVE.digest)
+        # At the first one nothing; at the second, which repeats it, something.
+        proxy.before(scripts.SAVE.digest, lambda: proxy.before(scripts.SAVE.digest, write_meanwhile))
+    else:
+        proxy.before(scripts.SAVE.digest, write_meanwhile)
+    assert browser.get("/items/writes/lamp").status_code == 200
+    proxy.restore()
+    assert browser.get("/read/last/").content == b"lamp"
+    assert browser.get("/read/size/").content == b"5"
+    assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == 1
+
+
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+def test_a_view_counted_in_another_partition_is_never_counted_twice(
+    browser: Browser, alice: User, redis: Any, each_loss: Any, partitions: int
+) -> None:
+    space = keyspace()
+    item = next(name for name in map(str, itertools.count()) if space.of_item(name) != space.of_user(str(alice.pk)))
+    for _ in each_loss(lambda: browser.sign_in(alice)):
+        browser.get(f"/items/plain/{item}")
+        # Noted in the session first: whether it comes to counting is open, when the reply to that is lost.
+        assert viewed.count(item) <= 1
+        assert [found.item for found in viewed.recent(browser.sid)] == [item]
+
+
+@pytest.mark.parametrize(
+    "path", ["/write/colour/red/", "/cycle/", "/sign-in/alice/", "/sign-out/", "/items/plain/lamp"]
+)
+def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
+    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, path: str
+) -> None:
+    for number in range(3):
+        browser.sign_in(alice, colour="blue")
+        proxy.lose_reply(OURS, skip=number, times=2)
+        ask = browser.get if path.startswith("/items/") else browser.post
+        prefix = "" if ask == browser.get else browser.views
+        assert ask(prefix + path).status_code in (200, 503)
+        proxy.restore()
+        assert browser.get("/who/").status_code == 200
+        assert stored(redis) <= number + 1
+
+
+def test_the_key_that_was_lost_is_never_in_the_answer(browser: Browser, alice: User, proxy: Proxy, redis: Any) -> None:
+    browser.sign_in(alice)
+    cookie = browser.cookie
+    proxy.lose_reply(OURS, times=2)
+    response = browser.post("/cycle/")
+    assert (response.status_code, list(response.cookies)) == (503, [])
+    assert browser.cookie == cookie
+    assert not redis.hexists(keyspace().of_sid(sid_of(cookie)).login, sid_of(cookie))

@@ -1,0 +1,220 @@
+"""
+A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything that can be done meanwhile.
+
+Whichever keys are on the other node already: an operation works wholly, or is refused and has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import SESSION_KEY
+
+from django_redsess import viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls as reading
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import retries as repeating
+from django_redsess.transport import sending as packing
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.lua_scripts import Script
+from testproject.clusters import Cluster
+from testproject.servers import Server
+from tests.helpers.behind import faults, have_partitions, stored
+from tests.helpers.clusters import cluster_caches
+from tests.helpers.every_operation import request
+from tests.helpers.moving import HalfMoved
+from tests.helpers.oracle import disagreements
+from tests.helpers.slot_operations import OPERATIONS, Work, World, reads_of
+
+pytestmark = pytest.mark.both_servers
+
+GO_ON = (
+    *("add_guest", "read_guest", "read_ended", "change_guest", "change_address_of_guest", "change_user"),
+    *("change_address_of_user", "prolong", "count_a_view"),
+)
+"""What works meanwhile, where all its keys are on one of the nodes."""
+
+
+@pytest.fixture(scope="module")
+def kept_nodes() -> Iterator[dict[Path, Cluster]]:
+    started: dict[Path, Cluster] = {}
+    yield started
+    for each in started.values():
+        each.close()
+
+
+@pytest.fixture
+def nodes(
+    server: Server, kept_nodes: dict[Path, Cluster], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    """A cluster of two nodes, which has the sessions."""
+    if server.binary not in kept_nodes:
+        # A hash of long values would be a hash table, which the server may write in another order each time.
+        options = ("--cluster-node-timeout", "15000", "--hash-max-listpack-value", "1024")
+        kept_nodes[server.binary] = Cluster(server.binary, *options, primaries=2, replicas=0)
+    nodes = kept_nodes[server.binary]
+    settings.CACHES = cluster_caches(nodes)
+    # Nothing moves while an operation waits.
+    monkeypatch.setattr(repeating, "MOVING_SECONDS", 0.01)
+    yield nodes
+    nodes.client.flushall()
+
+
+def subsets(names: list[bytes]) -> Iterator[list[bytes]]:
+    """Name the keys that have moved first: none, each alone, all but one, all."""
+    yield []
+    for name in names:
+        yield [name]
+        yield [other for other in names if other != name]
+    yield names
+
+
+def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
+    number = 0
+    while True:
+        nodes.client.flushall()
+        slot = HalfMoved(nodes, keyspace().partitions[0].tag)
+        world = World(slot.source.client)
+        moved = dict(enumerate(subsets(sorted(slot.source.client.keys())))).get(number)
+        if moved is None:
+            return
+        slot.begin(moved)
+        yield slot, world
+        assert disagreements(slot.target.client) == []
+        assert faults() == []
+        number += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("indexed", [False, True], ids=["", "addresses indexed"])
+@pytest.mark.parametrize("work", OPERATIONS, ids=lambda work: work.__name__)
+def test_an_operation_works_wholly_or_changes_nothing(
+    nodes: Cluster, settings: Any, work: Callable[[World], Work], indexed: bool
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": indexed}
+    worked = 0
+    for slot, world in each_half_moved_world(nodes):
+        before, doing = slot.content(), work(world)
+        try:
+            next(doing)
+        except SessionStoreUnavailable:
+            assert slot.content() == before
+            slot.end()
+            # Nothing stands in the way of another attempt.
+            doing = work(world)
+            next(doing)
+        else:
+            worked += 1
+            slot.end()
+        assert next(doing, "done") == "done"
+    assert worked or work.__name__ not in GO_ON
+
+
+@pytest.mark.slow
+def test_what_only_reads_reads_all_or_is_refused(nodes: Cluster, settings: Any) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    worked = set[str]()
+    for slot, world in each_half_moved_world(nodes):
+        before, found = slot.content(), dict[str, Any]()
+        for name, read in reads_of(world).items():
+            with suppress(SessionStoreUnavailable):
+                found[name] = read()
+        assert slot.content() == before
+        slot.end()
+        assert {name: read() for name, read in reads_of(world).items() if name in found} == found
+        worked |= found.keys()
+    assert "popular" in worked
+
+
+def half_moved(nodes: Cluster, *names: str) -> tuple[HalfMoved, World]:
+    """Have the keys with these names on the other node already, as far as they are there."""
+    slot = HalfMoved(nodes, keyspace().partitions[0].tag)
+    world = World(slot.source.client)
+    slot.begin(name.encode() for name in names)
+    return slot, world
+
+
+def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: Any) -> None:
+    partition = keyspace().partitions[0]
+    slot, world = half_moved(nodes, partition.recent)
+    settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 100}
+    before = slot.content()
+    for session in (world.user, world.quiet_user):
+        assert request(session.session_key or "", {})["data"]["colour"] == "blue"
+    assert slot.content() == before
+    slot.end()
+    due = reading.read(world.user.sid or "").run().due
+    request(world.user.session_key or "", {})
+    assert reading.read(world.user.sid or "").run().due < due
+
+
+@pytest.fixture
+def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStore, Partition, Partition]:
+    """A guest's session that is about to sign in a user of another partition, and both partitions."""
+    have_partitions(monkeypatch, 2)
+    nodes.client.flushall()
+    session = SessionStore()
+    session["colour"] = "blue"
+    session.save()
+    viewed.record(session, "lamp")
+    here, user = keyspace().of_sid(session.sid or ""), "7"
+    while keyspace().of_user(user) == here:
+        user += "7"
+    session.cycle_key()
+    session[SESSION_KEY] = user
+    return session, here, keyspace().of_user(user)
+
+
+@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
+def test_a_sign_in_across_partitions_leaves_nothing_behind(
+    nodes: Cluster,
+    across: tuple[SessionStore, Partition, Partition],
+    monkeypatch: pytest.MonkeyPatch,
+    moving: str,
+) -> None:
+    session, here, home = across
+    key = session.stored_key or session.pending.rotates_from
+    slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
+    rotate = operations.rotate
+
+    def begin_and_rotate(*args: Any, **more: Any) -> Any:
+        slot.begin([])
+        return rotate(*args, **more)
+
+    if "later" in moving:
+        # When the session is in both partitions.
+        monkeypatch.setattr(operations, "rotate", begin_and_rotate)
+    else:
+        slot.begin([])
+    with pytest.raises(SessionStoreUnavailable):
+        session.save()
+    slot.end()
+    assert stored(nodes.client) == 1
+    assert SessionStore(key)["colour"] == "blue"
+    assert faults() == []
+
+
+def test_every_script_is_among_the_operations(redis: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    sent = set[str]()
+    pack = packing.script_call
+
+    def script_call(script: Script, *args: Any, **more: Any) -> bytes:
+        sent.add(script.name)
+        return pack(script, *args, **more)
+
+    monkeypatch.setattr(packing, "script_call", script_call)
+    for work in OPERATIONS:
+        redis.flushall()
+        assert list(work(World(redis))) == [None]
+    for read in reads_of(World(redis)).values():
+        read()
+    # It reads rules of the server only.
+    assert {script.name for script in scripts.every()} - sent == {"permissions"}

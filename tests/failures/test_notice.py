@@ -1,0 +1,174 @@
+"""What is left to tell when something fails: a full server, one that takes no writes, an outage, a process killed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from django_redsess import cleaning as cleaner
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.session import script_calls as operations
+from django_redsess.signals import Reason
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.round_trips import drive
+from testproject.servers import Server
+from tests.helpers import every_operation
+from tests.helpers.behind import faults, make_due, stored
+from tests.helpers.child import MOMENTS, Child, Moment
+from tests.helpers.oracle import disagreements
+from tests.helpers.outages import full, replica
+from tests.helpers.proxy import Proxy
+from tests.helpers.visitors import Browser, assert_unavailable
+
+pytestmark = pytest.mark.both_servers
+
+HEADER = "X-Session-Ended"
+
+
+def kick(sid: str) -> None:
+    assert [ended.sid for ended in online.end(sid, message="x" * 200)] == [sid]
+
+
+def expire(sid: str) -> None:
+    call_command("clearsessions")
+
+
+def evict(sid: str) -> None:
+    assert sum(cleaner.evicted(maximum=0)) == 1
+
+
+def replace(sid: str) -> None:
+    assert len(drive(operations.end([sid], Reason.REPLACED))) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("end", "reason"), [(kick, "kicked"), (expire, "expired"), (evict, "evicted"), (replace, "replaced")]
+)
+def test_a_full_server_ends_sessions_whether_it_takes_the_note_or_not(
+    browser: Browser, alice: User, redis: Any, end: Callable[[str], None], reason: str
+) -> None:
+    browser.sign_in(alice)
+    if end is expire:
+        make_due(redis, str(browser.sid))
+    with full(redis):
+        end(str(browser.sid))
+        assert (stored(redis), online.count()) == (0, 0)
+        response = browser.get(f"{browser.views}/who/")
+    assert (response.status_code, response.content) == (200, b"nobody")
+    assert response.get(HEADER, reason).startswith(reason)
+    assert faults() == []
+
+
+@pytest.mark.django_db
+def test_where_no_note_can_be_written_sessions_are_ended_all_the_same(
+    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
+) -> None:
+    use_server(own_server)
+    for end in (kick, evict, replace):
+        browser.sign_in(alice)
+        own_server.client.acl_setuser("default", enabled=True, commands=["-set"])
+        end(str(browser.sid))
+        assert (stored(own_server.client), online.count(), faults()) == (0, 0, [])
+        own_server.client.acl_setuser("default", enabled=True, commands=["+set"])
+        response = browser.get(f"{browser.views}/who/")
+        assert (response.status_code, response.content, HEADER in response) == (200, b"nobody", False)
+
+
+@pytest.mark.django_db
+def test_a_full_server_still_tells(browser: Browser, alice: User, redis: Any) -> None:
+    browser.sign_in(alice)
+    online.end(browser.sid)
+    with full(redis):
+        response = browser.get(f"{browser.views}/who/")
+    assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
+
+
+@pytest.mark.django_db
+def test_a_replica_tells_afterwards(
+    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
+) -> None:
+    use_server(own_server)
+    browser.sign_in(alice)
+    online.end(browser.sid)
+    with replica(own_server):
+        assert browser.get(f"{browser.views}/who/").status_code == 503
+    response = browser.get(f"{browser.views}/who/")
+    assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
+
+
+@pytest.mark.django_db
+def test_an_outage_is_told_as_one_and_the_end_after_it(browser: Browser, alice: User, proxy: Proxy) -> None:
+    browser.sign_in(alice)
+    cookie = browser.cookie
+    online.end(browser.sid)
+    proxy.refuse()
+    response = browser.get(f"{browser.views}/who/")
+    assert_unavailable(response)
+    assert (HEADER in response, browser.cookie) == (False, cookie)
+    proxy.restore()
+    response = browser.get(f"{browser.views}/who/")
+    assert (response.content, response[HEADER]) == (b"nobody", "kicked")
+
+
+@pytest.mark.django_db
+def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, alice: User, proxy: Proxy) -> None:
+    browser.sign_in(alice)
+    proxy.lose_reply(scripts.END.digest)
+    # Repeated, it finds nothing any more.
+    assert online.end(browser.sid, message="Bye.") == []
+    assert proxy.lost == 1
+    response = browser.get(f"{browser.views}/who/")
+    assert (response.content, response[HEADER]) == (b"nobody", "kicked; message*=UTF-8''Bye.")
+    assert faults() == []
+
+
+@pytest.mark.django_db
+def test_an_end_between_reading_and_writing_is_told_to_the_next_request(
+    browser: Browser, alice: User, meanwhile: Any
+) -> None:
+    for path in ("write/colour/red/", "write-and-save/colour/red/", "cycle/"):
+        browser.sign_in(alice)
+        cookie = browser.cookie
+        meanwhile(lambda: online.end(browser.sid))
+        response = browser.post(f"{browser.views}/{path}")
+        assert (response.status_code, HEADER in response, browser.cookie) == (400, False, cookie)
+        assert browser.get(f"{browser.views}/who/")[HEADER] == "kicked"
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("way", ["kicked", "expired", "evicted"])
+def test_a_process_killed_at_any_step_leaves_a_session_or_the_note_of_its_end(
+    partitions: int, child: Child, redis: redis_py.Redis, way: str, moment: Moment
+) -> None:
+    outcomes = []
+    for number in itertools.count(1):
+        redis.flushall()
+        session = SessionStore()
+        session["_auth_user_id"] = "7"
+        session.save()
+        if way == "expired":
+            make_due(redis, str(session.sid))
+        operation, args = {
+            "kicked": (every_operation.end, (session.sid,)),
+            "expired": (every_operation.clean, ()),
+            "evicted": (every_operation.evict, (0, 10)),
+        }[way]
+        ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
+        assert (disagreements(redis), faults()) == ([], [])
+        is_there = stored(redis) == 1
+        ended = SessionStore(session.session_key).ended
+        # One that is due is over for its visitor, whether it has been taken out or not.
+        assert (ended is None) == (is_there and way != "expired")
+        assert ended is None or ended.reason == way
+        outcomes.append(is_there)
+        if not ran.killed:
+            break
+    assert (outcomes[0], outcomes[-1]) == (True, False)

@@ -1,0 +1,86 @@
+"""One account that signs in without end, on one partition and on several: nobody else's session goes."""
+
+from __future__ import annotations
+
+from itertools import count, islice
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport.keys import keyspace
+from tests.helpers.behind import faults, have_partitions
+from tests.helpers.sign_ins import named, sids_of, sign_in
+
+pytestmark = pytest.mark.usefixtures("users_in_no_table")
+
+SHARE = 100
+"""How many sessions each partition may have."""
+
+HOARDER = "0"
+
+
+@pytest.fixture(params=[1, 4, 16], ids="{} partitions".format)
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Any:
+    """A store whose partitions have room for a hundred sessions each."""
+    have_partitions(monkeypatch, request.param)
+    settings.REDSESS = {"MAX_SESSIONS": SHARE * request.param}
+    return settings
+
+
+def neighbours(number: int, first: int = 1) -> list[str]:
+    """Users whose sessions are in the same partition as the hoarder's."""
+    space = keyspace()
+    home = space.of_user(HOARDER)
+    return list(islice((str(user) for user in count(first) if space.of_user(str(user)) == home), number))
+
+
+def signed_in(users: list[str]) -> list[str]:
+    return [user for user in users if online.count(user_ids=[user]) == 1]
+
+
+def hoard(times: int, *, in_guests: bool = False) -> list[SessionStore]:
+    """Sign in so often, from browsers without a session, or with a guest's."""
+    sessions = []
+    for _ in range(times):
+        guest = None
+        if in_guests:
+            guest = SessionStore()
+            guest.save()
+        sessions.append(sign_in(HOARDER, guest))
+    return sessions
+
+
+@pytest.mark.parametrize("in_guests", [False, True], ids=["visitors", "guests"])
+def test_below_the_maximum_nobody_goes_and_later_ones_find_room(store: Any, redis: redis_py.Redis, in_guests) -> None:
+    users = neighbours(90)
+    others, newcomers = users[:59], users[59:]
+    for user in others:
+        sign_in(user)
+    latest = hoard(2 * SHARE, in_guests=in_guests)[-1]
+    assert signed_in(others) == others
+    # Nor is the room that is left taken away from those who come later.
+    for user in newcomers:
+        sign_in(user)
+    assert signed_in(users) == users
+    assert str(latest.sid) in sids_of(HOARDER)
+    assert faults() == []
+
+
+@pytest.mark.parametrize("ceiling", [1000, None])
+@pytest.mark.parametrize("in_guests", [False, True], ids=["visitors", "guests"])
+def test_at_the_maximum_own_sessions_go_and_the_new_one_stays(
+    store: Any, redis: redis_py.Redis, in_guests: bool, ceiling: int | None
+) -> None:
+    store.REDSESS = {**store.REDSESS, "USER_SESSIONS_CEILING": ceiling}
+    users = neighbours(SHARE - 1)
+    for user in users:
+        sign_in(user)
+    first = hoard(1)[0]
+    latest = hoard(2 * SHARE, in_guests=in_guests)[-1]
+    assert signed_in(users) == users
+    assert sids_of(HOARDER) == named(latest)
+    assert SessionStore(first.session_key).ended.reason == "evicted"
+    assert faults() == []

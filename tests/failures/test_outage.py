@@ -1,0 +1,416 @@
+"""The server can't be reached: nobody is taken for signed out, and everybody gets a page that says so."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import requests
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport.keys import keyspace
+from tests.helpers.behind import stored
+from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
+from tests.helpers.proxy import Proxy
+from tests.helpers.visitors import Browser, assert_unavailable
+
+pytestmark = pytest.mark.django_db
+
+SESSION = "django_redsess.middleware.SessionMiddleware"
+AUTH = "django.contrib.auth.middleware.AuthenticationMiddleware"
+
+PLACES = {
+    "a view": ("/who/", None),
+    "an asynchronous view": ("/async/who/", None),
+    "a view that takes errors for a no": ("/swallowed/", None),
+    "a view that makes another error of it": ("/fails-by-it/", None),
+    "a deferred template": ("/deferred/", None),
+    "a condition in a template": ("/condition/", None),
+    "LoginRequiredMiddleware": ("/plain/", (AUTH, "django.contrib.auth.middleware.LoginRequiredMiddleware")),
+    "a middleware before the view": ("/plain/", (SESSION, "tests.helpers.site.middleware.ReadsOnTheWayIn")),
+    "a middleware after the view": ("/plain/", (SESSION, "tests.helpers.site.middleware.ReadsOnTheWayOut")),
+}
+
+
+@pytest.fixture(params=PLACES)
+def page(request: pytest.FixtureRequest, settings: Any, site: None) -> str:
+    """A page whose session is read in the place that the test is named after."""
+    found, added = PLACES[request.param]
+    if added:
+        after, name = added
+        at = settings.MIDDLEWARE.index(after) + 1
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE[:at], name, *settings.MIDDLEWARE[at:]]
+    return found
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
+    caplog.clear()
+    caplog.set_level(logging.INFO, logger="django_redsess")
+    return caplog
+
+
+def assert_logged_once(log: pytest.LogCaptureFixture, *, outages: int = 1) -> None:
+    lines = lines_of(log, "django_redsess", logging.ERROR)
+    assert len(lines) == outages, lines
+    assert all(line.startswith("Sessions can't be reached") for line in lines)
+    assert lines_of(log, "django.request", logging.ERROR) == []
+
+
+def test_refused_at_load_is_a_503_and_the_visitor_stays_signed_in(
+    browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture, page: str
+) -> None:
+    browser.sign_in(alice)
+    cookie = browser.cookie
+    proxy.refuse()
+    for _ in range(3):
+        assert_unavailable(browser.get(page))
+        assert browser.seconds < BUDGET
+    proxy.restore()
+    assert browser.get(page).status_code == 200
+    assert browser.get("/who/").content == b"alice"
+    assert browser.cookie == cookie
+    assert_logged_once(log)
+    assert len(lines_of(log, "django_redsess", logging.INFO)) == 1
+
+
+def test_refused_with_the_csrf_token_in_the_session_is_a_503_and_the_token_good_afterwards(
+    browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.CSRF_USE_SESSIONS = True
+    browser.client.handler.enforce_csrf_checks = True
+    browser.sign_in(alice)
+    token = browser.get("/form/").content.decode().split('value="')[1].split('"')[0]
+    form = {"csrfmiddlewaretoken": token, "colour": "blue"}
+    proxy.refuse()
+    assert_unavailable(browser.get("/form/"))
+    assert_unavailable(browser.post("/form/", form))
+    proxy.restore()
+    assert browser.post("/form/", form).status_code == 200
+    assert browser.get("/read/colour/").content == b"blue"
+    assert_logged_once(log)
+
+
+def test_a_streaming_answer_already_begun_breaks_off(site: None, alice: User, proxy: Proxy) -> None:
+    browser = Browser(Client())
+    browser.sign_in(alice)
+    proxy.refuse()
+    response: Any = browser.get("/stream/_auth_user_id/")
+    assert next(iter(response.streaming_content)) == b"begun, "
+    with pytest.raises(SessionStoreUnavailable):
+        list(response.streaming_content)
+
+
+def test_a_page_that_does_not_read_the_session_is_served(browser: Browser, alice: User, proxy: Proxy) -> None:
+    browser.sign_in(alice)
+    proxy.refuse()
+    response = browser.get("/plain/")
+    assert (response.status_code, list(response.cookies)) == (200, [])
+
+
+def test_a_visitor_without_a_session_is_served(browser: Browser, proxy: Proxy) -> None:
+    proxy.refuse()
+    assert browser.get("/who/").content == b"nobody"
+    assert_unavailable(browser.post("/write/colour/blue/"))
+
+
+def test_many_requests_at_once_write_one_line(site: None, alice: User, proxy: Proxy, log: Any) -> None:
+    browsers = [Browser(Client()) for _ in range(8)]
+    for browser in browsers:
+        browser.sign_in(alice)
+    proxy.refuse()
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda each: answers.append(each.get("/user-id/").status_code), args=(browser,))
+        for browser in browsers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [503] * 8
+    assert_logged_once(log)
+
+
+def test_each_outage_is_logged_at_its_beginning_and_its_end(
+    browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(alice)
+    for _ in range(2):
+        proxy.refuse()
+        browser.get("/who/")
+        browser.get("/who/")
+        proxy.restore()
+        browser.get("/who/")
+        browser.get("/who/")
+    assert_logged_once(log, outages=2)
+    assert len(lines_of(log, "django_redsess", logging.INFO)) == 2
+
+
+def test_an_outage_met_at_save_is_over_when_sessions_can_be_read(
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, log: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(alice)
+    for _ in range(2):
+        meanwhile(proxy.refuse)
+        browser.post("/write/colour/red/")
+        proxy.restore()
+        browser.get("/who/")
+    assert_logged_once(log, outages=2)
+    assert len(lines_of(log, "django_redsess", logging.INFO)) == 2
+
+
+def test_a_site_without_templates_of_apps_answers_too(
+    browser: Browser, alice: User, proxy: Proxy, settings: Any, log: pytest.LogCaptureFixture
+) -> None:
+    settings.TEMPLATES = []
+    browser.sign_in(alice)
+    proxy.refuse()
+    assert_unavailable(browser.get("/who/"))
+    assert_logged_once(log)
+
+
+def test_a_page_that_fails_itself_is_a_line_of_text(browser: Browser, alice: User, proxy: Proxy, settings: Any) -> None:
+    browser.sign_in(alice)
+    # Its style sheet has not been collected.
+    storage = "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": {"BACKEND": storage}}
+    proxy.refuse()
+    response = browser.get(f"{browser.views}/who/")
+    assert_unavailable(response)
+    assert response.content == b"Sessions can't be reached."
+
+
+def test_no_line_has_the_session_key(browser: Browser, alice: User, proxy: Proxy, log: Any) -> None:
+    browser.sign_in(alice)
+    proxy.refuse()
+    browser.get("/who/")
+    browser.post("/sign-out/")
+    assert str(browser.cookie) not in log.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_visitor_of_a_running_site_is_told_so_too(
+    site: None, alice: User, proxy: Proxy, live_server: Any, log: pytest.LogCaptureFixture
+) -> None:
+    visitor = requests.Session()
+    visitor.headers["Accept"] = "text/html,*/*;q=0.8"
+    visitor.post(f"{live_server.url}/sign-in/alice/")
+    cookies = dict(visitor.cookies)
+    proxy.refuse()
+    for _ in range(2):
+        answer = visitor.get(f"{live_server.url}/who/")
+        assert (answer.status_code, "Set-Cookie" in answer.headers) == (503, False)
+        assert answer.headers["Content-Type"].startswith("text/html")
+        assert int(answer.headers["Retry-After"]) > 0
+        assert answer.elapsed.total_seconds() < BUDGET
+    proxy.restore()
+    assert visitor.get(f"{live_server.url}/who/").text == "alice"
+    assert dict(visitor.cookies) == cookies
+    visitor.close()
+    assert_logged_once(log)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/write/colour/red/",
+        "/write-and-save/colour/red/",
+        "/write-and-swallow/colour/red/",
+        "/async/write/colour/red/",
+        "/async/write-and-save/colour/red/",
+    ],
+)
+def test_refused_at_save_is_a_503_and_the_old_data_is_intact(
+    browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, log: Any, path: str
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(path))
+    assert browser.seconds < BUDGET
+    proxy.restore()
+    assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"alice"
+    assert browser.cookie == cookie
+    assert_logged_once(log)
+
+
+@pytest.mark.parametrize("path", ["/write/colour/red/", "/async/write/colour/red/"])
+def test_refused_at_the_first_save_gives_no_cookie(
+    browser: Browser, proxy: Proxy, redis: Any, meanwhile: Any, path: str
+) -> None:
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(path))
+    proxy.restore()
+    assert (browser.cookie, stored(redis)) == (None, 0)
+
+
+@pytest.mark.parametrize("path", ["/sign-in/alice/", "/async/sign-in/alice/"])
+def test_a_sign_in_refused_at_save_leaves_the_visitor_a_guest(
+    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, meanwhile: Any, path: str
+) -> None:
+    browser.post("/write/colour/blue/")
+    cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(path))
+    proxy.restore()
+    assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"nobody"
+    assert (browser.cookie, stored(redis), online.count()) == (cookie, 1, 0)
+    assert browser.post(path).status_code == 200
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+def test_a_sign_in_refused_half_way_to_another_partition_leaves_the_visitor_a_guest(
+    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any
+) -> None:
+    browser.post("/write/colour/blue/")
+    while keyspace().of_sid(browser.sid) == keyspace().of_user(str(alice.pk)):
+        online.end(browser.sid)
+        browser.client.cookies.clear()
+        browser.post("/write/colour/blue/")
+    cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
+    proxy.before(scripts.ROTATE.digest, proxy.refuse)
+    assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))
+    proxy.restore()
+    assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"nobody"
+    assert browser.cookie == cookie
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
+    assert browser.get("/who/").content == b"alice"
+    assert browser.get("/read/colour/").content == b"blue"
+
+
+@pytest.mark.parametrize("path", ["/cycle/", "/async/cycle/"])
+def test_a_new_key_refused_at_save_leaves_the_old_one(
+    browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, path: str
+) -> None:
+    browser.sign_in(alice)
+    cookie = browser.cookie
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(path))
+    proxy.restore()
+    assert browser.get("/who/").content == b"alice"
+    assert (browser.cookie, stored(redis)) == (cookie, 1)
+
+
+@pytest.mark.parametrize("path", ["/sign-out/", "/async/sign-out/"])
+def test_a_sign_out_that_is_refused_does_not_pretend(
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, path: str
+) -> None:
+    browser.sign_in(alice)
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(path))
+    proxy.restore()
+    assert browser.get("/who/").content == b"alice"
+    assert browser.post(path).status_code == 200
+    assert browser.get("/who/").content == b"nobody"
+
+
+def test_no_answer_at_load_is_a_503_in_time(
+    browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(alice)
+    proxy.silence()
+    for _ in range(2):
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+        assert browser.seconds < BUDGET
+    proxy.restore()
+    assert browser.get("/who/").content == b"alice"
+    assert_logged_once(log)
+
+
+def test_a_request_waits_for_the_server_once(browser: Browser, alice: User, proxy: Proxy) -> None:
+    """Also where its template goes on as if nobody were signed in, and there would be more to ask the server."""
+    browser.sign_in(alice)
+    proxy.silence()
+    assert_unavailable(browser.get("/who/"))
+    before = proxy.accepted
+    assert_unavailable(browser.get("/items/for-somebody/lamp"))
+    assert proxy.accepted == before + 1
+
+
+def test_no_answer_at_save_is_a_503_in_time(
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, log: Any
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    meanwhile(proxy.silence)
+    assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
+    assert browser.seconds < BUDGET
+    proxy.restore()
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content == b"alice"
+    assert_logged_once(log)
+
+
+def test_a_frozen_server_is_a_503_in_time(
+    browser: Browser,
+    alice: User,
+    own_server: Any,
+    use_server: Callable[..., None],
+    meanwhile: Any,
+    log: pytest.LogCaptureFixture,
+) -> None:
+    use_server(own_server, timeout=TIMEOUT)
+    browser.sign_in(alice, colour="blue")
+    with frozen(own_server):
+        for _ in range(2):
+            assert_unavailable(browser.get("/who/"))
+            assert browser.seconds < BUDGET
+    assert browser.get("/who/").content == b"alice"
+    with ExitStack() as stack:
+        meanwhile(lambda: stack.enter_context(frozen(own_server)))
+        assert_unavailable(browser.post("/write/colour/red/"))
+        assert browser.seconds < BUDGET
+    # What was sent before the time was up, the server may still do.
+    assert browser.get("/read/colour/").content in (b"blue", b"red")
+    assert browser.get("/who/").content == b"alice"
+    assert stored(own_server.client) == 1
+    assert_logged_once(log, outages=2)
+
+
+def test_an_exhausted_pool_is_an_outage(site: None, alice: User, proxy: Proxy, settings: Any) -> None:
+    settings.CACHES = caches(f"{proxy.url}?client_name=one")
+    # It gives up long before the first would.
+    settings.CACHES["sessions"]["OPTIONS"] |= {
+        "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
+        "CONNECTION_POOL_KWARGS": {"max_connections": 1, "timeout": 0.2},
+    }
+    first, second = Browser(Client()), Browser(Client())
+    for browser in (first, second):
+        browser.sign_in(alice)
+    answers = []
+    # While the first waits for its reply, on the only connection.
+    proxy.before("HGET", lambda: answers.append(second.get("/user-id/")))
+    assert first.get("/user-id/").content == str(alice.pk).encode()
+    assert_unavailable(answers[0])
+    assert second.get("/user-id/").content == str(alice.pk).encode()
+
+
+def test_outside_a_request_an_outage_is_an_error_of_its_own(site: None, proxy: Proxy) -> None:
+    session = SessionStore()
+    session["colour"] = "blue"
+    session.save()
+    opened = SessionStore(session.session_key)
+    proxy.refuse()
+    with pytest.raises(SessionStoreUnavailable):
+        opened.get("colour")
+    proxy.restore()
+    with pytest.raises(SessionStoreUnavailable):
+        opened.get("colour")
+    assert SessionStore(session.session_key)["colour"] == "blue"

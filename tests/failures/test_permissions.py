@@ -1,0 +1,158 @@
+"""A server that does not let the site do what it needs: told in one line, and nobody is signed out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from testproject.servers import Server, free_port
+from tests.helpers.outages import caches, end_outage, lines_of, our_errors
+from tests.helpers.running import wait_until
+from tests.helpers.visitors import Browser, assert_unavailable
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
+
+ALL = ("~*", "+@all")
+
+
+@pytest.fixture
+def may(site: None, own_server: Server, settings: Any) -> Iterator[Callable[..., None]]:
+    """Use a server as the user "shop", and return a function that says what that user may do from now on."""
+
+    def may(*rules: str) -> None:
+        own_server.client.execute_command("ACL", "SETUSER", "shop", "reset", "on", ">secret", *rules)
+
+    may(*ALL)
+    settings.CACHES = caches(f"redis://shop:secret@127.0.0.1:{own_server.port}/0")
+    end_outage()
+    return may
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (("~*", "+@all", "-hget"), "'hget' command"),
+        (("~{other}:*", "+@all"), "key"),
+        (("~*", "+@all", "-time"), "'time' command"),
+    ],
+    ids=["a command", "the keys", "one of several commands"],
+)
+def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(
+    browser: Browser, alice: User, may: Callable[..., None], log: Any, rules: tuple[str, ...], words: str
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    cookie = browser.cookie
+    may(*rules)
+    for _ in range(3):
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+    [line] = our_errors(log)
+    assert line.startswith("Sessions can't be reached: ")
+    assert words in line
+    assert str(cookie) not in log.text
+    may(*ALL)
+    assert browser.get("/who/").content == b"alice"
+    assert (browser.cookie, len(our_errors(log))) == (cookie, 1)
+
+
+def test_what_only_saves_need_keeps_nobody_from_reading(
+    browser: Browser, alice: User, may: Callable[..., None], log: Any
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    may(*ALL, "-hset")
+    for _ in range(2):
+        assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
+        assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
+    assert len(our_errors(log)) == 1
+    # Something else, which that line does not tell.
+    may(*ALL, "-hset", "-hdel")
+    assert_unavailable(browser.post(f"{browser.views}/sign-out/"))
+    first, second = our_errors(log)
+    assert ("(HSET in the script save)" in first, "(HDEL in the script end)" in second) == (True, True)
+    may(*ALL)
+    assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("EVALSHA", "unknown command 'EVALSHA' (in the script "), ("ZSCORE", "unknown command 'ZSCORE' (read)")],
+)
+def test_a_command_that_the_server_does_not_know_is_a_503_that_names_it(
+    browser: Browser, server: Server, settings: Any, log: Any, command: str, words: str
+) -> None:
+    without = Server(server.binary, "--rename-command", command, "")
+    settings.CACHES = caches(without.url)
+    try:
+        browser.cookie = "k" * 32
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+        [line] = our_errors(log)
+        assert words in line
+        # It may be of a script, and what it was sent.
+        assert "args beginning" not in line
+        with pytest.raises(SessionStoreUnavailable, match=r"refuses: .nknown"):
+            SessionStore("k" * 32).load()
+    finally:
+        without.close()
+
+
+def test_a_database_that_the_server_has_not_is_a_503(browser: Browser, server: Server, settings: Any, log: Any) -> None:
+    # Each has a pool of its own: a pool tells once of an outage.
+    settings.CACHES = caches(f"{server.url.removesuffix('/0')}/{99 + len(browser.views)}")
+    browser.cookie = "k" * 32
+    assert_unavailable(browser.get(f"{browser.views}/who/"))
+    [line] = our_errors(log)
+    assert "DB index is out of range" in line
+
+
+def test_a_node_of_a_cluster_is_a_503_and_says_so(browser: Browser, server: Server, settings: Any, log: Any) -> None:
+    cluster = ("--cluster-enabled", "yes", "--cluster-port")
+    one, other = (Server(server.binary, *cluster, str(free_port())) for _ in range(2))
+    try:
+        for number, node in enumerate((one, other)):
+            node.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192 * number, 8192 * number + 8191)
+        bus = other.options[-1]
+        one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
+        wait_until(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in (one, other)))
+        found = []
+        for node in (one, other):
+            log.clear()
+            settings.CACHES = caches(node.url)
+            browser.cookie = "k" * 32
+            found.append(browser.get(f"{browser.views}/who/").status_code)
+            elsewhere = other if node is one else one
+            assert [f"127.0.0.1:{elsewhere.port}" in line for line in our_errors(log)] in ([], [True])
+            settings.CACHES = caches(f"{node.url.removesuffix('/0')}/1")
+            browser.cookie = "k" * 32
+            assert_unavailable(browser.get(f"{browser.views}/who/"))
+        assert sorted(found) == [200, 503]
+    finally:
+        for node in (one, other):
+            node.close()
+
+
+@pytest.mark.parametrize(("option", "lacking"), [("--check", "scan"), ("--repair", "scan"), ("--dry-run", "zcount")])
+def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(
+    may: Callable[..., None], option: str, lacking: str
+) -> None:
+    SessionStore().save()
+    may(*ALL, f"-{lacking}")
+    with pytest.raises(CommandError, match=f"(?i){lacking}") as raised:
+        call_command("cleansessions", option)
+    assert raised.value.returncode == 1
+
+
+def test_a_fault_of_ours_is_no_outage(browser: Browser, alice: User, redis: redis_py.Redis, log: Any) -> None:
+    browser.sign_in(alice)
+    redis.delete("{redsess}:expire")
+    redis.set("{redsess}:expire", "no sorted set")
+    assert browser.get(f"{browser.views}/who/").status_code == 500
+    redis.flushall()
+    assert lines_of(log, "django_redsess", logging.ERROR) == []
+    assert "WRONGTYPE" in log.text

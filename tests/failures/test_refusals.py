@@ -1,0 +1,218 @@
+"""A sign-in that is refused, fails afterwards, or can't be judged for a wrong setting: what the visitor has then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport.keys import keyspace
+from tests.helpers.behind import stored, traces
+from tests.helpers.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
+from tests.helpers.visitors import Browser
+
+pytestmark = pytest.mark.both_servers
+
+FUNCTION = f"{__name__}.as_the_test_says"
+
+answer: Any = None
+"""What the function that the settings name says."""
+
+
+def as_the_test_says(user: User) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
+def visitor(request: pytest.FixtureRequest, sign_ins_site: None) -> Browser:
+    """A guest whose session holds a colour, over WSGI and over ASGI."""
+    browser = Browser(request.param())
+    browser.get("/held/write/colour/blue/")
+    return browser
+
+
+@pytest.fixture
+def there(redis: redis_py.Redis, set_limit: SetLimit) -> SessionStore:
+    """The one session of user 1, who may have no other: a further sign-in is refused."""
+    set_limit(1, "refuse")
+    return sign_in_before(redis, "1", 100)[0]
+
+
+# Refused
+
+
+def test_a_refused_sign_in_is_a_403_that_ends_the_visitors_session(
+    visitor: Browser, redis: redis_py.Redis, there: SessionStore
+) -> None:
+    guest = str(visitor.cookie)
+    response = visitor.get(f"{visitor.views}/held/sign-in/1/")
+    assert response.status_code == 403
+    assert response.content.decode().startswith("You already have 1 session,")
+    assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
+    assert traces(redis, guest) == []
+    assert SessionStore(guest).load() == {}
+    assert (sids_of("1"), stored(redis)) == (named(there), 1)
+    assert visitor.get("/held/who/").content == b"nobody"
+
+
+def test_after_a_refusal_the_view_finds_nobody_signed_in(
+    visitor: Browser, redis: redis_py.Redis, there: SessionStore
+) -> None:
+    guest = str(visitor.cookie)
+    response = visitor.get(f"{visitor.views}/held/sign-in-and-look/1/")
+    assert response.content == b"SessionLimitReached: nobody, True, nobody"
+    assert response.cookies["sessionid"].value == ""
+    assert traces(redis, guest) == []
+    assert stored(redis) == 1
+
+
+def test_after_a_refusal_a_view_can_go_on_with_a_new_guest(
+    visitor: Browser, redis: redis_py.Redis, there: SessionStore
+) -> None:
+    guest = visitor.cookie
+    assert visitor.get("/held/sign-in-and-go-on/1/").status_code == 200
+    assert visitor.cookie not in ("", guest)
+    assert dict(SessionStore(visitor.cookie).items()) == {"colour": "red"}
+    assert visitor.get("/held/who/").content == b"nobody"
+    assert (online.count(), stored(redis)) == (1, 2)
+
+
+def test_after_a_sign_out_elsewhere_a_refused_visitor_can_sign_in(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    set_limit(2, "refuse")
+    first, second = sign_in_before(redis, "1", 200, 100)
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 403
+    SessionStore(first.session_key).flush()
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 200
+    assert visitor.get("/held/who/").content == b"1"
+    assert sids_of("1") == {second.sid, visitor.sid}
+
+
+def test_another_user_who_is_refused_leaves_nothing_of_either(
+    visitor: Browser, redis: redis_py.Redis, there: SessionStore
+) -> None:
+    assert visitor.get(f"{visitor.views}/held/sign-in/2/").status_code == 200
+    before = str(visitor.cookie)
+    assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 403
+    assert traces(redis, before) == []
+    assert visitor.get("/held/who/").content == b"nobody"
+    assert (sids_of("1"), sids_of("2"), stored(redis)) == (named(there), set(), 1)
+
+
+def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    set_limit(2, "refuse")
+    guest = str(visitor.cookie)
+    response = visitor.get("/held/sign-in-and-fail/1/")
+    assert response.status_code == 500
+    assert response.cookies["sessionid"].value == visitor.cookie
+    assert visitor.get("/held/who/").content == b"1"
+    assert visitor.get("/held/read/colour/").content == b"blue"
+    assert (sids_of("1"), stored(redis)) == ({visitor.sid}, 1)
+    assert traces(redis, guest) == []
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_a_view_that_fails_after_a_sign_in_that_would_end_others_leaves_all_as_it_was(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit, policy: str
+) -> None:
+    set_limit(1, policy)
+    [there] = sign_in_before(redis, "1", 100)
+    cookie = visitor.cookie
+    assert visitor.get("/held/sign-in-and-fail/1/").status_code == 500
+    assert visitor.cookie == cookie
+    assert visitor.get("/held/read/colour/").content == b"blue"
+    assert (sids_of("1"), stored(redis)) == (named(there), 2)
+
+
+# Settings that make no sense
+
+
+def everything(redis: redis_py.Redis) -> dict[str, Any]:
+    """Return what is stored, all but when a session was last seen."""
+    found: dict[str, Any] = {}
+    for number, partition in enumerate(keyspace().partitions):
+        for name in ("login", "expire", "online_user", "recent", "guests"):
+            key = getattr(partition, name)
+            found[f"{number} {name}"] = redis.hgetall(key) if name == "login" else redis.zrange(key, 0, -1)
+    return found
+
+
+def assert_misconfigured(visitor: Browser, caught: bool) -> None:
+    """A sign-in is an error: a view that catches it finds nobody signed in, any other fails."""
+    response = visitor.get(f"{visitor.views}/held/sign-in{'-and-look' if caught else ''}/1/")
+    assert response.status_code == (200 if caught else 500)
+    if caught:
+        assert response.content == b"ImproperlyConfigured: nobody, True, nobody"
+
+
+def assert_guest(visitor: Browser, redis: redis_py.Redis, before: dict[str, Any]) -> None:
+    """The visitor is the guest of before, and nothing has changed."""
+    assert everything(redis) == before
+    assert visitor.get("/held/read/colour/").content == b"blue"
+    assert visitor.get("/held/who/").content == b"nobody"
+    assert SessionStore(visitor.cookie).get(SESSION_KEY) is None
+    assert (online.count(), stored(redis)) == (0, 1)
+
+
+@pytest.mark.parametrize("wrong", [LookupError("no such plan"), 0, -1, True, "3", 2.5], ids=repr)
+@pytest.mark.parametrize("caught", [True, False], ids=["caught by the view", "not caught"])
+@pytest.mark.parametrize("policy", ["end_oldest", "refuse"])
+def test_a_wrong_number_signs_nobody_in_and_leaves_the_guest(
+    visitor: Browser,
+    redis: redis_py.Redis,
+    set_limit: SetLimit,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Any,
+    caught: bool,
+    policy: str,
+) -> None:
+    monkeypatch.setattr(f"{__name__}.answer", wrong)
+    set_limit(FUNCTION, policy)
+    before = everything(redis)
+    assert_misconfigured(visitor, caught)
+    assert_guest(visitor, redis, before)
+
+
+@pytest.mark.parametrize("caught", [True, False], ids=["caught by the view", "not caught"])
+@pytest.mark.parametrize("setting", [("no.such.function", "refuse"), (1, "end_newest")], ids=["path", "policy"])
+def test_a_wrong_setting_signs_nobody_in_and_leaves_the_guest(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit, setting: Any, caught: bool
+) -> None:
+    set_limit(*setting)
+    before = everything(redis)
+    assert_misconfigured(visitor, caught)
+    assert_guest(visitor, redis, before)
+
+
+def test_a_wrong_setting_leaves_who_is_signed_in_already(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    visitor.get(f"{visitor.views}/held/sign-in/1/")
+    before = everything(redis)
+    set_limit("no.such.function")
+    assert_misconfigured(visitor, caught=True)
+    assert everything(redis) == before
+    assert visitor.get("/held/who/").content == b"1"
+    assert visitor.get("/held/read/colour/").content == b"blue"
+
+
+def test_a_wrong_setting_gives_a_visitor_without_a_session_none(
+    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
+) -> None:
+    visitor.client.cookies.clear()
+    before = everything(redis)
+    set_limit("no.such.function")
+    response = visitor.get(f"{visitor.views}/held/sign-in-and-look/1/")
+    assert (response.status_code, "sessionid" in response.cookies) == (200, False)
+    assert everything(redis) == before

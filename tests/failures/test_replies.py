@@ -1,0 +1,294 @@
+"""A reply belongs to its request: whatever interrupts one, no other gets its reply."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from django.test import AsyncClient
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.sending import command
+from testproject.servers import Server
+from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
+from tests.helpers.proxy import Proxy
+from tests.helpers.running import wait_until
+from tests.helpers.sending import afetch, fetch
+from tests.helpers.sentinels import behind_sentinel
+from tests.helpers.serving import Answer, assert_own, serving
+
+Ways = Callable[..., None]
+
+GREETING = "SETINFO"
+"""What a new connection sends before the first command of ours."""
+
+
+@pytest.fixture(params=["RESP2", "RESP3", "sentinel"])
+def reach(
+    request: pytest.FixtureRequest, site: None, proxy: Proxy, server: Server, settings: Any, tmp_path: Any
+) -> Iterator[Ways]:
+    """Return a function that points the site at the proxy; what it is given is for the pool of connections."""
+    with ExitStack() as ended:
+
+        def use(*, timeout: float = TIMEOUT, **pool: Any) -> None:
+            if request.param == "sentinel":
+                sentinel = behind_sentinel(server, tmp_path, port=proxy.port, timeout=timeout, **pool)
+                settings.CACHES = ended.enter_context(sentinel)
+            else:
+                settings.CACHES = caches(proxy.url, timeout=timeout)
+                pool["protocol"] = int(request.param[-1])
+                settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = pool
+                # django-redis finds a pool by its address, and by nothing else.
+                settings.CACHES["sessions"]["LOCATION"] += f"?client_name={request.param}-{len(pool)}"
+            end_outage()
+
+        yield use
+
+
+@pytest.fixture
+def visitors(reach: Ways, new_session: Callable[..., SessionStore]) -> dict[str, str]:
+    """Names of visitors, and the cookie of each; their sessions hold their names."""
+    reach()
+    return {name: new_session(name=name).session_key or "" for name in ("alice", "bob", "carol", "dan", "eve", "frank")}
+
+
+def test_a_stall_hands_nobody_the_reply_of_another(visitors: dict[str, str], server: Server) -> None:
+    answers: list[tuple[str, Answer]] = []
+    over = threading.Event()
+
+    def visit(site: Any, name: str, cookie: str) -> None:
+        while not over.is_set():
+            answers.append((name, site.ask("/read/name/", cookie)))
+            answers.append((name, site.ask(f"/write/seen/{name}/", cookie)))
+
+    with serving() as site:
+        threads = [threading.Thread(target=visit, args=(site, *visitor)) for visitor in visitors.items() for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        for _ in range(2):
+            time.sleep(0.3)
+            with frozen(server):
+                # Longer than a command and its repetition wait.
+                time.sleep(1.3)
+        time.sleep(0.5)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert_own(answers, visitors)
+
+
+class Interruption(BaseException):
+    """As a signal's handler raises one: no time-out, and no error of the client."""
+
+
+@pytest.fixture
+def interrupting() -> Iterator[None]:
+    def interrupt(*args: Any) -> None:
+        raise Interruption
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    # The command goes on to the server when this returns.
+    time.sleep(0.1)
+
+
+@pytest.mark.parametrize("marker", ["HGET", GREETING])
+@pytest.mark.usefixtures("interrupting", "known_scripts")
+def test_the_exception_of_a_signal_leaves_a_reply_to_nobody(
+    visitors: dict[str, str], proxy: Proxy, marker: str
+) -> None:
+    if marker == GREETING:
+        proxy.refuse()
+        proxy.restore()
+    before = proxy.open
+    proxy.before(marker, interrupt)
+    with pytest.raises(Interruption):
+        SessionStore(visitors["alice"]).load()
+    wait_until(lambda: proxy.open == before - (marker != GREETING))
+    for name, cookie in visitors.items():
+        assert SessionStore(cookie)["name"] == name
+
+
+HALF = command("ECHO", "first") + command("BLPOP", "{redsess}:nothing", 20) + command("PING")
+"""Its first reply comes at once, the others do not."""
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
+    reach(timeout=10)
+    pid = os.getpid()
+
+    def interrupt() -> None:
+        wait_until(lambda: any(each["cmd"] == "blpop" for each in server.client.client_list()))
+        os.kill(pid, signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(Interruption):
+        fetch("half", HALF, 3)
+    thread.join()
+    wait_until(lambda: not any(each["cmd"] == "blpop" for each in server.client.client_list()))
+    assert fetch("ping", command("PING"), 1) == [b"PONG"]
+
+
+def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
+    reach(timeout=10)
+
+    def waits() -> bool:
+        return any(each["cmd"] == "blpop" for each in server.client.client_list())
+
+    async def visit() -> None:
+        task = asyncio.create_task(afetch("half", HALF, 3))
+        while not await asyncio.to_thread(waits):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await afetch("ping", command("PING"), 1) == [b"PONG"]
+
+    asyncio.run(asyncio.wait_for(visit(), 20))
+
+
+def test_a_time_out_between_two_replies_leaves_none_to_anybody(reach: Ways) -> None:
+    reach(timeout=0.2)
+    with pytest.raises(SessionStoreUnavailable):
+        fetch("half", HALF, 3)
+    assert fetch("ping", command("PING"), 1) == [b"PONG"]
+
+
+@pytest.mark.parametrize("marker", ["HGET", GREETING])
+@pytest.mark.usefixtures("known_scripts")
+def test_a_cancelled_task_leaves_a_reply_to_nobody(visitors: dict[str, str], proxy: Proxy, marker: str) -> None:
+    async def visit() -> None:
+        if marker != GREETING:
+            await SessionStore(visitors["bob"]).aload()
+        before = proxy.open
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(SessionStore(visitors["alice"]).aload())
+
+        def cancel() -> None:
+            # Until nothing is left to do but wait for the reply.
+            time.sleep(0.05)
+            loop.call_soon_threadsafe(task.cancel)
+            time.sleep(0.1)
+
+        proxy.before(marker, cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while proxy.open > before - (marker != GREETING):
+            await asyncio.sleep(0.01)
+        for name, cookie in visitors.items():
+            assert await SessionStore(cookie).aget("name") == name
+
+    asyncio.run(asyncio.wait_for(visit(), 20))
+
+
+def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> None:
+    async def visit(name: str) -> None:
+        for number in range(60):
+            session = SessionStore(visitors[name])
+            try:
+                async with asyncio.timeout(number / 20_000):
+                    assert await session.aget("name") == name
+            except TimeoutError:
+                pass
+        assert await SessionStore(visitors[name]).aget("name") == name
+
+    async def visit_all() -> None:
+        await asyncio.gather(*(visit(name) for name in visitors))
+
+    asyncio.run(visit_all())
+
+
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_300_greenlets_at_once_are_served(server: Server, settings: Any, kind: str) -> None:
+    started = [sys.executable, "-m", "tests.failures.many_greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["300"] * 3)
+
+
+def test_greenlets_whose_time_is_up(site: None, server: Server, settings: Any) -> None:
+    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    interrupted, own = map(int, done.stdout.split())
+    assert interrupted > 10
+    assert own > 100
+
+
+async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
+    async def ask(cookie: str) -> tuple[int, bytes]:
+        client = AsyncClient()
+        client.cookies["sessionid"] = cookie
+        response = await client.get("/async/read/name/")
+        return response.status_code, response.content
+
+    return await asyncio.gather(*map(ask, cookies))
+
+
+def test_many_tasks_wait_for_a_connection(reach: Ways, new_session: Callable[..., SessionStore], proxy: Proxy) -> None:
+    # A healthy server on a machine that is busy: no time-out is to close a connection.
+    reach(timeout=5, max_connections=20)
+    assert_all_answered(new_session, proxy, 20)
+
+
+def test_many_tasks_wait_for_one_of_a_blocking_pool(
+    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy
+) -> None:
+    blocking(settings, proxy, wait=20, timeout=5)
+    assert_all_answered(new_session, proxy, 5)
+
+
+def assert_all_answered(new_session: Callable[..., SessionStore], proxy: Proxy, connections: int) -> None:
+    cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(300))}
+    before = proxy.accepted
+    answers = asyncio.run(ask_at_once(list(cookies.values())))
+    assert answers == [(200, name.encode()) for name in cookies]
+    assert proxy.accepted - before <= connections
+
+
+def blocking(settings: Any, proxy: Proxy, *, wait: float, timeout: float = TIMEOUT) -> None:
+    made = caches(f"{proxy.url}?client_name=blocking", timeout=timeout)
+    made["sessions"]["OPTIONS"] |= {
+        "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
+        "CONNECTION_POOL_KWARGS": {"max_connections": 5, "timeout": wait},
+    }
+    settings.CACHES = made
+    end_outage()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
+def test_a_stall_lets_nobody_wait_longer_than_the_settings_say(
+    site: None,
+    new_session: Callable[..., SessionStore],
+    settings: Any,
+    proxy: Proxy,
+    server: Server,
+    asynchronous: bool,
+) -> None:
+    blocking(settings, proxy, wait=0.5)
+    cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
+    with serving() as visited, frozen(server):
+        started = time.monotonic()
+        if asynchronous:
+            statuses = {status for status, _ in asyncio.run(ask_at_once(cookies))}
+        else:
+            statuses = {each.result().status for each in [visited.ask_meanwhile("/read/name/", key) for key in cookies]}
+        # A place in the pool, a command, its repetition.
+        assert time.monotonic() - started < 2 * BUDGET
+    assert statuses == {503}
+    end_outage()

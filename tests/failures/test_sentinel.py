@@ -1,0 +1,171 @@
+"""Sentinel names another master: planned, and because the master was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.test import AsyncClient, Client
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport import connections
+from testproject.servers import Server
+from tests.helpers.behind import faults
+from tests.helpers.failovers import Outcome, Writers
+from tests.helpers.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
+from tests.helpers.running import wait_until
+from tests.helpers.sentinels import Watched, watched
+from tests.helpers.site import MIDDLEWARE
+from tests.helpers.visitors import Browser
+
+pytestmark = pytest.mark.slow
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+def watch(server: Server, settings: Any, tmp_path: Path) -> Iterator[Watch]:
+    """Return a function that has the site on a master with so many replicas, behind sentinels."""
+    with ExitStack() as ended:
+
+        def watch(*, minimum: int = 0, timeout: float = TIMEOUT, **counts: int) -> Watched:
+            found = ended.enter_context(watched(server.binary, tmp_path, **counts))
+            found.set("min-replicas-max-lag", 2)
+            found.set("min-replicas-to-write", minimum)
+            settings.CACHES = found.caches(timeout=timeout)
+            ended.callback(close_connections)
+            end_outage()
+            return found
+
+        yield watch
+
+
+def written_while(site: Watched, happens: Callable[[], None]) -> Outcome:
+    """Let visitors write while it ``happens`` and until all of them are served again, and compare."""
+    writers, before = Writers(4), site.master()
+    with writers.busy():
+        wait_until(lambda: writers.written > 200)
+        happens()
+        # Longer where the sentinels have to vote twice.
+        wait_until(lambda: site.master() is not before, seconds=60)
+        # Sentinels demote the old master some ten seconds later.
+        wait_until(site.in_place, seconds=60)
+        served = writers.written
+        wait_until(lambda: writers.written > served + 200, seconds=60)
+    assert writers.errors == []
+    outcome = writers.outcome(site.master().client)
+    print(outcome)  # The figures of docs/howto/sentinel.rst are from here.
+    assert faults() == []
+    end_outage()
+    return outcome
+
+
+@pytest.mark.both_servers
+def test_a_planned_failover_loses_nothing_when_writes_are_paused_before(watch: Watch) -> None:
+    site = watch(replicas=2, sentinels=3, minimum=1)
+
+    def fail_over() -> None:
+        site.pause_writes()
+        site.fail_over()
+
+    outcome = written_while(site, fail_over)
+    assert (outcome.lost, outcome.undone) == (0, 0)
+    assert outcome.refused > 0
+    assert outcome.longest < BUDGET
+
+
+def test_a_planned_failover_loses_nothing_once_the_master_refuses_for_want_of_its_replica(watch: Watch) -> None:
+    site = watch(replicas=1, minimum=1)
+    outcome = written_while(site, site.fail_over)
+    # What was acknowledged at the moment of the failover may be lost.
+    assert (outcome.lost_later, outcome.refused > 0) == (0, True)
+    assert outcome.longest < BUDGET
+
+
+@pytest.mark.parametrize(("replicas", "minimum"), [(1, 0), (2, 1)])
+def test_a_planned_failover_without_a_pause_may_lose_and_is_no_error(watch: Watch, replicas: int, minimum: int) -> None:
+    site = watch(replicas=replicas, minimum=minimum)
+    assert written_while(site, site.fail_over).longest < BUDGET
+
+
+@pytest.mark.both_servers
+def test_a_killed_master_loses_nothing_that_its_replicas_have(watch: Watch) -> None:
+    site = watch(replicas=2, sentinels=3, minimum=1)
+    master = site.master()
+
+    def kill() -> None:
+        # Else it may have told a visitor what it has not yet told a replica.
+        site.pause_writes()
+        master.stop()
+
+    outcome = written_while(site, kill)
+    assert site.master() is not master
+    assert (outcome.lost, outcome.undone) == (0, 0)
+    assert outcome.refused > 0
+    assert outcome.longest < BUDGET
+
+
+@pytest.fixture
+def replaced(watch: Watch, settings: Any) -> Callable[[str], None]:
+    """
+    Return a function that has the master replaced, and ends a session on the new one.
+
+    The old master is demoted, has still the data that it had, and hears of no changes.
+    """
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    site = watch(replicas=1, timeout=PATIENCE)
+    behind, old = settings.CACHES, site.master()
+
+    def replace(sid: str) -> None:
+        wait_until(site.in_sync)
+        site.fail_over()
+        wait_until(lambda: site.master() is not old)
+        # Sentinels do so some ten seconds later.
+        old.client.replicaof("127.0.0.1", 1)
+        settings.CACHES = caches(site.master().url)
+        assert online.end(sid)
+        close_connections()
+        settings.CACHES = behind
+
+    return replace
+
+
+@pytest.mark.both_servers
+def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(
+    replaced: Callable[[str], None], new_session: Callable[..., SessionStore]
+) -> None:
+    ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
+    pool, visitor = connections.pool(), Browser(Client())
+    for connection in [pool.take() for _ in range(3)]:
+        pool.give(connection)
+    replaced(ended.sid)
+    for session, colour in ((ended, b""), (other, b"red")):
+        visitor.cookie = session.session_key or ""
+        assert visitor.get("/read/colour/").content == colour
+    assert visitor.post("/write/colour/green/").status_code == 200
+    assert visitor.get("/read/colour/").content == b"green"
+
+
+@pytest.mark.both_servers
+def test_a_session_that_was_ended_is_not_read_from_a_demoted_master_by_a_task(
+    replaced: Callable[[str], None], new_session: Callable[..., SessionStore]
+) -> None:
+    ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
+    visitor = AsyncClient()
+
+    async def visit() -> None:
+        await asyncio.gather(*(SessionStore(other.session_key).aload() for _ in range(3)))
+        await asyncio.to_thread(replaced, ended.sid)
+        for session, colour in ((ended, b""), (other, b"red")):
+            visitor.cookies[django_settings.SESSION_COOKIE_NAME] = session.session_key or ""
+            assert (await visitor.get("/async/read/colour/")).content == colour
+        assert (await visitor.post("/async/write/colour/green/")).status_code == 200
+        assert (await visitor.get("/async/read/colour/")).content == b"green"
+
+    asyncio.run(visit())

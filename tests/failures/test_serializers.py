@@ -1,0 +1,120 @@
+"""SESSION_SERIALIZER changes while processes with the old and the new one run: each record is read by what wrote it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import AsyncClient, Client, override_settings
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.session.record import pack, unpack
+from django_redsess.transport.keys import keyspace
+from tests.helpers.outages import lines_of
+from tests.helpers.visitors import Browser
+
+pytestmark = pytest.mark.django_db
+
+DJANGOS = "django.contrib.sessions.serializers.JSONSerializer"
+PICKLES, BACKWARDS = f"{__name__}.PickleSerializer", f"{__name__}.BackwardsSerializer"
+
+
+class PickleSerializer:
+    def dumps(self, data: Any) -> bytes:
+        return pickle.dumps(data)
+
+    def loads(self, data: bytes) -> Any:
+        return pickle.loads(data)
+
+
+class BackwardsSerializer:
+    def dumps(self, data: Any) -> bytes:
+        return json.dumps(data).encode()[::-1]
+
+    def loads(self, data: bytes) -> Any:
+        return json.loads(data[::-1])
+
+
+def record_of(redis: Any, session: SessionStore) -> Any:
+    sid = str(session.sid)
+    return unpack(sid, redis.hget(keyspace().of_sid(sid).login, sid))
+
+
+@pytest.mark.parametrize(("old", "new"), [(DJANGOS, PICKLES), (PICKLES, DJANGOS), (PICKLES, BACKWARDS)])
+@pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
+def test_nobody_is_signed_out_by_a_rolling_deploy(
+    settings: Any, redis: Any, old: str, new: str, client: type[Client] | type[AsyncClient]
+) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.SESSION_SERIALIZER = old
+    browser = Browser(client())
+    alice = User.objects.create_user("alice")
+    browser.sign_in(alice)
+    for number, serializer in enumerate((new, old, new, new, old)):
+        settings.SESSION_SERIALIZER = serializer
+        assert browser.get("/user-id/").content == str(alice.pk).encode()
+        details = online.details(str(browser.sid))
+        assert details is not None
+        assert (details.data or {})["_auth_user_id"] == str(alice.pk)
+        browser.post(f"{browser.views}/write/colour/{number}/")
+        assert browser.get(f"{browser.views}/read/colour/").content == str(number).encode()
+        record = record_of(redis, SessionStore(browser.cookie))
+        assert record.serializer == ("" if serializer == DJANGOS else serializer)
+
+
+@pytest.mark.parametrize(("old", "new"), [(DJANGOS, PICKLES), (PICKLES, DJANGOS)])
+def test_concurrent_changes_by_both_are_merged(settings: Any, new_session: Any, old: str, new: str) -> None:
+    settings.SESSION_SERIALIZER = old
+    # A tuple, which JSON makes a list of, is no change by itself.
+    session = new_session("7", pair=(1, 2), shared="old", left=1)
+    key = session.session_key
+    with override_settings(SESSION_SERIALIZER=new):
+        mine = SessionStore(key)
+        assert mine["shared"] == "old"
+        mine["mine"] = True
+        del mine["left"]
+    theirs = SessionStore(key)
+    theirs["pair"] = "changed"
+    theirs["theirs"] = True
+    theirs.save()
+    with override_settings(SESSION_SERIALIZER=new):
+        mine.save()
+    for serializer in (old, new):
+        with override_settings(SESSION_SERIALIZER=serializer):
+            data = SessionStore(key).load()
+            assert data == {"_auth_user_id": "7", "pair": "changed", "shared": "old", "mine": True, "theirs": True}
+
+
+def test_a_record_whose_serializer_is_gone_is_logged_with_its_name(
+    settings: Any, new_session: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SESSION_SERIALIZER = PICKLES
+    session = new_session("7")
+    monkeypatch.delattr(sys.modules[__name__], "PickleSerializer")
+    settings.SESSION_SERIALIZER = DJANGOS
+    assert SessionStore(session.session_key).load() == {}
+    [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+    assert line == f"Session data of {session.sid} is not usable: its serializer '{PICKLES}' can't be imported"
+    assert online.count() == 1
+
+
+def test_nothing_is_imported_for_a_record_that_is_not_ours(
+    settings: Any, redis: Any, new_session: Callable[..., SessionStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    session = new_session("7")
+    sid, record = str(session.sid), record_of(redis, session)
+    sys.modules.pop("this", None)
+    with override_settings(SECRET_KEY="another"):
+        forged = pack(sid, record._replace(serializer="this.Serializer"))
+    redis.hset(keyspace().of_sid(sid).login, sid, forged)
+    assert SessionStore(session.session_key).load() == {}
+    [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+    assert line == f"Session data of {sid} is not usable: the seal does not fit"
+    assert "this" not in sys.modules

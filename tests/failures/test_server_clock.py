@@ -1,0 +1,245 @@
+"""The server's own clock is stepped back, and put right again: nobody is signed out, or evicted who has just come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from django_redsess import cleaning as cleaner
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.listing import SessionFilter
+from django_redsess.session.record import Client, django_times
+from django_redsess.session.saving import Visit
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.round_trips import drive
+from testproject import servers
+from tests.helpers import every_operation
+from tests.helpers.behind import faults, stored
+from tests.helpers.clocks import Clock, clock
+from tests.helpers.oracle import disagreements
+from tests.helpers.outages import caches
+
+HOUR, DAY = 3600, 24 * 3600
+LIMITS = {
+    "idle": {"IDLE_TIMEOUT": 1800},
+    "sliding": {"SLIDING": True},
+    "absolute": {"ABSOLUTE_TIMEOUT": 1800},
+    "all of them": {"IDLE_TIMEOUT": 1800, "SLIDING": True, "ABSOLUTE_TIMEOUT": 1800},
+    "none": {},
+}
+
+
+@pytest.fixture
+def stepped(server: servers.Server, tmp_path: Any, settings: Any) -> Iterator[Clock]:
+    with clock(server.binary, tmp_path) as made:
+        settings.CACHES = caches(made.server.url)
+        settings.SESSION_COOKIE_AGE = HOUR
+        yield made
+        made.set(0)
+        assert faults() == []
+
+
+def opened(session: SessionStore, *, passive: bool) -> SessionStore:
+    """Read the session as a request does."""
+    found = SessionStore(session.session_key)
+    found.visit = Visit(lambda: Client(), passive=passive)
+    assert found["colour"] == "blue"
+    return found
+
+
+def assert_there(session_key: str, **data: Any) -> None:
+    """See that a request finds its session, and may change it."""
+    answer = every_operation.request(session_key, data)
+    assert answer["data"].get("colour") == "blue"
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_nobody_is_signed_out(
+    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore], back: int, limits: str
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, **LIMITS[limits]}
+    keys = [new_session(user, colour="blue").session_key or "" for user in ("7", "8", "")]
+    stepped.set(-back)
+    # Who comes meanwhile is not over either when the clock is right again.
+    keys += [new_session(user, colour="blue").session_key or "" for user in ("9", "")]
+    for number in range(2):
+        for key in keys:
+            assert_there(key)
+            assert_there(key, number=number)
+        viewed.record(SessionStore(keys[0]), "lamp")
+    list(cleaner.expired())
+    stepped.set(0)
+    list(cleaner.expired())
+    for key in keys:
+        assert_there(key)
+        assert_there(key, again=True)
+    list(cleaner.expired())
+    assert online.count() == 3
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY])
+def test_at_the_cap_nobody_goes_who_has_just_come(
+    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore], back: int
+) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 20}
+    # Each has a user of its own: a user's own sessions would go first.
+    old = [new_session(str(number), colour="blue") for number in range(100, 120)]
+    time.sleep(0.01)
+    new_session("8", colour="blue")
+    stepped.set(-back)
+    new = [new_session(str(number), colour="blue") for number in range(200, 210)]
+    assert all(SessionStore(session.session_key)["colour"] == "blue" for session in new)
+    assert sum(SessionStore(session.session_key).exists(session.session_key) for session in old) == 9
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY])
+def test_lists_stay_in_the_order_in_which_they_came(
+    stepped: Clock, new_session: Callable[..., SessionStore], back: int
+) -> None:
+    users = ["1", "2", "3"]
+    for user in users:
+        new_session(user)
+        time.sleep(0.01)
+    stepped.set(-back)
+    new_session("4")
+    listed = [session.user_id for session in online.sessions()]
+    assert set(listed[:2]) == {"3", "4"}
+    assert listed[2:] == ["2", "1"]
+
+
+def test_all_can_be_ended(stepped: Clock, new_session: Callable[..., SessionStore]) -> None:
+    for user in ("7", "8"):
+        new_session(user)
+    stepped.set(-DAY)
+    new_session("9")
+    number, at = online.census(SessionFilter())
+    # As of when they were counted, as the admin does it.
+    work = BulkEnding(SessionFilter(), latest=at)
+    while not work.done:
+        drive(work.step())
+    assert (number, online.count()) == (3, 0)
+
+
+def test_what_a_fast_clock_has_left_is_mended(
+    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore]
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 1800}
+    stepped.set(30 * DAY)
+    key = new_session("7", colour="blue").session_key or ""
+    stepped.set(0)
+    # That it was seen. When it was signed in is sealed.
+    assert len(faults()) == 1
+    assert len(faults(mend=True)) > 0
+    assert faults() == []
+    assert_there(key)
+    [session] = online.sessions()
+    assert session.expires_at.timestamp() < time.time() + 1800 + 90
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+@pytest.mark.parametrize("age", [30 * DAY, DAY], ids=["by the short way", "by the general script"])
+@pytest.mark.parametrize("work", ["a guest comes", "a user comes", "a guest signs in", "a user signs in again"])
+def test_a_step_after_the_last_read_makes_one_session_by_the_servers_time(
+    stepped: Clock,
+    settings: Any,
+    new_session: Callable[..., SessionStore],
+    sent: list[str],
+    ahead: int,
+    age: int,
+    work: str,
+) -> None:
+    settings.SESSION_COOKIE_AGE = 10 * DAY
+    data = {"colour": "blue", "_session_expiry": age}
+    session, again = SessionStore(), work == "a user signs in again"
+    if "signs in" in work:
+        session = SessionStore(new_session("7" if again else "", **data).session_key)
+        assert session["colour"] == "blue"
+    else:
+        SessionStore("k" * 32).load()
+    stepped.set(ahead)
+    sent.clear()
+    before = stepped.server.client.time()[0]
+    session.update(data)
+    if work != "a guest comes":
+        session["_auth_user_id"] = "7"
+        if "signs in" in work:
+            session.cycle_key()
+        session.signed_in()
+    session.save()
+    after = stepped.server.client.time()[0]
+    # Who was seen by the clock as it was goes by that, an hour ahead; else what was made by it is made once more.
+    stays = again and ahead < 0
+    # This server may get to know a script now: then what must be agreed on is asked again.
+    assert len([name for name in sent if name != "agreement"]) == (1 if stays else 2)
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    partition = keyspace().of_sid(str(session.sid))
+    seen_in = "guests" if work == "a guest comes" else "recent"
+    seen = float(stepped.server.client.zscore(getattr(partition, seen_in), session.sid)) / 1000
+    assert before - 1 <= seen - (HOUR if stays else 0) <= after + 2
+    assert stored(stepped.server.client) == 1
+    assert disagreements(stepped.server.client) == []
+    if seen_in == "recent":
+        [found] = online.sessions()
+        assert found.login_at.timestamp() == seen
+
+
+def test_each_read_learns_the_time_by_which_the_next_notes_that_the_session_was_seen(
+    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore]
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0}
+    settings.SESSION_COOKIE_AGE = 10 * DAY
+    session = new_session(colour="blue")
+    seen = partial(stepped.server.client.zscore, keyspace().of_sid(str(session.sid)).guests, session.sid)
+    for ahead in (HOUR, DAY):
+        stepped.set(ahead)
+        before = stepped.server.client.time()[0] * 1000
+        opened(session, passive=False)
+        # By the time that was.
+        assert seen() < before
+        opened(session, passive=False)
+        assert before <= seen() <= stepped.server.client.time()[0] * 1000 + 1000
+    # As soon as the clock is right, it would have been seen in the future.
+    session.delete()
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY])
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("user", ["7", ""], ids=["a user", "a guest"])
+@pytest.mark.parametrize("passive", [False, True], ids=["active", "passive"])
+def test_no_read_and_no_save_moves_a_deadline_earlier_by_a_step_back(
+    stepped: Clock,
+    settings: Any,
+    new_session: Callable[..., SessionStore],
+    back: int,
+    limits: str,
+    user: str,
+    passive: bool,
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, **LIMITS[limits]}
+    session = new_session(user, colour="blue")
+    # Two that have read it before, and two that have not; of each, one knows the new time.
+    early = [opened(session, passive=passive) for _ in range(2)]
+    sid = str(session.sid)
+    partition = keyspace().of_sid(sid)
+
+    def deadlines() -> tuple[float, int]:
+        record = stepped.server.client.hget(partition.login, sid)
+        return float(stepped.server.client.zscore(partition.expire, sid)), django_times(record)[0]
+
+    before = deadlines()
+    stepped.set(-back)
+    savers = [early[0], opened(session, passive=passive), early[1], opened(session, passive=passive)]
+    assert deadlines() == before
+    for number, saver in enumerate(savers):
+        saver["number"] = number
+        saver.save()
+        assert all(now >= then for now, then in zip(deadlines(), before, strict=True))
+    stepped.set(0)
+    assert opened(session, passive=passive)["number"] == 3

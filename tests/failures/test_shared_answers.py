@@ -1,0 +1,181 @@
+"""Answers that caches share among visitors: none of them has a cookie of a session, unless the site itself made one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from tests.helpers.behind import make_older, stored
+from tests.helpers.visitors import Browser
+
+SHARED = [
+    *("public, max-age=60", "s-maxage=60", "max-age=60, S-MaxAge = 60", "Public", "max-age=60", "max-age=0, no-cache"),
+    *('private="X-Colour", max-age=60', "no-store, must-understand, max-age=60"),
+    *("Expires: Wed, 21 Oct 2099 07:28:00 GMT", "CDN-Cache-Control: max-age=60", "Surrogate-Control: max-age=60"),
+    # What is said to caches in front of the site overrides what is said to all.
+    *("private | CDN-Cache-Control: max-age=60", "no-store | Cloudflare-CDN-Cache-Control: max-age=60"),
+]
+OWN = [
+    *("", "private, max-age=60", "no-store", "max-age=60, no-store", "no-cache"),
+    *("private | Expires: Wed, 21 Oct 2099 07:28:00 GMT", "CDN-Cache-Control: no-store"),
+]
+FEW = ["public, max-age=60", "max-age=60", "private | CDN-Cache-Control: max-age=60"]
+
+
+@pytest.fixture
+def says(site: None, settings: Any) -> None:
+    """Guests who view something get a session, and answers say who may keep them."""
+    settings.MIDDLEWARE = [
+        settings.MIDDLEWARE[0],
+        "django.middleware.http.ConditionalGetMiddleware",
+        "tests.helpers.site.middleware.Says",
+        *settings.MIDDLEWARE[1:],
+    ]
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True, "SLIDING": True, "TOUCH_INTERVAL": 0}
+
+
+pytestmark = pytest.mark.usefixtures("says")
+
+
+class Cache:
+    """One that keeps an answer for all that ask for its path, whatever cookies they have, and whatever it varies on."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, HttpResponse] = {}
+
+    def get(self, browser: Browser, path: str, said: str) -> HttpResponse:
+        if path not in self.kept:
+            answer = browser.get(path, headers={"X-Says": said})
+            if said not in SHARED:
+                return answer
+            self.kept[path] = answer
+        return self.kept[path]
+
+
+def records(browser: Browser) -> str:
+    return "/items/arecords/lamp" if browser.views else "/items/records/lamp"
+
+
+@pytest.mark.parametrize("said", SHARED)
+@pytest.mark.parametrize("by", ["middleware", "view"])
+def test_a_guest_who_views_something_gets_no_session_with_it(browser: Browser, redis: Any, said: str, by: str) -> None:
+    answer = browser.get("/items/plain/lamp" if by == "middleware" else records(browser), headers={"X-Says": said})
+    assert (answer.status_code, list(answer.cookies)) == (200, [])
+    assert stored(redis) == 0
+
+
+@pytest.mark.parametrize("said", OWN)
+@pytest.mark.parametrize("by", ["middleware", "view"])
+def test_other_answers_bring_one_and_say_that_it_is_the_visitors_own(
+    browser: Browser, redis: Any, said: str, by: str
+) -> None:
+    answer = browser.get("/items/plain/lamp" if by == "middleware" else records(browser), headers={"X-Says": said})
+    assert "Cookie" in answer["Vary"]
+    assert [item for item, _ in viewed.recent(SessionStore(browser.cookie))] == ["lamp"]
+    assert stored(redis) == 1
+
+
+@pytest.mark.parametrize("said", [*FEW, ""])
+def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
+    browser: Browser, alice: User, redis: Any, settings: Any, said: str
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
+    before = online.get(browser.sid).expires_at
+    answer = browser.get(f"{browser.views}/who/", headers={"X-Says": said})
+    assert answer.content == b"alice"
+    assert (list(answer.cookies) == []) == (said in SHARED)
+    assert online.get(browser.sid).expires_at > before
+
+
+@pytest.mark.parametrize("said", FEW)
+def test_nothing_else_of_a_session_goes_with_it(
+    browser: Browser, alice: User, settings: Any, new_session: Callable[..., SessionStore], said: str
+) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = True
+    browser.sign_in(alice, colour="blue")
+    answers = [
+        browser.get(f"{browser.views}/who/", headers={"X-Says": said}),
+        # What the view changes is saved; the browser has that cookie.
+        browser.get(f"{browser.views}/write/colour/red/", headers={"X-Says": said}),
+        browser.client.head("/who/", headers={"X-Says": said}) if not browser.views else None,
+    ]
+    assert SessionStore(browser.cookie)["colour"] == "red"
+    # Nor that a cookie is to be deleted, or why.
+    online.end(browser.sid, message="Bye.")
+    answers.append(browser.get(f"{browser.views}/read/colour/", headers={"X-Says": said}))
+    for answer in filter(None, answers):
+        assert answer.status_code == 200
+        assert list(answer.cookies) == []
+        assert "X-Session-Ended" not in answer
+    answer = browser.get(f"{browser.views}/read/colour/")
+    assert answer["X-Session-Ended"].startswith("kicked")
+    assert answer.cookies["sessionid"]["max-age"] == 0
+
+
+def test_the_message_that_a_session_is_over_begins_none(
+    browser: Browser, alice: User, redis: Any, settings: Any
+) -> None:
+    settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.messages.middleware.MessageMiddleware"]
+    browser.sign_in(alice, colour="blue")
+    online.end(browser.sid, message="Bye.")
+    answer = browser.get(f"{browser.views}/read/colour/", headers={"X-Says": "public"})
+    assert (answer.status_code, list(answer.cookies), stored(redis)) == (200, [], 0)
+    # The next answer that is the visitor's own has it.
+    assert browser.get(f"{browser.views}/read/colour/")["X-Session-Ended"].startswith("kicked")
+    assert "_messages" in SessionStore(browser.cookie)
+
+
+def test_what_says_that_nothing_has_changed_brings_no_cookie(
+    browser: Browser, alice: User, redis: Any, settings: Any
+) -> None:
+    browser.sign_in(alice, colour="blue")
+    tag = browser.get("/read/colour/", headers={"X-Says": "public"})["ETag"]
+    make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
+    answer = browser.get("/read/colour/", headers={"If-None-Match": tag})
+    assert (answer.status_code, list(answer.cookies)) == (304, [])
+
+
+def test_what_the_site_itself_puts_into_a_session_is_its_own_doing(browser: Browser) -> None:
+    answer = browser.get(f"{browser.views}/write/colour/red/", headers={"X-Says": "public"})
+    assert "Cookie" in answer["Vary"]
+    assert SessionStore(browser.cookie)["colour"] == "red"
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["above", "below"])
+def test_beside_djangos_cache_no_cookie_goes_with_what_others_may_get(
+    browser: Browser, settings: Any, request: pytest.FixtureRequest, place: int
+) -> None:
+    cache = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": request.node.name}
+    settings.CACHES = {**settings.CACHES, "pages": cache}
+    settings.CACHE_MIDDLEWARE_ALIAS = "pages"
+    caching = ["django.middleware.cache.UpdateCacheMiddleware"], ["django.middleware.cache.FetchFromCacheMiddleware"]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:place], *caching[0], *settings.MIDDLEWARE[place:], *caching[1]]
+    visitors = [browser, Browser(type(browser.client)()), Browser(type(browser.client)())]
+    answers = [visitor.get("/items/plain/lamp") for visitor in visitors for _ in range(2)]
+    cookies = [answer.cookies["sessionid"].value for answer in answers if answer.cookies]
+    assert len(cookies) == len(set(cookies)) == (0 if place else 3)
+    assert [answer for answer in answers if answer.cookies and answer.has_header("Expires")] == []
+
+
+@pytest.mark.parametrize("said", [*SHARED, *OWN])
+def test_behind_a_cache_that_ignores_cookies_nobody_becomes_somebody_else(
+    browser: Browser, alice: User, redis: Any, settings: Any, said: str
+) -> None:
+    cache = Cache()
+    browser.sign_in(alice, colour="blue")
+    make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
+    own = browser.cookie
+    cache.get(browser, "/items/plain/lamp", said)
+    cache.get(browser, f"{browser.views}/who/", said)
+    stranger = Browser(type(browser.client)())
+    for path in ("/items/plain/lamp", f"{browser.views}/who/"):
+        cookie = cache.get(stranger, path, said).cookies.get("sessionid")
+        assert cookie is None or cookie.value != own

@@ -1,0 +1,474 @@
+"""Members of staff with single permissions: nothing learned that they may not see, always named, always asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import include, path
+
+from benchmarks.fill import fill
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, history
+from django_redsess.admin import end_batches as endings
+from django_redsess.models import OnlineSession
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
+from tests.helpers.admin_pages import END as ENDING
+from tests.helpers.behind import make_seen
+from tests.helpers.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+VIEW, END, END_ALL = "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
+
+# A test fills them with the pages of the site that it makes.
+urlpatterns: list[Any] = []
+
+
+@pytest.fixture
+def users(db: None) -> dict[str, User]:
+    return {
+        name: User.objects.create_user(name, email=f"{name}.q7@example.com", last_name=f"Surname of {name}")
+        for name in ("alice", "bob", "carol")
+    }
+
+
+@pytest.fixture
+def sids(users: dict[str, User], new_session: Any) -> dict[str, str]:
+    """The sid of a session of each user, alice's the oldest."""
+    return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
+
+
+@pytest.fixture
+def serve(settings: Any) -> Iterator[Callable[..., None]]:
+    """Return a function that has an admin site with these pages in place of the shop's: sessions', and users'."""
+
+    def serve(sessions: type[OnlineSessionAdmin], users: type[admin.ModelAdmin[Any]] | None = UserAdmin) -> None:
+        site = admin.AdminSite()
+        site.register(OnlineSession, sessions)
+        if users is not None:
+            site.register(User, users)
+        urlpatterns[:] = [path("admin/", site.urls), path("", include("testproject.shop.urls"))]
+        settings.ROOT_URLCONF = __name__
+
+    yield serve
+    urlpatterns.clear()
+
+
+# What may not be seen is not to be guessed.
+
+
+def guessed(client: Client, beginning: str, letters: str) -> str:
+    """Spell out letter by letter what a search finds, beginning with what somebody knows."""
+    known = beginning
+    while more := [letter for letter in letters if Page(client.get(LIST, {"q": known + letter})).names == ["alice"]]:
+        known += more[0]
+    return known
+
+
+def test_nobody_spells_out_an_address_that_they_may_not_see(client: Client, sids: dict[str, str]) -> None:
+    staff(client, VIEW)
+    assert guessed(client, "alice", ".@q7exaplcom") == "alice"
+    assert Page(client.get(LIST, {"q": "Surname of alice"})).names == []
+    assert Page(client.get(LIST, {"q": "LIC"})).names == ["alice"]
+    assert Page(client.get(LIST, {"q": sids["bob"]})).names == ["bob"]
+    assert "session id or user (username)" in Page(client.get(LIST)).text
+
+
+def test_who_may_see_users_searches_as_on_their_page(client: Client, sids: dict[str, str]) -> None:
+    staff(client, VIEW, "view_user")
+    assert Page(client.get(LIST, {"q": "alice.q7@"})).names == ["alice"]
+    assert "session id or user (username, first name, last name, email address)" in Page(client.get(LIST)).text
+
+
+def test_without_a_page_of_users_only_user_names_are_searched(
+    client: Client, sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    serve(OnlineSessionAdmin, None)
+    staff(client, VIEW, "view_user")
+    assert Page(client.get(LIST, {"q": "alice.q7@"})).names == []
+    assert Page(client.get(LIST, {"q": "alice"})).names == ["alice"]
+    assert "session id or user (username)" in Page(client.get(LIST)).text
+
+
+def test_who_may_see_some_users_searches_among_those(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    class OwnBranch(UserAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).filter(username="bob").prefetch_related("groups")
+
+    serve(OnlineSessionAdmin, OwnBranch)
+    staff(client, VIEW, "view_user")
+    assert Page(client.get(LIST, {"q": "q7@example"})).names == ["bob"]
+    assert Page(client.get(LIST, {"q": "alice"})).names == []
+    User.objects.filter(username__in=["alice", "bob"]).update(is_staff=True)
+    assert Page(client.get(LIST, {"staff": "1"})).names == ["bob"]
+
+
+def test_who_is_staff_is_told_to_those_who_may_see_users(
+    client: Client, users: dict[str, User], sids: dict[str, str]
+) -> None:
+    User.objects.filter(username="bob").update(is_staff=True)
+    staff(client, VIEW, END, END_ALL)
+    assert "Staff only" not in Page(client.get(LIST)).links
+    response = client.get(LIST, {"staff": "1"}, follow=True)
+    assert set(Page(response).names) == {"alice", "bob", "carol", "staff"}
+    assert asked(client.get(CONFIRM, {"staff": "1"}, follow=True)) == 0
+    staff(client, VIEW, "view_user", name="personnel")
+    assert Page(client.get(LIST, {"staff": "1"})).names == ["personnel", "bob"]
+
+
+def test_users_who_are_not_online_are_named_to_those_who_may_see_users(
+    client: Client, users: dict[str, User], set_limit: Callable[..., None]
+) -> None:
+    set_limit(7)
+    staff(client, VIEW, END, END_ALL)
+    for url in (LIST, CONFIRM):
+        page = Page(client.get(url, {"user": users["bob"].pk}, follow=True))
+        assert "bob" not in page.text
+        assert "At most" not in page.text
+    staff(client, VIEW, END, END_ALL, "view_user", name="personnel")
+    text = Page(client.get(LIST, {"user": users["bob"].pk})).text
+    assert "bob" in text
+    assert "At most 7 sessions" in text
+
+
+def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
+    client: Client, users: dict[str, User], serve: Callable[..., None]
+) -> None:
+    class OwnBranch(UserAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).filter(username="bob")
+
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_view_permission(request, obj) and (obj is None or not obj.is_superuser)
+
+    # Of somebody whom they may not see, the pages tell what they tell of nobody.
+    staff(client, VIEW, END, END_ALL)
+    texts = [Page(client.get(LIST, {"q": name})).text.replace(name, "…") for name in ("alice", "nonam")]
+    texts += [Page(client.get(CONFIRM, {"user": pk})).text for pk in (users["alice"].pk, 10**6)]
+    times = re.compile(r"As of \S+( [ap]\.m\.)?")
+    assert times.sub("", texts[0]) == times.sub("", texts[1])
+    assert texts[2] == texts[3]
+    assert "account" not in texts[2]
+    assert "Accounts that are not signed in are found by administrators who may view users." in texts[0]
+    serve(OnlineSessionAdmin, OwnBranch)
+    personnel = staff(Client(), VIEW, "view_user", name="personnel")
+    assert "bob is not signed in." in Page(personnel.get(LIST, {"q": "bob"})).text
+    assert "Deactivate the account" not in Page(personnel.get(LIST, {"q": "bob"})).links
+    assert "is not signed in" not in Page(personnel.get(LIST, {"q": "alice"})).text
+    assert "is not signed in" not in Page(personnel.get(LIST, {"user": users["alice"].pk})).text
+    User.objects.filter(username="bob").update(is_superuser=True)
+    assert "is not signed in" not in Page(personnel.get(LIST, {"q": "bob"})).text
+
+
+def test_a_site_that_lists_a_part_does_not_say_who_is_in_the_other(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    class Part(OnlineSessionAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).of_users([str(users["bob"].pk)])  # type: ignore[attr-defined]
+
+    serve(Part)
+    User.objects.create_user("dora")
+    staff(client, VIEW, "view_user")
+    for name in ("alice", "dora"):
+        assert "is not signed in" not in Page(client.get(LIST, {"q": name})).text
+
+
+# Ending everyone else's sessions has a permission of its own.
+
+
+@pytest.mark.parametrize("query", ["", "who=everyone"])
+def test_everyones_sessions_are_ended_with_a_permission_of_its_own(
+    client: Client, users: dict[str, User], sids: dict[str, str], query: str
+) -> None:
+    everybody = {*left()}
+    staff(client, VIEW, END)
+    page = Page(client.get(f"{LIST}?{query}"))
+    needed = "takes the permission “Can end everyone else's online sessions at once”. Ask an administrator for it."
+    assert needed in page.text
+    assert not [text for text in page.links if text.startswith("End these") or "everyone else" in text]
+    assert needed in told(client.get(f"{CONFIRM}?{query}", follow=True))
+    action = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
+    assert needed in told(client.post(f"{LIST}?{query}", action, follow=True))
+    assert client.post(ENDING, {"query": query, "latest": str(10**15)}).status_code == 403
+    assert left() >= everybody
+    # A part of them needs none.
+    answer(client, client.get(CONFIRM, {"user": users["bob"].pk}))
+    assert left() == everybody - {sids["bob"]} | {client.session.sid}
+    staff(client, VIEW, END, END_ALL, name="head")
+    answer(client, client.get(f"{CONFIRM}?{query}"))
+    assert left() == {client.session.sid}
+
+
+# Whose sessions were ended is in the history, whatever was posted.
+
+
+@pytest.mark.parametrize("fields", [{"together": "on"}, {"together": "on", "ended": "5000", "total": "5000"}], ids=str)
+@pytest.mark.parametrize("query", ["", "?q=b", "?who=everyone"])
+def test_no_form_keeps_names_out_of_the_history(
+    client: Client, users: dict[str, User], sids: dict[str, str], query: str, fields: dict[str, str]
+) -> None:
+    staff(client, VIEW, END, END_ALL)
+    answer(client, client.get(CONFIRM + query), **fields)
+    named = {str(users[name].pk) for name in ("bob",)} if query == "?q=b" else {str(user.pk) for user in users.values()}
+    assert {entry.object_id for entry in LogEntry.objects.all()} == named
+
+
+def test_each_request_of_an_ending_names_its_users(
+    client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], sids: dict[str, str]
+) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    monkeypatch.setattr(history, "LINES_MAX", 100)
+    fill(redis, 250, viewed=0)
+    staff(client, VIEW, END, END_ALL)
+    response = answer(client, client.get(CONFIRM))
+    # So many have one line together, and the rest has its own lines.
+    assert [entry.object_id for entry in LogEntry.objects.all()] == [None]
+    answer(client, response)
+    named = LogEntry.objects.exclude(object_id=None)
+    assert named.count() == LogEntry.objects.count() - 1 == 3
+
+
+@pytest.mark.parametrize("progress", ["[100000000000, 3]", "100000000000", "x:y:z", "another's", "of another list"])
+def test_how_many_were_ended_is_not_believed(
+    client: Client,
+    redis: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    users: dict[str, User],
+    sids: dict[str, str],
+    progress: str,
+) -> None:
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    fill(redis, 600, viewed=0)
+    if progress in ("another's", "of another list"):
+        staff(client, VIEW, END, END_ALL, name="colleague")
+        going_on = answer(client, client.get(CONFIRM + "?who=everyone"))
+        progress = Page(going_on).fields["progress"]
+    staff(client, VIEW, END, END_ALL)
+    question = client.get(CONFIRM)
+    number = asked(question)
+    response = answer(client, question, progress=progress, ended="100000000000", total="100000000000")
+    assert "100,000,000,000" not in Page(response).text
+    assert "100000000000" not in Page(response).text
+    assert asked(response) == number
+
+
+# The rules of a site's own admin are asked, for each session.
+
+
+def forbidden(request: Any, session: OnlineSession | None) -> bool:
+    return session is not None and session.user is not None and session.user.get_username() == "bob"
+
+
+class NotBob(OnlineSessionAdmin):
+    """Has a list without bob."""
+
+    def get_queryset(self, request: Any) -> Any:
+        others = User.objects.exclude(username="bob")
+        return super().get_queryset(request).of_users([str(user.pk) for user in others])  # type: ignore[attr-defined]
+
+
+class NotToSee(OnlineSessionAdmin):
+    """Shows bob in the list, as any admin does that has no queryset of its own, and no more of him."""
+
+    def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_view_permission(request, obj) and not forbidden(request, obj)
+
+
+class NotToEnd(OnlineSessionAdmin):
+    """Shows all of bob, and lets nobody end his sessions."""
+
+    def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_end_permission(request, obj) and not forbidden(request, obj)
+
+
+class UsersWithSessions(UserSessionsMixin, UserAdmin):
+    pass
+
+
+KINDS = pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd], ids=lambda kind: kind.__name__)
+
+
+def ways(user: User, sid: str) -> list[dict[str, str]]:
+    """What may be posted to end a session of this user's, and those of others."""
+    latest = str(10**15)
+    queries = [
+        "",
+        f"user={user.pk}",
+        f"q={user.username}",
+        "who=everyone",
+        "active=1d",
+        "active=5m&who=everyone",
+        "o=4",
+    ]
+    return [{"sids": sid}, {"sids": f"{sid} {'x' * 20}"}, *({"latest": latest, "query": query} for query in queries)]
+
+
+@KINDS
+@pytest.mark.usefixtures("partitions")
+def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END, END_ALL)
+    for fields in ways(users["bob"], sids["bob"]):
+        assert client.post(ENDING, fields, follow=True).status_code == 200
+        assert online.get(sids["bob"]) is not None, fields
+    assert left() == {sids["bob"], client.session.sid}
+    assert not LogEntry.objects.filter(object_id=str(users["bob"].pk)).exists()
+
+
+@KINDS
+def test_the_question_tells_of_a_rule(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END, END_ALL)
+    assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
+    question = client.post(LIST, {"action": "end_selected", "_selected_action": list(sids.values())}, follow=True)
+    assert asked(question) == 2
+    assert "superuser" not in Page(question).text
+    assert "superuser" not in told(answer(client, question))
+    assert left() == {sids["bob"], client.session.sid}
+    everyone = Page(client.get(CONFIRM)).text
+    assert ("those that you may not end stay" in everyone) == (kind is not NotBob)
+
+
+@pytest.mark.parametrize("kind", [NotBob, NotToSee], ids=lambda kind: kind.__name__)
+def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END, END_ALL)
+    assert client.get(page_of(sids["bob"])).status_code in (302, 403)
+    assert client.get(page_of(sids["alice"])).status_code == 200
+    assert Page(client.get(LIST, {"q": sids["bob"]})).rows == []
+    assert Page(client.get(LIST, {"q": sids["alice"]})).names == ["alice"]
+    unknown = [client.get(CONFIRM, {"sid": sid}, follow=True) for sid in (sids["bob"], "x" * 20)]
+    assert told(unknown[0]) == told(unknown[1])
+
+
+def test_other_sessions_of_a_user_are_those_that_may_be_seen(
+    client: Client, users: dict[str, User], serve: Callable[..., None], new_session: Any
+) -> None:
+    mine, hidden, shown = sign_in(new_session, *[str(users["alice"].pk)] * 3)
+
+    class NotOne(OnlineSessionAdmin):
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_view_permission(request, obj) and (obj is None or obj.sid != hidden)
+
+    serve(NotOne)
+    staff(client, VIEW, END, END_ALL)
+    text = client.get(page_of(mine)).text
+    assert page_of(shown) in text
+    assert page_of(hidden) not in text
+
+
+def test_a_button_is_only_for_what_may_be_ended(
+    client: Client, sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    serve(NotToEnd)
+    staff(client, VIEW, END, END_ALL)
+    assert "End this session" in Page(client.get(page_of(sids["alice"]))).links
+    assert "End this session" not in Page(client.get(page_of(sids["bob"]))).links
+
+
+def test_a_users_page_counts_what_may_be_seen(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    serve(NotBob, UsersWithSessions)
+    staff(client, VIEW, END, END_ALL, "view_user", "change_user")
+    for name, count in (("alice", 1), ("bob", 0)):
+        page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
+        assert ("1 session" in page.links) == bool(count)
+        assert ("not signed in" in page.text) == (not count)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("query", ["", "?who=everyone"])
+def test_rules_are_asked_in_each_request_of_an_ending(
+    client: Client,
+    redis: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    users: dict[str, User],
+    sids: dict[str, str],
+    serve: Callable[..., None],
+    new_session: Any,
+    query: str,
+) -> None:
+    class OddStay(OnlineSessionAdmin):
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_end_permission(request, obj) and (obj is None or obj.sid < "T")
+
+    monkeypatch.setattr(endings, "END_MAX", 250)
+    serve(OddStay)
+    fill(redis, 900, viewed=0)
+    staff(client, VIEW, END, END_ALL)
+    before = left()
+    response, pages = client.get(CONFIRM + query), 0
+    newcomer = sign_in(new_session, str(users["alice"].pk))[0]
+    while "Yes, end" in response.text or "Continue" in response.text:
+        response, pages = answer(client, response), pages + 1
+        assert pages < 10
+    assert pages > 1
+    assert left() == {sid for sid in before if sid >= "T"} | {client.session.sid, newcomer}
+
+
+def test_a_rule_may_let_others_end_the_sessions_of_superusers(
+    client: Client, serve: Callable[..., None], new_session: Any
+) -> None:
+    class Anybodys(OnlineSessionAdmin):
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            return super().has_end_permission(request)
+
+    serve(Anybodys)
+    staff(client, VIEW, END, END_ALL)
+    root = User.objects.create_superuser("root")
+    sid = new_session(str(root.pk)).sid
+    client.post(ENDING, {"sids": sid})
+    assert left() == {client.session.sid}
+    new_session(str(root.pk))
+    client.post(ENDING, {"latest": str(10**15)})
+    assert left() == {client.session.sid}
+
+
+def test_a_list_of_those_seen_lately_stays_one(
+    client: Client, redis: Any, sids: dict[str, str], serve: Callable[..., None]
+) -> None:
+    class SeenLately(OnlineSessionAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).active(600)  # type: ignore[attr-defined]
+
+    make_seen(redis, sids["bob"], milliseconds_ago(3000))
+    serve(SeenLately)
+    staff(client, VIEW, END, END_ALL)
+    for query in ("", "?active=1h", "?active=1d", "?active=1d&who=everyone"):
+        assert sids["bob"] not in Page(client.get(LIST + query)).sids
+        assert sids["alice"] in Page(client.get(LIST + query)).sids
+    answer(client, client.get(CONFIRM + "?active=1d"))
+    assert left() == {sids["bob"], client.session.sid}
+
+
+# Values that a site names are shown to nobody.
+
+
+def test_values_of_the_keys_that_a_setting_names_are_hidden(
+    admin_client: Client, new_session: Any, settings: Any
+) -> None:
+    sid = new_session("7", oauth_token="value-of-a-token", basket="value-of-a-basket").sid
+    assert "value-of-a-token" in admin_client.get(page_of(sid)).text
+    settings.REDSESS = {**settings.REDSESS, "HIDDEN_VALUES": ["oauth_token"]}
+    text = admin_client.get(page_of(sid)).text
+    assert "value-of-a-token" not in text
+    assert "oauth_token" in text
+    assert "value-of-a-basket" in text

@@ -1,0 +1,444 @@
+"""What strangers send, and what a stranger finds who can read everything in Redis."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.middleware import SessionMiddleware
+from django_redsess.session.record import unpack
+from django_redsess.transport.keys import keyspace, sid_of
+from tests.helpers.behind import have_agreed, make_due, stored
+from tests.helpers.site import MIDDLEWARE, VIEWED_VIEWS
+
+LONG = "x" * 1_000_000
+
+HOSTILE = {
+    "1 MB": LONG,
+    "colons": ":" * 300,
+    "NUL": "a\0b" * 8,
+    "CRLF": "a\r\nSet-Cookie: sessionid=forged\r\n\r\n[ERROR] forged",
+    "line feed": "abcdefgh\n[ERROR] forged line",
+    "other line ends": "abcdefgh\x85\u2028[ERROR] forged\x0b\x0c\x1c",
+    "escape": "\x1b[2J\x1b[31mforged",
+    "not UTF-8": "caf\udce9\udcff\udc80" * 8,
+    "not UTF-8, from WSGI": "caf\xe9\xff\x80" * 8,
+    "NaN": "NaN",
+    "infinity": "-inf",
+    "colon": ":",
+    "names of keys": "{redsess}:login",
+    "braces": "}{redsess}:viewed:{",
+    "glob": "*",
+    "script": "<script>alert(1)</script>",
+    "Lua": "']] redis.call('FLUSHALL') --",
+    "empty": "",
+    "percent": "%s %d %(sid)s {0} {sid}",
+}
+"""Values that come in a header or a URL. A surrogate stands for a byte that is no UTF-8."""
+
+hostile = pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
+
+
+@pytest.fixture
+def visitor(settings: Any, db: None) -> Client:
+    """A browser at the site of tests/helpers/site, signed in as nobody; errors are answered, as everywhere."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+    settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
+    return Client(raise_request_exception=False)
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    user: User = User.objects.create_user("alice")
+    return user
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return a function that gives every message so far, of any logger; one that breaks its line is an error."""
+    caplog.set_level(logging.DEBUG)
+
+    def messages() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        assert [message for message in found if len(message.splitlines()) > 1 or "\x1b" in message] == []
+        return found
+
+    return messages
+
+
+def records(redis: redis_py.Redis) -> list[bytes]:
+    """The names of all keys, but for what every store has."""
+    return [name for name in redis.keys() if not name.endswith(b":meta")]
+
+
+# Cookies that are nobody's
+
+
+def leaves_it_alone(request: HttpRequest) -> None:
+    """Do nothing with the session."""
+
+
+def reads_it(request: HttpRequest) -> None:
+    request.session.get("colour")
+
+
+def asks_whether_it_is_there(request: HttpRequest) -> None:
+    assert "colour" not in request.session
+    assert request.session.is_empty()
+
+
+def ask_as_strangers(view: Callable[[HttpRequest], None], cookies: list[str]) -> set[int]:
+    """Send a request with each cookie through the middleware, and return the statuses of the answers."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        view(request)
+        return HttpResponse()
+
+    middleware = SessionMiddleware(answer)
+    statuses = set()
+    for cookie in cookies:
+        # A RequestFactory would take longer than all the rest.
+        request = HttpRequest()
+        request.COOKIES["sessionid"] = cookie
+        response = middleware(request)
+        statuses.add(response.status_code)
+        # At most the cookie is deleted.
+        assert response.cookies.get("sessionid") is None or response.cookies["sessionid"]["max-age"] == 0
+    return statuses
+
+
+def unknown_keys(number: int) -> list[str]:
+    random = Random(number)
+    return ["".join(random.choices(VALID_KEY_CHARS, k=32)) for _ in range(number)]
+
+
+def reads_of(sent: dict[str, int]) -> int:
+    """How many scripts were run, and sessions read."""
+    return sent.get("evalsha", 0) + sent.get("eval", 0) + sent.get("hget", 0)
+
+
+def assert_unknown_cookies_leave_nothing(
+    number: int, view: Callable[[HttpRequest], None], redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
+) -> None:
+    have_agreed()
+    commands()
+    changes = redis.info("persistence")["rdb_changes_since_last_save"]
+    assert ask_as_strangers(view, unknown_keys(number)) == {200}
+    sent = commands()
+    assert max(sent.get("hget", 0), sent.get("get", 0)) <= number
+    assert not set(sent) & {"evalsha", "eval", "hset", "set", "del", "hdel", "zrem", "lpush", "rpush", "expire"}
+    # What is sent of who was seen changes nothing.
+    assert redis.info("persistence")["rdb_changes_since_last_save"] == changes
+    assert records(redis) == []
+
+
+views = pytest.mark.parametrize("view", [leaves_it_alone, reads_it, asks_whether_it_is_there])
+every_request = pytest.mark.parametrize("every_request", [False, True], ids=["", "saved every request"])
+
+
+@views
+@every_request
+def test_unknown_cookies_cost_a_read_each_and_leave_no_record(
+    settings: Any, partitions: int, redis, commands, view: Callable[[HttpRequest], None], every_request: bool
+) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+    assert_unknown_cookies_leave_nothing(300, view, redis, commands)
+
+
+@every_request
+def test_two_thousand_unknown_cookies_leave_no_record(settings: Any, redis, commands, every_request: bool) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+    assert_unknown_cookies_leave_nothing(2_000, reads_it, redis, commands)
+
+
+@pytest.mark.slow
+@every_request
+def test_a_hundred_thousand_unknown_cookies_leave_no_record(
+    settings: Any, redis, commands, every_request: bool
+) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+    memory = redis.info("memory")["used_memory"]
+    assert_unknown_cookies_leave_nothing(100_000, reads_it, redis, commands)
+    assert redis.info("memory")["used_memory"] < memory + 1_000_000
+
+
+@views
+@every_request
+def test_cookies_that_cannot_be_keys_cost_no_command(
+    settings: Any, redis, commands, view: Callable[[HttpRequest], None], every_request: bool
+) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+    malformed = ["x" * 129, "short", "Capitals" * 4, "with-dash" * 4, "ä" * 32, "\u0661" * 32, "k" * 31 + "\n"]
+    malformed += [value for name, value in HOSTILE.items() if name != "empty"] + [sid_of("k" * 32)]
+    SessionStore().exists("k" * 32)
+    commands()
+    assert ask_as_strangers(view, malformed * 20) == {200}
+    assert reads_of(commands()) == 0
+    assert records(redis) == []
+
+
+@every_request
+def test_the_cookie_of_an_ended_session_leaves_no_record(
+    settings: Any, redis, new_session: Callable[..., SessionStore], every_request: bool
+) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+    ended, due = new_session("7"), new_session("7")
+    online.end(ended.sid)
+    make_due(redis, due.sid)
+    for view in (leaves_it_alone, reads_it, asks_whether_it_is_there):
+        assert ask_as_strangers(view, [ended.session_key, due.session_key]) == {200}
+    online.count()
+    assert stored(redis) == 0
+
+
+def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, settings: Any, redis) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = True
+    for key in unknown_keys(30):
+        for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/", "/held/sign-out/", "/held/cycle/"):
+            visitor.cookies["sessionid"] = key
+            assert visitor.get(path).status_code == 200
+    assert records(redis) == []
+
+
+# What a header or a URL says
+
+
+@hostile
+def test_a_hostile_cookie_is_refused(visitor: Client, redis, log, value: str) -> None:
+    # A header is bytes, and WSGI reads them as Latin-1.
+    cookie = value.encode(errors="surrogateescape").decode("latin-1")
+    for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/"):
+        visitor.cookies["sessionid"] = cookie
+        assert visitor.get(path).status_code == 200
+    assert records(redis) == []
+    visitor.cookies["sessionid"] = cookie
+    assert visitor.get("/held/write/colour/blue/").status_code == 200
+    assert re.fullmatch("[0-9a-z]{32}", visitor.cookies["sessionid"].value)
+    assert stored(redis) == 1
+    log()
+
+
+@hostile
+@pytest.mark.parametrize("header", ["HTTP_USER_AGENT", "REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"])
+def test_a_hostile_header_is_cut_or_refused(
+    visitor: Client, settings: Any, alice: User, log, header: str, value: str
+) -> None:
+    visitor.force_login(alice)
+    headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "192.0.2.2, 192.0.2.3", header: value}
+    for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_FOR"]):
+        settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": proxies}
+        assert visitor.get(f"/held/write/colour/{proxies}/", **headers).status_code == 200
+        [session] = online.sessions()
+        if header == header_of_address:
+            assert session.address == ""
+        else:
+            assert session.address == ["192.0.2.1", "192.0.2.3", "192.0.2.2"][proxies]
+        assert len(session.user_agent.encode()) <= 256
+        assert not re.search(r"[\x00-\x1f\x7f-\x9f]", session.user_agent)
+        assert visitor.get("/held/read/colour/", **headers).content == str(proxies).encode()
+    log()
+
+
+def test_a_hostile_forwarded_address_does_not_hide_the_one_that_a_proxy_added(
+    visitor: Client, settings: Any, alice: User
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": 1}
+    visitor.force_login(alice)
+    for value in HOSTILE.values():
+        visitor.get("/held/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
+        assert [session.address for session in online.sessions()] == ["192.0.2.9"]
+
+
+@hostile
+def test_a_hostile_item_is_noted_as_it_is_or_refused(
+    visitor: Client, alice: User, redis, log, new_session: Callable[..., SessionStore], value: str
+) -> None:
+    visitor.force_login(alice)
+    before = set(redis.keys())
+    sent = value.encode(errors="surrogateescape")
+    assert visitor.get(f"/held/item/{quote(sent)}/").status_code == 200
+    [session] = online.sessions()
+    # Django leaves bytes that are no UTF-8 as they were quoted.
+    item = value if sent == value.encode(errors="ignore") else quote(sent)
+    kept = [item] if 1 <= len(item.encode()) <= 64 else []
+    assert [found.item for found in viewed.recent(session.sid)] == kept
+    assert viewed.popular() == [(item, 1) for item in kept]
+    # No other name was made of it.
+    space = keyspace()
+    allowed = {space.of_sid(session.sid).viewed_by(session.sid).encode(), space.of_item("").viewed.encode()}
+    assert set(redis.keys()) - before <= allowed
+    log()
+
+
+@pytest.mark.parametrize("value", [LONG, "", "\udcff", "x" * 65, "ä" * 33, None, 1.5, float("nan"), True, b"x", ["x"]])
+def test_what_cannot_be_an_item_is_refused(new_session: Callable[..., SessionStore], value: object) -> None:
+    session = new_session("7")
+    with pytest.raises(ValueError, match="An item id is"):
+        viewed.record(session, value)
+    assert viewed.popular() == []
+
+
+@pytest.mark.parametrize("value", ["NaN", "-inf", "a:b", "a\0b", "a\r\nb", "*", "ä", "x" * 64, -1, 10**30])
+def test_what_can_be_an_item_is_noted_as_it_is(
+    partitions: int, new_session: Callable[..., SessionStore], value: str | int
+) -> None:
+    session = new_session("7")
+    assert viewed.record(session, value)
+    assert [item.item for item in viewed.recent(session)] == [str(value)]
+    assert (viewed.count(value), viewed.popular()) == (1, [(str(value), 1)])
+
+
+@hostile
+def test_a_hostile_sid_ends_nothing(redis, commands, log, new_session: Callable[..., SessionStore], value: str) -> None:
+    session = new_session("7")
+    commands()
+    assert online.end(value) == []
+    assert online.get(value) is None
+    assert reads_of(commands()) == 0
+    assert [found.sid for found in online.sessions()] == [session.sid]
+    log()
+
+
+@pytest.mark.parametrize("value", [LONG, "x" * 256, "a\0b:c", "NaN", "{redsess}:login", "*", "a\nb", "\udcff"])
+def test_a_hostile_user_id_is_one_like_any_or_refused(
+    partitions: int, redis, log, new_session: Callable[..., SessionStore], value: str
+) -> None:
+    try:
+        session = new_session(value)
+    except ValueError:
+        assert records(redis) == []
+    else:
+        assert [found.sid for found in online.sessions(user_ids=[value])] == [session.sid]
+        session.flush()
+        assert stored(redis) == 0
+    log()
+
+
+# Everything in Redis, in a stranger's hands
+
+
+def dump(redis: redis_py.Redis) -> set[bytes]:
+    """Every name, member, field and value that is in Redis, and what records have packed."""
+    found = set(redis.keys())
+    for name in redis.keys():
+        match redis.type(name):
+            case b"hash":
+                fields = redis.hgetall(name)
+                found |= {part for pair in fields.items() for part in pair}
+                if name.endswith(b":login"):
+                    found |= {unpack(sid.decode(), record).data for sid, record in fields.items()}
+            case b"zset":
+                found |= set(redis.zrange(name, 0, -1))
+            case b"string":
+                found.add(redis.get(name))
+            case b"list":
+                found |= set(redis.lrange(name, 0, -1))
+            case b"set":
+                found |= redis.smembers(name)
+            case b"stream":
+                found |= {part for _, pairs in redis.xrange(name) for pair in pairs.items() for part in pair}
+    return found
+
+
+def spellings(found: bytes) -> set[str]:
+    """What somebody may try as a cookie who has ``found``: it, its parts, and both in other spellings."""
+    parts = {found, *re.split(rb"[^0-9A-Za-z+/._-]+", found)}
+    parts |= {found[at : at + length] for length in (16, 32) for at in range(len(found) - length + 1)}
+    texts = set()
+    for part in parts:
+        encoded = [base64.b64encode(part), base64.b32encode(part), part.hex().encode()]
+        for text in [part.decode("latin-1"), *[spelling.decode().rstrip("=") for spelling in encoded]]:
+            texts |= {text, text.lower(), re.sub(r"[^0-9a-z]", "", text.lower())}
+    return {text for text in texts if 8 <= len(text) <= 128}
+
+
+@pytest.fixture
+def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
+    """Fill the store with a session of every kind, and return all session keys there were."""
+    keys = []
+
+    def note() -> None:
+        keys.append(visitor.cookies["sessionid"].value)
+
+    for ending in ("", "sign out", "kick", "expire", "rotate"):
+        visitor.cookies.clear()
+        visitor.get("/held/write/colour/blue/", HTTP_USER_AGENT="Mozilla/5.0")
+        visitor.get("/held/item/lamp/")
+        note()
+        visitor.force_login(alice)
+        visitor.get("/held/write/size/large/", HTTP_USER_AGENT="Mozilla/5.0")
+        visitor.get("/held/item/vase/")
+        note()
+        if ending == "sign out":
+            visitor.get("/held/sign-out/")
+        elif ending == "kick":
+            online.end(sid_of(keys[-1]))
+        elif ending == "expire":
+            make_due(redis, sid_of(keys[-1]))
+        elif ending == "rotate":
+            visitor.get("/held/cycle/")
+            note()
+    return set(keys)
+
+
+def test_no_session_key_is_in_redis(secrets: set[str], redis) -> None:
+    everything = b"\n".join([*dump(redis), *map(redis.dump, redis.keys())])
+    # Were they there, they would be found: this is, in a record.
+    assert b"colour" in everything
+    for key in secrets:
+        encoded = key.encode()
+        for spelling in (encoded, encoded[:16], encoded[16:], encoded.hex().encode(), base64.b64encode(encoded)[:40]):
+            assert spelling not in everything
+
+
+def test_nothing_that_is_in_redis_works_as_a_cookie(secrets: set[str], visitor: Client, redis) -> None:
+    tried = set().union(*map(spellings, dump(redis)))
+    assert len(tried) > 1_000
+    assert not tried & secrets
+    # What is no key is refused before it is looked for: see to it that some are looked for.
+    assert sum(SessionStore(cookie).session_key is not None for cookie in tried) > 1_000
+    assert [cookie for cookie in tried if dict(SessionStore(cookie).items())] == []
+
+
+def test_no_sid_and_no_note_signs_anybody_in(secrets: set[str], visitor: Client, redis) -> None:
+    tokens = {
+        token for part in dump(redis) for token in re.findall(r"[0-9A-Za-z._{}:-]{8,128}", part.decode("latin-1"))
+    }
+    assert len(tokens) > 20
+    for token in tokens:
+        for cookie in (token, token.lower()):
+            visitor.cookies["sessionid"] = cookie
+            assert visitor.get("/held/who/").content == b"nobody"
+
+
+def test_a_record_that_is_stored_under_a_sid_of_ones_own_opens_nothing(
+    secrets: set[str], visitor: Client, redis, log
+) -> None:
+    """Who can also write finds no use for what he read."""
+    key = "a" * 32
+    sid = sid_of(key)
+    partition = keyspace().of_sid(sid)
+    stolen = next(redis.hvals(other.login)[0] for other in keyspace().partitions if redis.hlen(other.login))
+    redis.hset(partition.login, sid, stolen)
+    redis.zadd(partition.expire, {sid: 10**14})
+    visitor.cookies["sessionid"] = key
+    assert visitor.get("/held/who/").content == b"nobody"
+    assert visitor.get("/held/read/colour/").content == b"None"
+    assert any(sid in message for message in log())
+    redis.hdel(partition.login, sid)
+    redis.zrem(partition.expire, sid)

@@ -1,0 +1,432 @@
+"""Somebody else writes into Redis: what this site did not write for this session is not used, and nothing is run."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+from django_redsess import cleaning as cleaner
+from django_redsess import online
+from django_redsess.online import listing as pages_module
+from django_redsess.session.record import unpack
+from django_redsess.signals import session_ended
+from django_redsess.transport.keys import keyspace
+from testproject import settings as testproject_settings
+from tests.helpers.admin_pages import LIST, Page, page_of
+from tests.helpers.outages import lines_of
+from tests.helpers.visitors import Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
+
+SECRET = "the data of alice"
+
+
+class PickleSerializer:
+    """What Django no longer has, and some sites still do."""
+
+    def dumps(self, data: dict[str, Any]) -> bytes:
+        return pickle.dumps(data)
+
+    def loads(self, data: bytes) -> dict[str, Any]:
+        loaded: dict[str, Any] = pickle.loads(data)
+        return loaded
+
+
+class MakesFile:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+@pytest.fixture(autouse=True)
+def spoilt(redis: Any) -> Iterator[None]:
+    """What an attacker leaves behind need not agree."""
+    yield
+    redis.flushall()
+
+
+def login(sid: str) -> str:
+    return keyspace().of_sid(sid).login
+
+
+def assert_refused(browser: Browser, log: pytest.LogCaptureFixture) -> None:
+    """The visitor is signed out, one line says why, and nothing secret is in it."""
+    cookie, log_before = browser.cookie, len(log.records)
+    response = browser.get(f"{browser.views}/user-id/")
+    assert (response.status_code, response.content) == (200, b"nobody")
+    lines = lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+    assert len(lines) == 1
+    assert len(log.records) == log_before + 1
+    assert str(cookie) not in log.text
+    assert SECRET not in log.text
+    log.clear()
+    browser.cookie = cookie
+
+
+def test_a_record_changed_in_any_byte_that_is_sealed_is_refused(
+    site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    browser = Browser(Client())
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    genuine = redis.hget(login(sid), sid)
+    # Behind the format come the revision and two times, which a script must be able to write.
+    for at in (0, *range(16, len(genuine))):
+        changed = bytearray(genuine)
+        changed[at] ^= 1
+        redis.hset(login(sid), sid, bytes(changed))
+        assert_refused(browser, log)
+    redis.hset(login(sid), sid, genuine)
+    assert browser.get("/who/").content == b"alice"
+
+
+# Where each part of a record is, see record.py.
+PARTS: dict[str, Callable[[bytes], slice]] = {
+    "seal": lambda record: slice(16, 28),
+    "length of the user id": lambda record: slice(28, 29),
+    "user id": lambda record: slice(29, 29 + record[28]),
+    "login time": lambda record: slice(29 + record[28], 35 + record[28]),
+    "length of the client part": lambda record: slice(35 + record[28], 36 + record[28]),
+    "client part": lambda record: slice(36 + record[28], 36 + record[28] + record[35 + record[28]]),
+    "data": lambda record: slice(36 + record[28] + record[35 + record[28]], len(record)),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_that_is_sealed_is_refused_when_a_byte_of_it_is_changed_added_or_left_out(
+    site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture, part: str
+) -> None:
+    browser = Browser(Client(headers={"user-agent": "Mozilla/5.0 (X11)"}, REMOTE_ADDR="192.0.2.7"))
+    assert browser.post("/sign-in/alice/").status_code == 200
+    assert browser.post(f"/write/colour/{SECRET}/").status_code == 200
+    sid = str(browser.sid)
+    genuine = redis.hget(login(sid), sid)
+    record, where = unpack(sid, genuine), PARTS[part](genuine)
+    # The places are right.
+    assert genuine[PARTS["user id"](genuine)] == str(alice.pk).encode()
+    assert int.from_bytes(genuine[PARTS["login time"](genuine)], "big") == record.login_ms > 0
+    assert genuine[PARTS["client part"](genuine)] == record.client_packed != b""
+    assert where.start < where.stop
+    log.clear()
+    for at in range(where.start, where.stop):
+        for changed in (
+            genuine[:at] + bytes([genuine[at] ^ 1]) + genuine[at + 1 :],
+            genuine[:at] + genuine[at + 1 :],
+            genuine[:at] + b"\x00" + genuine[at:],
+        ):
+            redis.hset(login(sid), sid, changed)
+            assert_refused(browser, log)
+    redis.hset(login(sid), sid, genuine)
+    assert browser.get("/who/").content == b"alice"
+
+
+def test_whatever_the_bytes_are_that_are_not_sealed_there_is_no_error(
+    browser: Browser, alice: User, redis: Any, settings: Any
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
+    for byte in (b"\x00", b"\xff"):
+        browser.sign_in(alice)
+        sid = browser.sid
+        genuine = redis.hget(login(sid), sid)
+        redis.hset(login(sid), sid, genuine[:1] + byte * 15 + genuine[16:])
+        # They are no reason to refuse it.
+        assert browser.get(f"{browser.views}/user-id/").content == str(alice.pk).encode()
+        # A deadline of long ago may end it.
+        assert browser.post(f"{browser.views}/write/colour/red/").status_code in (200, 400)
+        online.get(sid)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 16, 27, 28, 29, 33, 40])
+def test_a_record_cut_short_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, length: int
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    redis.hset(login(sid), sid, redis.hget(login(sid), sid)[:length])
+    assert_refused(browser, log)
+
+
+def test_a_record_copied_from_another_session_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    alices = browser.sid
+    browser.client.cookies.clear()
+    browser.post("/write/colour/red/")
+    redis.hset(login(browser.sid), browser.sid, redis.hget(login(alices), alices))
+    log.clear()
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize("serializer", ["django.core.signing.JSONSerializer", f"{__name__}.PickleSerializer"])
+@pytest.mark.parametrize("header", [True, False], ids=["behind a genuine header", "alone"])
+def test_pickle_bytes_are_refused_and_not_run(
+    browser: Browser,
+    alice: User,
+    redis: Any,
+    log: pytest.LogCaptureFixture,
+    settings: Any,
+    tmp_path: Path,
+    serializer: str,
+    header: bool,
+) -> None:
+    settings.SESSION_SERIALIZER = serializer
+    browser.sign_in(alice, colour=SECRET)
+    sid, made = browser.sid, tmp_path / "made"
+    payload = pickle.dumps(MakesFile(made))
+    genuine = redis.hget(login(sid), sid)
+    # Format, revision, times, seal, user and login time are alice's, no client is known, and nothing is deflated.
+    kept = genuine[: 29 + genuine[28] + 6] + b"\x00\x00" if header else b""
+    redis.hset(login(sid), sid, kept + payload)
+    assert_refused(browser, log)
+    online.find([sid])
+    online.sessions()
+    assert not made.exists()
+    pickle.loads(payload).close()
+    assert made.exists()
+
+
+def test_another_site_with_the_same_store_is_refused(
+    browser: Browser, alice: User, log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    log.clear()
+    settings.SECRET_KEY = "of another site"
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize("record", [b"", b"2", b"1" + b"x" * 100, b"2" + b"\xff" * 100, b"\x80\x04." * 50, b"{}"])
+def test_nothing_that_meets_a_foreign_record_fails(browser: Browser, alice: User, redis: Any, record: bytes) -> None:
+    browser.sign_in(alice)
+    sid, cookie = browser.sid, browser.cookie
+    redis.hset(login(sid), sid, record)
+    online.sessions()
+    assert online.count() == 1
+    for path in ("/write/colour/red/", "/sign-in/alice/", "/cycle/", "/sign-out/"):
+        browser.cookie = cookie
+        assert browser.post(browser.views + path).status_code == 200
+    browser.cookie = cookie
+    assert browser.get("/items/plain/lamp").status_code == 200
+    call_command("clearsessions")
+    assert [ended.sid for ended in online.end(sid)] == [sid]
+
+
+@pytest.mark.parametrize("path", ["/write/colour/red/", "/write-and-save/colour/red/", "/cycle/", "/sign-in/alice/"])
+def test_a_record_changed_between_load_and_save_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, meanwhile: Any, path: str
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    log.clear()
+
+    def tamper() -> None:
+        genuine = redis.hget(login(sid), sid)
+        redis.hset(login(sid), sid, genuine[:1] + b"revisi" + genuine[7:-3] + b'x"}')
+
+    meanwhile(tamper)
+    assert browser.post(browser.views + path).status_code == 400
+    assert len(lines_of(log, "django.security.SuspiciousSession", logging.WARNING)) == 1
+    assert lines_of(log, "django.request", logging.ERROR) == []
+    assert SECRET not in log.text
+    log.clear()
+    assert_refused(browser, log)
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"rotated", b"rotated \xff\xfe", b"rotated " + b"x" * 1000, b"\x80\x04.", b"kicked"]
+)
+def test_a_forged_note_is_no_error(browser: Browser, alice: User, redis: Any, note: bytes) -> None:
+    browser.sign_in(alice)
+    cookie, partition = browser.cookie, keyspace().of_sid(browser.sid)
+    redis.set(partition.ended_of(browser.sid), note, ex=60)
+    online.end(browser.sid)
+    for path in ("/who/", "/write/colour/red/", "/cycle/"):
+        browser.cookie = cookie
+        assert browser.get(browser.views + path).status_code < 500
+    browser.cookie = cookie
+    assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
+    assert browser.get("/who/").content == b"alice"
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300", "-1", "0.5"])
+def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, settings: Any, score: str) -> None:
+    settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
+    for key in ("expire", "recent", "guests", "online_user"):
+        browser.sign_in(alice)
+        redis.zadd(getattr(keyspace().of_sid(browser.sid), key), {browser.sid: score})
+        online.sessions()
+        assert browser.get(f"{browser.views}/who/").status_code == 200
+        assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
+        online.sessions()
+
+
+# What lists hold, somebody else may have written too.
+
+STRANGE_SIDS = {
+    "a newline": b"x\nWARNING all is well",
+    "20 bytes with a newline": b"x" * 10 + b"\n" + b"y" * 9,
+    "no UTF-8": b"\xff\xfe" * 10,
+    "nothing": b"",
+    "markup": b"<script>alert(1)</sc",
+    "long": b"x" * 5000,
+}
+
+
+def add(redis: Any, alice: User, sid: bytes, record: bytes) -> None:
+    """Write a session of alice's as this app would, but for the sid."""
+    partition, in_an_hour = keyspace().of_user(str(alice.pk)), 4_000_000_000_000
+    redis.hset(partition.login, sid, record)
+    redis.zadd(partition.expire, {sid: in_an_hour})
+    for name in ("recent", "online_user"):
+        redis.zadd(getattr(partition, name), {sid: 1_700_000_000_000})
+    redis.zadd(partition.online_user_of(str(alice.pk)), {sid: 1_700_000_000_000})
+
+
+@pytest.fixture
+def administrator(site: None, alice: User, settings: Any) -> Client:
+    """An administrator of the shop, whose pages are those of the admin and of self-service."""
+    settings.ROOT_URLCONF = "testproject.urls"
+    settings.MIDDLEWARE = testproject_settings.MIDDLEWARE
+    settings.TEMPLATES = testproject_settings.TEMPLATES
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+QUERIES = ["", "?o=3", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("strange", STRANGE_SIDS.values(), ids=STRANGE_SIDS)
+def test_what_is_no_sid_is_in_no_list_and_forges_no_line(
+    administrator: Client, alice: User, redis: Any, log: pytest.LogCaptureFixture, strange: bytes
+) -> None:
+    visitor = Client()
+    visitor.force_login(alice)
+    sid = visitor.session.sid
+    add(redis, alice, strange, redis.hget(login(sid), sid))
+    for query in QUERIES:
+        query = query.replace("ALICE", str(alice.pk)).replace("ROOT", str(administrator.session["_auth_user_id"]))
+        response = administrator.get(LIST + query)
+        assert response.status_code == 200
+        assert set(Page(response).sids) <= {sid, administrator.session.sid}, query
+        assert sid in Page(response).sids
+    for order in ("login_at", "-login_at", "seen_at", "-seen_at"):
+        assert {found.sid for found in online.sessions(order=order)} == {sid, administrator.session.sid}
+    assert [found.sid for found in online.of_user(alice)] == [sid]
+    assert visitor.get("/account/sessions/").status_code == 200
+    out = StringIO()
+    call_command("online", stdout=out)
+    assert "all is well" not in out.getvalue()
+    lines = lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+    assert lines
+    assert all(line.isprintable() and len(line) < 200 for line in lines)
+    told = list[str]()
+    session_ended.connect(receiver := lambda sid, **_: told.append(sid))
+    online.end_all()
+    session_ended.disconnect(receiver)
+    assert set(told) == {sid, administrator.session.sid}
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_session_of_another_user_is_in_nobody_elses_list(
+    administrator: Client, alice: User, redis: Any, log: pytest.LogCaptureFixture
+) -> None:
+    visitor, other, guest = Client(), Client(headers={"user-agent": "Browser of bob"}), Client()
+    visitor.force_login(alice)
+    bob = User.objects.create_user("bob")
+    other.force_login(bob)
+    guest.post("/basket/add/slow-heron/")
+    own, others = visitor.session.sid, [other.session.sid]
+    home = keyspace().of_user(str(alice.pk))
+    for sid in others:
+        redis.hset(home.login, sid, redis.hget(login(sid), sid))
+        redis.zadd(home.expire, {sid: 4_000_000_000_000})
+        redis.zadd(home.online_user_of(str(alice.pk)), {sid: 1_900_000_000_000})
+    assert [found.sid for found in online.of_user(alice)] == [own]
+    assert "Browser of bob" not in visitor.get("/account/sessions/").text
+    for query in (
+        f"?user={alice.pk}",
+        f"?user={alice.pk}&user=0",
+        f"?user={alice.pk}&o=4",
+        f"?user={alice.pk}&active=1d",
+    ):
+        assert Page(administrator.get(LIST + query)).sids == [own]
+    assert Page(administrator.get(f"{LIST}?user={bob.pk}")).sids == others
+    text = administrator.get(page_of(own)).text
+    assert page_of(others[0]) not in text
+    assert lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
+
+
+def test_a_record_of_another_store_is_refused(
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    browser.sign_in(alice, colour=SECRET)
+    sid = browser.sid
+    names = {name: name.replace(b"{redsess}", b"{other}") for name in redis.keys() if not name.endswith(b":meta")}
+    for name, other in names.items():
+        redis.restore(other, 0, redis.dump(name))
+    settings.REDSESS = {**settings.REDSESS, "PREFIX": "other"}
+    log.clear()
+    assert_refused(browser, log)
+    assert [found.user_id for found in online.find([sid])] == [""]
+
+
+@pytest.mark.parametrize("user_id", [b"\n", b"\x00", b"\xff"])
+def test_a_forged_user_is_not_written_into_the_history_as_it_is(
+    administrator: Client, alice: User, redis: Any, user_id: bytes
+) -> None:
+    visitor = Client()
+    visitor.force_login(alice)
+    sid = visitor.session.sid
+    genuine = redis.hget(login(sid), sid)
+    redis.hset(login(sid), sid, genuine[:28] + b"\x01" + user_id + genuine[29 + genuine[28] :])
+    assert administrator.post(f"{LIST}end/", {"sids": sid}, follow=True).status_code == 200
+    entry = LogEntry.objects.get()
+    assert str(entry.object_id).isprintable()
+    assert entry.object_repr.isprintable()
+    assert online.get(sid) is None
+
+
+@pytest.mark.parametrize(
+    "sample", [b"", b"x", b"1 2", b"\xff 1 2 3 4 5 6 7 8 9", b"1 2 3 4 x", b"9" * 5000 + b" 1 2 3"]
+)
+def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis: Any, sample: bytes) -> None:
+    cleaner.sample()
+    before = online.history()
+    redis.zadd(keyspace().partitions[0].samples, {sample: 4_000_000_000_000})
+    assert online.history()[: len(before)] == before
+    assert administrator.get(LIST).status_code == 200
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_a_forged_time_is_no_error_far_down_a_list(
+    site: None, partitions: int, new_session: Any, redis: Any, monkeypatch: pytest.MonkeyPatch, score: str
+) -> None:
+    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    sids = {new_session(str(number)).sid for number in range(30)}
+    sid = min(sids)
+    redis.zadd(keyspace().of_sid(sid).online_user, {sid: score})
+    found = [session.sid for offset in range(0, 30, 10) for session in online.sessions(offset=offset, limit=10)]
+    assert sorted(found) == sorted(sids)

@@ -1,0 +1,220 @@
+"""Two sites on one database: each is refused what would be the other's, and nothing of the other is read or ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.test import AsyncClient, Client
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport import agreement
+from testproject.servers import Server
+from tests.helpers.behind import dump, stored
+from tests.helpers.outages import full, lines_of, replica
+from tests.helpers.visitors import Browser
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
+
+Process = Callable[..., None]
+
+OTHER_KEY = r"know another SECRET_KEY"
+
+
+@pytest.fixture
+def process(settings: Any, redis: Any) -> Iterator[Process]:
+    """Return a function that goes on as a process which has just started, with this key and these fallbacks."""
+    before = settings.REDSESS
+
+    def start(key: str, *fallbacks: str, **redsess: Any) -> None:
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
+        settings.REDSESS = {**settings.REDSESS, **redsess}
+        agreement.forget()
+
+    yield start
+    settings.REDSESS = before
+    # What belongs to other prefixes, too.
+    redis.flushall()
+
+
+def visit() -> list[int]:
+    """Return the status that a visitor with a cookie gets, over WSGI and over ASGI."""
+    browsers = Browser(Client()), Browser(AsyncClient())
+    for browser in browsers:
+        browser.cookie = "x" * 32
+    return [browser.get("/account/sessions/").status_code for browser in browsers]
+
+
+def works(redis: Any) -> bool:
+    """Tell whether this site may use the store; where not, it has changed nothing."""
+    before = dump(redis)
+    try:
+        online.count()
+    except ImproperlyConfigured:
+        assert dump(redis) == before
+        return False
+    return True
+
+
+@pytest.mark.parametrize("prefix", ["shop:0", "shop:1", "shop:2:7", "shop:12"])
+def test_a_prefix_that_may_be_a_partition_of_another_is_refused(
+    redis: Any, process: Process, new_session: Any, prefix: str
+) -> None:
+    process("key", PREFIX="shop", PARTITIONS=4)
+    for number in range(40):
+        new_session(f"{number}")
+    process("key", PREFIX=prefix, PARTITIONS=1)
+    assert visit() == [500, 500]
+    words = r"^REDSESS\['PREFIX'\] must be .* end in a colon and a number.*; it is '"
+    for use in (online.end_all, online.count, SessionStore().create):
+        with pytest.raises(ImproperlyConfigured, match=words):
+            use()
+    for command in (["endsessions", "--all"], ["online"], ["cleansessions"]):
+        with pytest.raises(CommandError, match=words):
+            call_command(*command, **({"interactive": False} if command[1:] else {}))
+    process("key", PREFIX="shop", PARTITIONS=4)
+    assert (online.count(), stored(redis)) == (40, 40)
+
+
+@pytest.mark.parametrize("prefix", ["shop", "shop:eu", "shop:1a", "shop:", "shop1", "1", "shop:0:eu"])
+def test_other_prefixes_may_be_beside_it(redis: Any, process: Process, new_session: Any, prefix: str) -> None:
+    process("key", PREFIX="shop", PARTITIONS=4)
+    new_session("7")
+    names = set(redis.keys())
+    process("key", PREFIX=f"{prefix}:beside" if prefix == "shop" else prefix, PARTITIONS=1)
+    new_session("8")
+    assert (online.count(), online.end_all()) == (1, 1)
+    process("key", PREFIX="shop", PARTITIONS=4)
+    assert online.count() == 1
+    assert names <= set(redis.keys())
+
+
+def test_a_site_with_another_key_is_refused_what_is_not_its_own(redis: Any, process: Process, new_session: Any) -> None:
+    alice = User.objects.create_user("alice")
+    process("of one site")
+    new_session(str(alice.pk))
+    process("of another site")
+    before = dump(redis)
+    assert visit() == [500, 500]
+    for use in (lambda: online.end_user(alice), online.end_all, online.sessions, SessionStore().create):
+        with pytest.raises(ImproperlyConfigured, match=OTHER_KEY) as refused:
+            use()
+    for part in ("another REDSESS['PREFIX']", "SECRET_KEY_FALLBACKS", "endsessions --all --new-secret-key"):
+        assert part in str(refused.value)
+    assert "of another site" not in str(refused.value)
+    for command in ("online", "cleansessions", "cleanviewed"):
+        with pytest.raises(CommandError, match=OTHER_KEY):
+            call_command(command)
+    assert dump(redis) == before
+    process("of one site")
+    assert online.count() == 1
+
+
+def test_a_record_copied_to_another_prefix_with_the_same_key_is_refused(
+    redis: Any, process: Process, new_session: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    process("the same", PREFIX="shop")
+    session = new_session("7")
+    process("the same", PREFIX="blog")
+    new_session("8")
+    for key in ("login", "expire", "recent", "online:user", "online:user:7"):
+        redis.copy(f"{{shop}}:{key}", f"{{blog}}:{key}", replace=True)
+    assert SessionStore(session.session_key).load() == {}
+    [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+    assert session.sid in line
+    process("the same", PREFIX="shop")
+    assert SessionStore(session.session_key)["_auth_user_id"] == "7"
+
+
+def test_of_two_sites_that_begin_at_the_same_time_the_second_is_refused(redis: Any, process: Process) -> None:
+    for key, right in (("first", True), ("second", False), ("first", True), ("third", False)):
+        process(key)
+        assert works(redis) is right
+
+
+def test_a_key_is_replaced_by_rolling_deploys_in_which_everybody_works(redis: Any, process: Process) -> None:
+    rolling: list[tuple[str, Sequence[str]]] = [
+        ("a", ()),
+        ("b", ("a",)),
+        ("a", ()),  # a worker of the old code that starts while both run
+        ("b", ("a",)),
+        ("b", ()),
+        ("c", ("b",)),
+        ("b", ()),
+        ("c", ()),
+        ("b", ()),  # back to the code of before
+    ]
+    for key, fallbacks in rolling:
+        process(key, *fallbacks)
+        assert works(redis)
+    process("d")
+    assert not works(redis)
+
+
+def test_only_the_newest_keys_are_known(redis: Any, process: Process) -> None:
+    for number in range(20):
+        process(f"key {number}", f"key {number - 1}")
+        assert works(redis)
+    assert len(redis.hget("{redsess}:meta", "keys").split()) == 8
+    for number, right in ((19, True), (12, True), (11, False), (0, False)):
+        process(f"key {number}")
+        assert works(redis) is right
+
+
+def test_what_redis_knows_of_the_key_is_short_and_differs_with_the_prefix(redis: Any, process: Process) -> None:
+    known = set()
+    for prefix in ("shop", "blog"):
+        process("the same", PREFIX=prefix)
+        online.count()
+        found = redis.hget(f"{{{prefix}}}:meta", "keys")
+        assert len(found) == 16
+        known.add(found)
+    assert len(known) == 2
+
+
+def test_who_replaced_a_key_that_leaked_begins_anew_with_one_command(
+    redis: Any, process: Process, new_session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process("leaked")
+    old = [new_session("7"), new_session("8"), new_session(colour="blue")]
+    process("new")
+    with pytest.raises(CommandError, match=OTHER_KEY):
+        call_command("endsessions", all=True, interactive=False)
+    with pytest.raises(CommandError, match="--new-secret-key ends all sessions: give --all with it"):
+        call_command("endsessions", "alice", new_secret_key=True, interactive=False)
+    call_command("endsessions", all=True, new_secret_key=True, interactive=False)
+    assert "Ended 2 sessions of 2 users." in capsys.readouterr().out
+    process("new")
+    assert online.count() == 0
+    assert [SessionStore(session.session_key).load() for session in old] == [{}, {}, {}]
+    new_session("7")
+    assert online.count() == 1
+
+
+@pytest.mark.parametrize("state", [full, replica])
+def test_a_server_that_takes_no_writes_is_asked_all_the_same(
+    own_server: Server, settings: Any, process: Process, new_session: Any, state: Any
+) -> None:
+    settings.CACHES["sessions"]["LOCATION"] = own_server.url
+    settings.CACHES = {**settings.CACHES}
+    process("first")
+    new_session("7")
+    with state(own_server.client if state is full else own_server):
+        for key, fallbacks, right in (("first", (), True), ("second", ("first",), True), ("third", (), False)):
+            process(key, *fallbacks)
+            assert works(own_server.client) is right
+
+
+def test_a_process_asks_once(commands: Callable[[], dict[str, int]], process: Process) -> None:
+    process("first")
+    online.count()
+    commands()
+    for _ in range(5):
+        online.count()
+    assert commands()["evalsha"] == 5

@@ -1,0 +1,1 @@
+"""What tests share: fixtures, the site that they visit, the oracle, servers, browsers."""

@@ -1,0 +1,144 @@
+"""
+The oracle: do all keys of the store agree with each other?
+
+A session is in several keys at once, and each script must change all of them. Whatever a test does, the keys have to
+agree afterwards. So the fixture ``empty_store`` (tests/helpers/fixtures/store.py) asks the oracle after every test that has a
+server, and the test fails where two keys disagree. State machines ask it after every step.
+
+It compares, in each partition:
+
+* the ids in ``login`` with those in ``expire``; the ids of signed-in sessions with those in ``recent`` and
+  ``online:user``; the ids of guests' sessions with those in ``guests``;
+* ``online:user:<user id>`` with ``online:user``: the same ids with the same login times;
+* the login time in ``online:user`` with that in the record;
+* each entry in the index of addresses with the address in the record (an entry may be missing, see
+  session/addresses.py);
+* where a session is with where its id says that it belongs;
+* the views of all items in ``viewed`` with their total in ``totals``;
+* the name of every key with the sessions that there are: ``viewed:<sid>`` needs a session, ``online:user:<user id>`` a
+  signed-in one, ``ended:<sid>`` none, and a TTL of a day at most. Any other name is a disagreement too.
+
+It reads the first bytes of a record by itself and shares no code with ``cleansessions --check``: a mistake there is not
+made here again. What the oracle finds is tested in test_oracle.py.
+
+No test can switch it off. Few damage the store and don't repair it; they ask for the fixture ``left_alone``, or call
+``flushall()`` at their end, and say why.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from django_redsess.session.compression import AGENTS, WINDOW_BITS
+from django_redsess.transport.keys import Partition, keyspace
+
+NOTE_SECONDS = 24 * 3600
+"""The longest life of a note."""
+
+
+@contextmanager
+def emptied(client: redis.Redis) -> Iterator[None]:
+    """Empty the server at the end, and fail where its keys disagreed then."""
+    yield
+    found = disagreements(client)
+    client.flushall()
+    # What is found is told here: pytest explains only the assertions of tests.
+    assert not found, "disagreements: " + "\n".join(found)
+
+
+def disagreements(client: redis.Redis) -> list[str]:
+    """Compare all keys of all partitions; return a sentence for each disagreement."""
+    found = []
+    space = keyspace()
+    # Every PREFIX has a key of its own for what its processes agreed on. It stays when a test changes PREFIX.
+    known = {name for name in client.keys() if name.endswith(b":meta")}
+    for partition in space.partitions:
+        found += _within(client, partition)
+        known |= _names(client, partition) | _notes(client, partition)
+        strangers = [sid for sid in client.hkeys(partition.login) if space.of_sid(sid.decode()) != partition]
+        found += [f"{partition.login} has {sid!r} of another partition" for sid in strangers]
+    found += [f"{name!r} belongs to no session" for name in client.keys() if name not in known]
+    return found
+
+
+def _user_of(record: bytes) -> str:
+    return record[29 : 29 + record[28]].decode()
+
+
+def _login_ms_of(record: bytes) -> int:
+    beginning = 29 + record[28]
+    return int.from_bytes(record[beginning : beginning + 6], "big")
+
+
+def _place_of(record: bytes) -> int | None:
+    """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
+    at = 29 + record[28] + (6 if record[28] else 0)
+    length, at = record[at], at + 1
+    if length == 255:
+        length, at = int.from_bytes(record[at : at + 2], "big"), at + 2
+    inflate = zlib.decompressobj(WINDOW_BITS, AGENTS)
+    inflate.decompress(record[at : at + length])
+    address = inflate.unused_data
+    if not address:
+        return None
+    return int.from_bytes(address[:7], "big") // 16 + 2**52 if len(address) > 4 else int.from_bytes(address, "big")
+
+
+def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
+    """The names of all keys that a partition with these sessions may have, but for notes."""
+    records = client.hgetall(partition.login)
+    names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
+    names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
+    names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
+    names |= {partition.addresses, partition.guests_addresses, partition.wake, partition.totals, partition.samples}
+    return {name.encode() for name in names}
+
+
+def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
+    """The names of notes and messages that may be there: they have a TTL, and the sessions of notes are gone."""
+    alive = {partition.ended_of(sid.decode()).encode() for sid in client.hkeys(partition.login)}
+    beginnings = partition.ended_of("").encode(), partition.message_of("").encode()
+    return {
+        name
+        for name in client.keys()
+        if name.startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
+    }
+
+
+def _within(client: redis.Redis, partition: Partition) -> list[str]:
+    records = client.hgetall(partition.login)
+    users = {sid: _user_of(record) for sid, record in records.items()}
+    signed_in = {sid for sid, user in users.items() if user}
+    login_times = dict(client.zrange(partition.online_user, 0, -1, withscores=True))
+    found = [
+        f"{name} has {len(there)} of {len(expected)} sessions, {len(there - expected)} too many"
+        for name, expected in {
+            partition.expire: set(users),
+            partition.recent: signed_in,
+            partition.guests: set(users) - signed_in,
+            partition.online_user: signed_in,
+        }.items()
+        if (there := set(client.zrange(name, 0, -1))) != expected
+    ]
+    for user in set(users.values()) - {""}:
+        of_user = {sid: time for sid, time in login_times.items() if users.get(sid) == user}
+        if dict(client.zrange(partition.online_user_of(user), 0, -1, withscores=True)) != of_user:
+            found.append(f"the list of user {user!r} differs from online:user")
+    if {sid: _login_ms_of(records[sid]) for sid in signed_in & set(login_times)} != {
+        sid: time for sid, time in login_times.items() if sid in signed_in
+    }:
+        found.append(f"{partition.online_user} has other login times than the records")
+    for name, sids in ((partition.addresses, signed_in), (partition.guests_addresses, set(users) - signed_in)):
+        for sid, place in client.zrange(name, 0, -1, withscores=True):
+            if sid not in sids:
+                found.append(f"{name} has {sid!r}, which does not belong there")
+            elif place != _place_of(records[sid]):
+                found.append(f"{name} has another address of {sid!r} than the record")
+    views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
+    if views != int(client.hget(partition.totals, "views") or 0):
+        found.append(f"{partition.totals} does not have the {views:.0f} views of all items")
+    return found

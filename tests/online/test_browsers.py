@@ -1,0 +1,97 @@
+"""Which browser and which operating system a user agent is taken for, and by which names each is found."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from django_redsess.online.listing import SessionFilter
+from django_redsess.online.user_agents import BROWSERS, SYSTEMS, Wanted, is_browser, is_system, system_of
+from django_redsess.session.compression import AGENTS, WINDOW_BITS
+from django_redsess.session.record import Client, client_packed
+
+pytestmark = pytest.mark.unit
+
+WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
+MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)"
+IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X)"
+ANDROID = "Mozilla/5.0 (Linux; Android 10; K)"
+WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko)"
+CHROME = f"{WINDOWS} {WEBKIT} Chrome/120.0.0.0 Safari/537.36"
+
+KNOWN = {
+    CHROME: ("Chrome", "Windows"),
+    f"{ANDROID} {WEBKIT} Chrome/120.0.0.0 Mobile Safari/537.36": ("Chrome", "Android"),
+    f"{IPHONE} {WEBKIT} CriOS/120.0 Mobile/15E148 Safari/604.1": ("Chrome", "iOS"),
+    f"Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} HeadlessChrome/120.0.0.0 Safari/537.36": ("Chrome", "Linux"),
+    f"Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) {WEBKIT} Chrome/120.0.0.0 Safari/537.36": ("Chrome", "ChromeOS"),
+    f"{CHROME} Edg/120.0.0.0": ("Edge", "Windows"),
+    f"{ANDROID} {WEBKIT} Chrome/120.0.0.0 Mobile Safari/537.36 EdgA/120.0.0.0": ("Edge", "Android"),
+    f"{CHROME} OPR/106.0.0.0": ("Opera", "Windows"),
+    f"{ANDROID} {WEBKIT} SamsungBrowser/28.0 Chrome/120.0.0.0 Mobile Safari/537.36": ("Samsung Internet", "Android"),
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0": ("Firefox", "Windows"),
+    f"{IPHONE} {WEBKIT} FxiOS/140.0 Mobile/15E148 Safari/604.1": ("Firefox", "iOS"),
+    f"{MAC} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Safari/605.1.15": ("Safari", "macOS"),
+    f"{IPHONE} {WEBKIT} Version/26.1 Mobile/15E148 Safari/604.1": ("Safari", "iOS"),
+    "curl/8.5.0": ("", ""),
+    "": ("", ""),
+}
+
+
+def test_the_system_is_told() -> None:
+    assert {agent: system_of(agent) for agent in KNOWN} == {agent: system for agent, (_, system) in KNOWN.items()}
+    assert {family for family, _ in KNOWN.values()} == {*BROWSERS, ""}
+    assert {system for _, system in KNOWN.values()} == {*SYSTEMS, "ChromeOS", ""}
+
+
+def test_each_family_and_each_system_finds_its_own() -> None:
+    for agent, (family, system) in KNOWN.items():
+        assert [name for name in BROWSERS if is_browser(agent, name)] == [family] * bool(family)
+        assert [name for name in SYSTEMS if is_system(agent, name)] == [system] * (system in SYSTEMS)
+
+
+@pytest.mark.parametrize("name", ["chrome", " CHROME  120 ", "Chr", "Headless", "Chrome Mobile", "Mobile Safari 26"])
+def test_a_browser_is_found_by_the_beginning_of_its_names(name: str) -> None:
+    assert any(is_browser(agent, name) for agent in KNOWN)
+
+
+@pytest.mark.parametrize("name", ["Chrome 12", "Chrome 1", "hrome", "Safari 537", "Mozilla", "Gecko", "Curl 9"])
+def test_a_browser_is_not_found_by_other_texts(name: str) -> None:
+    assert not any(is_browser(agent, name) for agent in KNOWN)
+
+
+def test_other_programs_and_other_names_of_systems() -> None:
+    assert is_browser("curl/8.5.0", "curl")
+    assert is_browser("python-requests/2.32.3", "python-requests 2")
+    assert is_system(f"{MAC} {WEBKIT}", "Mac OS X")
+    assert not is_system("", "")
+    assert not is_browser("", "")
+
+
+ADDRESSES = ["", "198.51.100.7", "198.51.101.7", "2001:db8::7", "2001:db8:1::c633:6407"]
+
+
+@pytest.mark.parametrize("network", [None, "198.51.100.7", "198.51.100.0/24", "0.0.0.0/0", "2001:db8::/48", "::/0"])
+@pytest.mark.parametrize("asked", [{}, {"browser": "Chrome"}, {"system": "iOS"}])
+def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: dict[str, str]) -> None:
+    if network is None and not asked:
+        asked = {"browser": "Firefox"}
+    wanted = Wanted(SessionFilter(network=network, **asked))
+    for agent in (*KNOWN, CHROME):
+        for address in ADDRESSES:
+            packed = client_packed(Client(address, agent))
+            assert wanted.has_packed(packed) == wanted.has(address, agent), (address, agent)
+
+
+def test_forged_clients_match_nothing_and_raise_nothing() -> None:
+    whole = client_packed(Client("198.51.100.7", CHROME))
+    for wanted in (Wanted(SessionFilter(browser="Chrome")), Wanted(SessionFilter(system="Windows"))):
+        for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40, inflating()):
+            assert not wanted.has_packed(forged)
+
+
+def inflating() -> bytes:
+    """A client part of less than 400 bytes that stands for a user agent of 300 000."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, WINDOW_BITS, zdict=AGENTS)
+    return deflate.compress(CHROME.encode() + b"7" * 300_000) + deflate.flush()

@@ -1,0 +1,37 @@
+"""What the pages of the documentation hold: blocks of code, with language and caption."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+BLOCK = re.compile(
+    r"^(?P<indent> *)\.\. code-block:: (?P<language>\S+)\n"
+    r"(?P<options>(?:(?P=indent) +:.*\n)*)\n"
+    r"(?P<text>(?:(?P=indent) +\S.*\n|\n)+)",
+    re.MULTILINE,
+)
+
+
+class Block(NamedTuple):
+    language: str
+    caption: str
+    text: str
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """Return the blocks of code of a page, in order."""
+    for found in BLOCK.finditer(path.read_text(encoding="utf-8") + "\n"):
+        caption = re.search(r":caption: (.*)", found["options"])
+        yield Block(found["language"], caption[1] if caption else "", dedent(found["text"]).strip("\n") + "\n")
+
+
+def pages() -> list[Path]:
+    """Return all pages, with the README."""
+    return [ROOT / "README.rst", *sorted(DOCS.rglob("*.rst"))]

@@ -1,0 +1,231 @@
+"""How-to guides that a project can follow to the letter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.core.checks import run_checks
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.keys import keyspace
+from testproject.clusters import Cluster
+from testproject.servers import Server
+from tests.helpers.outages import close_connections
+from tests.helpers.running import wait_until
+from tests.helpers.sentinels import watched
+from tests.project.docs.pages import DOCS, blocks
+
+pytestmark = pytest.mark.slow
+
+TEST_WITHOUT_SERVER = """
+from django.contrib.auth.models import User
+from django.test import TestCase
+
+class BasketTest(TestCase):
+    def test_what_is_saved_is_there(self):
+        ada = User.objects.create_user("ada", is_staff=True)
+        session = self.client.session
+        session["basket"] = [7]
+        session.save()
+        self.client.force_login(ada)
+        self.assertEqual(self.client.session["basket"], [7])
+        self.assertEqual(self.client.get("/admin/").status_code, 200)
+        ada.is_active = False
+        with self.captureOnCommitCallbacks(execute=True):
+            ada.save()
+        self.assertEqual(self.client.get("/admin/").status_code, 302)
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, server: Server) -> Path:
+    """A new project with the settings of the tutorial. Only the address of the server is another."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    make = [sys.executable, "-m", "django", "startproject", "shop", tmp_path]
+    subprocess.run(make, check=True, env=environment)
+    write_all(tmp_path, "tutorial.rst", server)
+    return tmp_path
+
+
+def write_all(folder: Path, page: str, server: Server) -> None:
+    """Write the files of a page: those blocks that have the name of one as their caption."""
+    for block in blocks(DOCS / page):
+        name, _, at_the_end = block.caption.partition(", ")
+        if name.startswith("shop/"):
+            text = block.text
+            for url in ("redis://127.0.0.1:6379/1", "redis://127.0.0.1:6399/0"):
+                text = text.replace(url, server.url)
+            with (folder / name).open("a" if at_the_end else "w") as file:
+                file.write(f"\n{text}")
+
+
+def manage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("parallel", ["1", "2"])
+def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server, parallel: str) -> None:
+    write_all(shop, "howto/testing.rst", server)
+    ran = manage(shop, "test", "--settings", "shop.test_settings", "--parallel", parallel)
+    assert (ran.returncode, "Ran 2 tests" in ran.stderr) == (0, True), ran.stderr
+    assert server.client.keys() == []
+
+
+def test_tests_without_a_server_keep_what_a_client_saves(shop: Path, server: Server) -> None:
+    write_all(shop, "howto/testing.rst", server)
+    (shop / "shop" / "tests.py").write_text(TEST_WITHOUT_SERVER)
+    server.client.config_resetstat()
+    ran = manage(shop, "test", "--settings", "shop.settings_without_server")
+    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr
+    assert "evalsha" not in str(server.client.info("commandstats"))
+    ran = manage(shop, "check", "--settings", "shop.settings_without_server")
+    assert "no issues" in ran.stdout, ran.stderr
+
+
+def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server: Server) -> None:
+    assert manage(shop, "migrate").returncode == 0
+    assert manage(shop, "migrate", "django_redsess", "zero").returncode == 0
+    [back] = [block.text for block in blocks(DOCS / "howto" / "leaving.rst") if block.caption == "shop/settings.py"]
+    with (shop / "shop" / "settings.py").open("a") as file:
+        file.write(back)
+    ran = [
+        manage(shop, "check", "--fail-level", "WARNING"),
+        manage(shop, "migrate"),
+        manage(shop, "remove_stale_contenttypes", "--include-stale-apps", "--noinput"),
+    ]
+    assert [each.returncode for each in ran] == [0, 0, 0], ran
+    left = "from django.contrib.auth.models import Permission as P; "
+    left += "print(P.objects.filter(content_type__app_label='django_redsess').count())"
+    assert manage(shop, "shell", "--command", left).stdout.split()[-1] == "0"
+
+
+def test_the_guide_for_sentinel_can_be_followed(server: Server, tmp_path: Path, settings: Any) -> None:
+    entry, configuration, console = blocks(DOCS / "howto" / "sentinel.rst")
+    with watched(server.binary, tmp_path, replicas=2, sentinels=3) as running:
+        for line in configuration.text.splitlines():
+            running.set(*line.split())
+        # The addresses and the name that the sentinels have here.
+        text = entry.text.replace("redis://shop/", f"redis://{running.name}/")
+        for number, port in enumerate(running.ports, 1):
+            text = text.replace(f'("10.0.0.{number}", 26379)', f'("127.0.0.1", {port})')
+        shown: dict[str, Any] = {}
+        exec(text, shown)
+        settings.CACHES, settings.SESSION_CACHE_ALIAS = shown["CACHES"], shown["SESSION_CACHE_ALIAS"]
+        session = SessionStore()
+        session["colour"] = "blue"
+        session.save()
+        assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
+
+        before = running.master()
+        ports = {"6379": before.port, "26379": running.ports[0]}
+        for line in console.text.splitlines():
+            _, _, _, _, _, port, *words = line.replace(" shop", f" {running.name}").split()
+            with redis_py.Redis(port=ports[port]) as client:
+                client.execute_command(*words)
+        wait_until(lambda: running.master() is not before)
+        wait_until(lambda: is_saved(session.session_key, "red"))
+        assert SessionStore(session.session_key)["colour"] == "red"
+        assert running.master().client.keys()
+        close_connections()
+
+
+def is_saved(key: str | None, colour: str) -> bool:
+    session = SessionStore(key)
+    try:
+        assert session["colour"] in ("blue", colour)
+        session["colour"] = colour
+        session.save()
+    except SessionStoreUnavailable:
+        return False
+    return True
+
+
+def test_the_settings_for_a_cluster_find_its_nodes_and_are_not_complained_about(
+    cluster: Cluster, settings: Any
+) -> None:
+    text, remapping = [block.text for block in blocks(DOCS / "howto" / "cluster.rst")]
+    shown: dict[str, Any] = {}
+    exec(text, shown)
+    entry = shown["CACHES"]["sessions"]
+    # The addresses of nodes that run here.
+    entry["LOCATION"] = cluster.urls[: len(entry["LOCATION"])]
+    settings.CACHES, settings.REDSESS = shown["CACHES"], shown["REDSESS"]
+    settings.SESSION_CACHE_ALIAS = shown["SESSION_CACHE_ALIAS"]
+    sessions = [SessionStore() for _ in range(9)]
+    for session in sessions:
+        session["colour"] = "blue"
+        session.save()
+        assert SessionStore(session.session_key)["colour"] == "blue"
+    holding = {cluster.node_of(keyspace().of_sid(session.session_key).tag).port for session in sessions}
+    assert len(holding) > 1
+    assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
+
+    asked: list[tuple[str, int]] = []
+    exec(remapping, shown)
+    shown["remap"] = lambda address: asked.append(address) or address
+    exec(remapping.split("\n\n\n")[1], shown)
+    assert shown["OPTIONS"].keys() <= entry["OPTIONS"].keys() | {"ADDRESS_REMAP"}
+    entry["OPTIONS"] |= shown["OPTIONS"]
+    # One address that was not used yet: django-redis keeps a pool for each.
+    entry["LOCATION"] = cluster.urls[-1]
+    settings.CACHES = {**shown["CACHES"]}
+    assert SessionStore(sessions[0].session_key)["colour"] == "blue"
+    assert {port for _, port in asked} >= {node.port for node in cluster.primaries}
+
+
+ALLAUTH_SETTINGS = """
+INSTALLED_APPS += ["django.contrib.humanize", "allauth", "allauth.account", "allauth.usersessions"]
+MIDDLEWARE += ["allauth.account.middleware.AccountMiddleware", "allauth.usersessions.middleware.UserSessionsMiddleware"]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+ROOT_URLCONF = "shop.allauth_urls"
+"""
+
+ALLAUTH_URLS = """
+from django.urls import include, path
+
+urlpatterns = [path("accounts/", include("allauth.urls"))]
+"""
+
+ALLAUTH_TEST = """
+from django.contrib.auth.models import User
+from django.test import Client, TestCase
+from django_redsess.signals import session_ended
+from django_redsess.testing import SessionStoreMixin
+
+class DevicesTest(SessionStoreMixin, TestCase):
+    def test_the_other_device_is_told(self):
+        User.objects.create_user("ada", password="correct-horse")
+        here, there = Client(), Client()
+        for device in (here, there):
+            device.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
+        ended = []
+        session_ended.connect(lambda reason, **kwargs: ended.append(reason), weak=False)
+        here.post("/accounts/sessions/")
+        self.assertEqual(ended, ["kicked"])
+        self.assertEqual(here.get("/accounts/sessions/").status_code, 200)
+        answer = there.get("/accounts/sessions/")
+        self.assertEqual((answer.status_code, answer["X-Session-Ended"]), (302, "kicked"))
+        here.post("/accounts/sessions/")
+        self.assertEqual(ended, ["kicked"])
+"""
+
+
+def test_the_adapter_for_allauth_ends_sessions_as_users_do(shop: Path, server: Server) -> None:
+    with (shop / "shop" / "settings.py").open("a") as file:
+        file.write(ALLAUTH_SETTINGS + f"\nCACHES['sessions']['LOCATION'] = {server.url!r}\n")
+    (shop / "shop" / "allauth_urls.py").write_text(ALLAUTH_URLS)
+    (shop / "shop" / "tests.py").write_text(ALLAUTH_TEST)
+    ran = manage(shop, "test")
+    assert "[<Reason.INVALIDATED: 'invalidated'>] != ['kicked']" in ran.stderr, ran.stderr
+    write_all(shop, "howto/allauth.rst", server)
+    ran = manage(shop, "test")
+    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr

@@ -1,0 +1,128 @@
+"""Every text that can be translated is translated into every language, and compiled."""
+
+from __future__ import annotations
+
+import gettext
+import io
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from django.utils import translation
+
+from tests.helpers.texts import LANGUAGES, Text, catalogue_of, forms_of, texts_of_sources
+
+pytestmark = pytest.mark.unit
+
+PACKAGE = Path(__file__).parents[2] / "django_redsess"
+# Placeholders, percent signs and tags: what a translation must have, too.
+MARKS = re.compile(r"%\(\w+\)[a-z]|%[a-z%]|\{\w*\}|</?\w+>")
+
+
+def source_of(language: str) -> Path:
+    return PACKAGE / "locale" / language / "LC_MESSAGES" / "django.po"
+
+
+def compiled_of(language: str) -> gettext.GNUTranslations:
+    with source_of(language).with_suffix(".mo").open("rb") as file:
+        return gettext.GNUTranslations(file)
+
+
+def translated(language: str) -> set[Text]:
+    """Return the texts that are translated into ``language``: all forms, and none of them marked as a guess."""
+    entries = catalogue_of(source_of(language))
+    return {text for text, message in entries.items() if all(forms_of(message)) and not message.fuzzy}
+
+
+def test_all_languages_are_tested() -> None:
+    assert sorted(path.name for path in (PACKAGE / "locale").iterdir()) == LANGUAGES
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_text_is_translated(language: str) -> None:
+    texts = texts_of_sources(PACKAGE)
+    assert len(texts) > 100
+    assert {text: path.name for text, path in texts.items() if text not in translated(language)} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_else_is_translated(language: str) -> None:
+    entries = catalogue_of(source_of(language))
+    assert entries.keys() - texts_of_sources(PACKAGE).keys() == set()
+    # A name may be the same in two languages, a sentence is not.
+    assert [text for text, message in entries.items() if text[1] in forms_of(message) and text[1].count(" ") > 2] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_have_the_placeholders_of_the_text(language: str) -> None:
+    for (_, one, many), message in catalogue_of(source_of(language)).items():
+        forms = forms_of(message)
+        assert isinstance(message.string, tuple) == (many is not None), one
+        # A text about one may do without the number. The last form is for most numbers.
+        allowed = [Counter(MARKS.findall(text)) for text in (one, many) if text is not None]
+        assert [form for form in forms if Counter(MARKS.findall(form)) not in allowed] == []
+        assert Counter(MARKS.findall(forms[-1])) == allowed[-1], forms[-1]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_plurals_have_as_many_forms_as_the_language(language: str) -> None:
+    with source_of(language).open("rb") as file:
+        number = read_po(file).num_plurals
+    plurals = {text: message for text, message in catalogue_of(source_of(language)).items() if text[2] is not None}
+    assert plurals
+    assert {text: forms_of(message) for text, message in plurals.items() if len(forms_of(message)) != number} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_are_compiled(language: str) -> None:
+    with source_of(language).open("rb") as file:
+        written = io.BytesIO()
+        write_mo(written, read_po(file))
+    written.seek(0)
+    expected, compiled = gettext.GNUTranslations(written), compiled_of(language)
+    assert compiled.info()["plural-forms"] == expected.info()["plural-forms"]
+    # The entry of the empty text is the head of the file.
+    assert {**compiled._catalog, "": None} == {**expected._catalog, "": None}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_django_shows_our_translations(language: str) -> None:
+    """Django merges ours with its own, which may have other plural forms for the same language."""
+    ours = compiled_of(language)
+    with translation.override(translation.to_language(language)):
+        for context, one, many in catalogue_of(source_of(language)):
+            if many is None or context is not None:
+                continue
+            for number in (0, 1, 2, 3, 11, 100, 1_000_000):
+                assert translation.ngettext(one, many, number) == ours.ngettext(one, many, number)
+
+
+def test_a_new_text_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text(
+        'gettext("One " "more")\n'
+        'help_text = gettext_lazy(\n    "Two more")\n'
+        'ngettext("%(n)d dog", "%(n)d dogs", n)\n'
+        'pgettext("dogs", "tail")\n'
+        'print("not a text")\n'
+    )
+    (tmp_path / "new.html").write_text(
+        "{% load i18n %}\n"
+        '  <p title="{{ title|default:_("Three") }}">{% translate "It\'s four" %}</p>\n'
+        "<p>{% blocktranslate count n=n trimmed %}\n    {{ n }} cat\n  {% plural %}\n    {{ n }} cats\n"
+        "{% endblocktranslate %} not a text</p>\n"
+    )
+    found = texts_of_sources(tmp_path)
+    assert found.keys() == {
+        (None, "One more", None),
+        (None, "Two more", None),
+        (None, "%(n)d dog", "%(n)d dogs"),
+        ("dogs", "tail", None),
+        (None, "Three", None),
+        (None, "It's four", None),
+        (None, "%(n)s cat", "%(n)s cats"),
+    }
+    for language in LANGUAGES:
+        assert found.keys() & translated(language) == set()

@@ -1,0 +1,157 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from django_redsess.session.record import (
+    Client,
+    Record,
+    RecordError,
+    client_of,
+    client_packed,
+    django_times,
+    pack,
+    revision_of,
+    unpack,
+)
+from django_redsess.transport.keys import sid_of
+
+pytestmark = pytest.mark.unit
+
+SID = sid_of("some session key")
+CLIENT = Client("192.0.2.1", "Mozilla/5.0")
+RECORD = Record("7:ä b", 1_790_000_000_123, 1_791_209_600, 1_209_600, client_packed(CLIENT), b'{"basket": "\n\\u0000"}')
+GUEST = Record("", 0, 1_791_209_600, 0, b"", b"{}")
+
+
+def read(sid: str, packed: bytes) -> Record:
+    """Read a record, all but its revision."""
+    return unpack(sid, packed)._replace(revision=b"")
+
+
+@pytest.mark.parametrize("record", [RECORD, GUEST])
+def test_reads_what_it_wrote(record: Record) -> None:
+    assert read(SID, pack(SID, record)) == record
+
+
+@given(
+    some.text(max_size=63),
+    some.integers(0, 2**48 - 1),
+    some.integers(0, 2**40 - 1),
+    some.integers(0, 2**32 - 1),
+    some.binary() | some.binary(min_size=250, max_size=260) | some.just(b"a" * 65_535),
+    some.binary(),
+)
+def test_reads_whatever_it_wrote(
+    user_id: str, login_ms: int, deadline_seconds: int, age_seconds: int, client: bytes, data: bytes
+) -> None:
+    record = Record(user_id, login_ms if user_id else 0, deadline_seconds, age_seconds, client, data)
+    assert read(SID, pack(SID, record)) == record
+
+
+def test_begins_with_its_format() -> None:
+    assert pack(SID, RECORD)[:1] == b"4"
+
+
+def test_what_scripts_read_has_a_fixed_place() -> None:
+    packed = pack(SID, RECORD)
+    assert int.from_bytes(packed[7:12], "big") == 1_791_209_600
+    assert int.from_bytes(packed[12:16], "big") == 1_209_600
+    assert packed[28:35] == b"\x06" + "7:ä b".encode()
+    assert int.from_bytes(packed[35:41], "big") == 1_790_000_000_123
+    assert pack(SID, GUEST)[28] == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(0, 0), (-5, 0), (2**32 - 1, 2**32 - 1), (2**32, 2**32 - 1), (10**30, 2**32 - 1)]
+)
+def test_holds_its_age_in_seconds(seconds: int, kept: int) -> None:
+    packed = pack(SID, RECORD._replace(age_seconds=seconds))
+    assert django_times(packed) == (1_791_209_600, kept)
+    assert unpack(SID, packed).age_seconds == kept
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(-5, 0), (10**30, 2**40 - 1)])
+def test_holds_its_deadline_in_seconds(seconds: int, kept: int) -> None:
+    packed = pack(SID, RECORD._replace(deadline_seconds=seconds))
+    assert django_times(packed) == (kept, 1_209_600)
+    assert unpack(SID, packed).deadline_seconds == kept
+
+
+def test_a_record_that_is_read_has_its_revision() -> None:
+    packed = pack(SID, RECORD)
+    assert unpack(SID, packed).revision == revision_of(packed) == packed[1:7]
+
+
+def test_has_a_new_revision_each_time() -> None:
+    assert revision_of(pack(SID, RECORD)) != revision_of(pack(SID, unpack(SID, pack(SID, RECORD))))
+
+
+def test_what_scripts_may_move_is_not_sealed() -> None:
+    packed = bytearray(pack(SID, RECORD))
+    packed[1:16] = bytes(15)
+    assert unpack(SID, bytes(packed)) == RECORD._replace(deadline_seconds=0, age_seconds=0, revision=bytes(6))
+
+
+@pytest.mark.parametrize("record", [RECORD, GUEST])
+def test_every_changed_byte_but_those_of_revision_and_times_is_noticed(record: Record) -> None:
+    packed = pack(SID, record)
+    for place in (0, *range(16, len(packed))):
+        changed = bytearray(packed)
+        changed[place] ^= 1
+        with pytest.raises(RecordError):
+            unpack(SID, bytes(changed))
+
+
+@pytest.mark.parametrize("record", [RECORD, GUEST])
+def test_a_record_cut_short_is_refused(record: Record) -> None:
+    packed = pack(SID, record)
+    for length in range(len(packed)):
+        with pytest.raises(RecordError):
+            unpack(SID, packed[:length])
+
+
+def test_a_record_of_an_earlier_format_is_refused() -> None:
+    with pytest.raises(RecordError, match="unknown format"):
+        unpack(SID, b"2" + pack(SID, RECORD)[1:])
+
+
+def test_a_record_of_another_session_is_refused() -> None:
+    with pytest.raises(RecordError):
+        unpack(sid_of("another session key"), pack(SID, RECORD))
+
+
+def test_a_record_of_another_prefix_is_refused(settings) -> None:
+    packed = pack(SID, RECORD)
+    settings.REDSESS = {**settings.REDSESS, "PREFIX": "another-site"}
+    with pytest.raises(RecordError):
+        unpack(SID, packed)
+
+
+def test_a_record_under_an_earlier_secret_key_is_read(settings) -> None:
+    packed = pack(SID, RECORD)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new", ["newer", settings.SECRET_KEY]
+    assert read(SID, packed) == RECORD
+
+
+def test_a_record_under_an_unknown_secret_key_is_refused(settings) -> None:
+    packed = pack(SID, RECORD)
+    settings.SECRET_KEY = "new"
+    with pytest.raises(RecordError):
+        unpack(SID, packed)
+
+
+def test_a_user_id_too_long_for_the_header_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 255 bytes; this one has 256"):
+        pack(SID, RECORD._replace(user_id="é" * 128))
+
+
+@pytest.mark.parametrize(
+    "client", [CLIENT, Client(), Client("2001:db8::7"), Client("", "agent"), Client("::1", "ü" * 128)]
+)
+def test_a_client_reads_as_it_was_written(client: Client) -> None:
+    packed = pack(SID, RECORD._replace(client_packed=client_packed(client)))
+    assert client_of(unpack(SID, packed)) == client
+
+
+def test_an_unknown_client_takes_no_bytes() -> None:
+    assert client_packed(Client()) == b""

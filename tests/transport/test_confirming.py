@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+
+from django_redsess.signals import Reason
+from django_redsess.transport import replicas as confirming
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, worth
+from django_redsess.transport.sending import Behind, command, commands_in
+
+pytestmark = pytest.mark.unit
+
+ENDED = [1, b"1000", b"kicked", 1, b"", b"replaced", 2, b""]
+NOTHING = [1, b"1000"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+
+
+def after(confirmation: Confirmation, reply: Any) -> Behind | None:
+    return confirmation.after(keyspace().partitions[0], [b"what came before", reply])
+
+
+def commands(confirmation: Confirmation, reply: Any) -> list[bytes]:
+    behind = after(confirmation, reply)
+    assert behind is not None
+    sent = commands_in(behind.packed)
+    assert behind.replies == len(sent)
+    return sent
+
+
+def test_what_is_sent_behind_a_script() -> None:
+    confirmation, wait = Confirmation(2, 300), command("WAIT", 2, 300)
+    assert commands(confirmation, ENDED) == [wait]
+    # Without a write of this connection, the server would not wait for those of others.
+    assert commands(confirmation, NOTHING) == [command("HINCRBY", "{redsess}:totals", "kicked", 0), wait]
+    assert after(confirmation, ResponseError("no")) is None
+
+
+def test_a_limit_waits_only_where_it_has_ended_a_session() -> None:
+    confirmation = Confirmation(1, 300, Reason.REPLACED)
+    assert commands(confirmation, ENDED) == [command("WAIT", 1, 300)]
+    for reply in (NOTHING, [*NOTHING, b"evicted", 1, b""]):
+        assert after(confirmation, reply) is None
+
+
+def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:
+    confirmation = Confirmation(2, 300)
+    assert (confirmation.confirmed_by, confirmation.is_short) == (None, False)
+    for replies, least in (([3], 3), ([0, 2], 2), ([1], 1), ([2], 1), ([0, RedisConnectionError()], 0)):
+        behind = after(confirmation, ENDED)
+        assert behind is not None
+        assert (behind.seconds == 0.001) == confirmation.is_short
+        behind.read(replies)
+        assert confirmation.confirmed_by == least
+    assert confirmation.is_short
+    assert commands(confirmation, ENDED) == [command("WAIT", 2, 1)]
+
+
+def test_an_error_in_front_of_the_count_makes_it_worthless() -> None:
+    confirmation = Confirmation(1, 300)
+    behind = after(confirmation, NOTHING)
+    assert behind is not None
+    behind.read([ResponseError("OOM"), 1])
+    assert confirmation.confirmed_by == 0
+
+
+def test_results_are_a_list_and_an_integer() -> None:
+    confirmation = Confirmation(1, 300)
+    assert (EndedList(), EndedCount(3)) == ([], 3)
+    assert f"{EndedCount(1_000):,}" == "1,000"
+    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(None)), EndedList(), EndedCount(3)):
+        assert (result.confirmed_by, result.may_return) == (None, False)
+    confirmation.confirmed_by = 0
+    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(confirmation))):
+        assert (result.confirmed_by, result.may_return) == (0, True)
