@@ -1,7 +1,7 @@
 """
 What all tests have.
 
-The fixtures of all tests are in tests/helpers/fixtures; those of one room are in the conftest.py of its folder.
+The fixtures of all tests are in tests/helpers/fixtures; those of one package are in the conftest.py of its folder.
 
 ===================== =============== =================================================================================
 fixture               from            what it does
@@ -31,7 +31,7 @@ fixture               from            what it does
 ``answer``            processes.py    a function: type on the terminal that a command asks
 ===================== =============== =================================================================================
 
-Tests in tests/unit have no server: there ``server`` fails, and so does whatever connects.
+Tests marked ``unit`` have no server: whatever connects to one fails.
 """
 
 from __future__ import annotations

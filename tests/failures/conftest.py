@@ -1,8 +1,9 @@
 """
-What the tests of faults share.
+What the tests of failures share.
 
-``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of it, over
-WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can be lost.
+``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of
+it, over WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can
+be lost.
 ``sign_ins_site``: the same site for users who are in no table, without a proxy.
 ``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
 """

@@ -90,8 +90,8 @@ def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
 def test_there_is_one_sample_a_minute_from_however_many_processes(redis, server, partitions, tmp_path) -> None:
     code = (
         "import django\ndjango.setup()\n"
-        "from django_redsess import conf\nfrom django_redsess.cleaning import cleaner\n"
-        f"conf.Conf.PARTITIONS = {partitions}\ncleaner.sample()"
+        "from django_redsess import conf\nfrom django_redsess import cleaning\n"
+        f"conf.Conf.PARTITIONS = {partitions}\ncleaning.sample()"
     )
     settings = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDSESS_DEMO_DIR": str(tmp_path)}
     env = {**os.environ, **settings, "REDIS_URL": server.url}

@@ -1,4 +1,4 @@
-"""A test in this folder that needs a server fails, and says so."""
+"""A test marked ``unit`` that asks a server fails, and says so."""
 
 from __future__ import annotations
 
@@ -22,9 +22,3 @@ def list_sessions() -> None:
 def test_what_asks_the_server_fails(ask) -> None:
     with pytest.raises(pytest.fail.Exception, match="has no server"):
         ask()
-
-
-@pytest.mark.parametrize("fixture", ["server", "redis", "own_server", "commands"])
-def test_there_is_no_fixture_of_a_server(request: pytest.FixtureRequest, fixture: str) -> None:
-    with pytest.raises(pytest.fail.Exception, match="has no server"):
-        request.getfixturevalue(fixture)

@@ -219,7 +219,7 @@ def test_who_leaves_a_disagreement_is_told_which_and_the_server_is_empty_afterwa
 @pytest.mark.slow
 def test_a_test_that_leaves_a_disagreement_fails_at_its_end(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
-        "pytest_plugins = ['tests.helpers.fixtures.clock', 'tests.helpers.fixtures.servers', 'tests.helpers.fixtures.store']"
+        "pytest_plugins = ['tests.helpers.fixtures.' + name for name in ('clock', 'servers', 'store')]"
     )
     file = tmp_path / "test_of_somebody.py"
     file.write_text(

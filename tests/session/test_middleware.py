@@ -215,7 +215,7 @@ def test_works_with_djangos_own_session_middleware(client, settings) -> None:
 
 @pytest.fixture
 def visitor(request: pytest.FixtureRequest, settings: Any) -> Browser:
-    """A visitor of the site of tests/helpers/site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
+    """A visitor of the tests' site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = ["tests.helpers.site.middleware.Extended", *MIDDLEWARE[1:]]
     return Browser(request.param())

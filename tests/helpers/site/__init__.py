@@ -5,7 +5,7 @@ The views answer with plain text; each is there for the session and the user. Pa
 asynchronous views. A view that changes the session calls ``meanwhile`` between reading and changing it. What is not
 found here is the shop's.
 
-``urls`` has all URLs. Processes of their own (tests/helpers/driven, browsers, Django's tests) run under tests/helpers/site/settings.
+``urls`` has all URLs. Processes of their own (helpers/driven, browsers, Django's tests) run under ``settings``.
 ``with_unfold`` and ``user_models`` are apps that only some of those settings install. Below are settings that suit the
 site; where a test needs users who are in no table, ``tests.helpers.site.people.InMemory`` is the backend.
 """
