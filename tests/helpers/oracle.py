@@ -2,7 +2,8 @@
 The oracle: do all keys of the store agree with each other?
 
 A session is in several keys at once, and each script must change all of them. Whatever a test does, the keys have to
-agree afterwards. So the fixture ``empty_store`` asks the oracle after every test that has a server, and the test fails where two keys disagree. State machines ask it after every step.
+agree afterwards. So the fixture ``empty_store`` asks the oracle after every test that has a server, and the test fails
+where two keys disagree. State machines ask it after every step.
 
 It compares, in each partition:
 
