@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
@@ -85,7 +85,7 @@ class Side:
     def measure(self, page: str) -> Run:
         """Request ``page``, and measure it."""
         with self.chosen():
-            reading.time().run()  # A real process agrees with its store once, and not for each page.
+            script_calls.time().run()  # A real process agrees with its store once, and not for each page.
             calls, microseconds = self._scripts()
             start = time.perf_counter()
             text = self.get(page)

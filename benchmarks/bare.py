@@ -21,12 +21,12 @@ from benchmarks.engines import BASE, ENGINES, OURS
 from benchmarks.fill import ITEMS
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, Ours, Run, Side, data_of, found, history
 from benchmarks.recording import CLIENT, SESSIONS_AT_ONCE, update_token
-from django_redsess import viewed as viewed_items
+from django_redsess import viewed
+from django_redsess.session import script_calls
 from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
 from django_redsess.session.saving import Visit
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import new_key, sid_of
 from django_redsess.transport.round_trips import Steps
 from django_redsess.transport.sending import Send
@@ -67,7 +67,13 @@ class Bare(Side):
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = hiredis.Reader()
         self.ask(_packed("SELECT", where["db"]))
-        for script in (scripts.CHANGE, scripts.ADD, scripts.ROTATE, scripts.END, scripts.RECORD_VIEW):
+        for script in (
+            lua_scripts.CHANGE,
+            lua_scripts.ADD,
+            lua_scripts.ROTATE,
+            lua_scripts.END,
+            lua_scripts.RECORD_VIEW,
+        ):
             self.ask(_packed("SCRIPT", "LOAD", script.text))
 
     def ask(self, packed: bytes, count: int = 1) -> list[Any]:
@@ -159,7 +165,7 @@ class BareScripts(Bare, Ours):
         items = self.rng.choices(ITEMS, k=count)
         return self.asking(
             [
-                _first(iter(viewed_items.view(sid_of(key), item, reading.Touch.ACTIVE)), "view")
+                _first(iter(viewed.view(sid_of(key), item, script_calls.Touch.ACTIVE)), "view")
                 for key, item in zip(keys, items, strict=True)
             ]
         )
@@ -172,7 +178,7 @@ class BareScripts(Bare, Ours):
         return session
 
     def _load(self, key: str) -> Request:
-        return _first(iter(reading.read(sid_of(key), reading.Touch.ACTIVE)), "read")
+        return _first(iter(script_calls.read(sid_of(key), script_calls.Touch.ACTIVE)), "read")
 
 
 def _first(steps: Steps[Any], name: str) -> Request:

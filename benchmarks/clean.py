@@ -37,7 +37,7 @@ from django_redis import get_redis_connection
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from benchmarks.targets import LISTING
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server, available
 
@@ -97,10 +97,10 @@ def listing() -> None:
 
 WAYS: dict[str, Callable[[], object]] = {
     LISTING: listing,
-    "cleansessions, excess": lambda: sum(cleaner.evicted(maximum=KEPT, batch_size=100)),
-    "cleansessions, excess, by 1 000": lambda: sum(cleaner.evicted(maximum=KEPT, batch_size=1000)),
-    "cleansessions, expired": lambda: sum(cleaner.expired(batch_size=100)),
-    "cleansessions, expired, by 1 000": lambda: sum(cleaner.expired(batch_size=1000)),
+    "cleansessions, excess": lambda: sum(cleaning.evicted(maximum=KEPT, batch_size=100)),
+    "cleansessions, excess, by 1 000": lambda: sum(cleaning.evicted(maximum=KEPT, batch_size=1000)),
+    "cleansessions, expired": lambda: sum(cleaning.expired(batch_size=100)),
+    "cleansessions, expired, by 1 000": lambda: sum(cleaning.expired(batch_size=1000)),
 }
 
 

@@ -39,7 +39,7 @@ from benchmarks.fill import Client as Sessions
 from benchmarks.fill import fill
 from benchmarks.report import machine_of, spread
 from django_redsess import online, viewed
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from testproject.clusters import Cluster
 from testproject.servers import Server, available
 
@@ -85,7 +85,7 @@ class Store:
     def measure(self, read: Callable[[Client], object]) -> float:
         """Return how many milliseconds it takes to ``read``."""
         with self.chosen():
-            reading.time().run()  # A real process agrees with its store once, and not for each list.
+            script_calls.time().run()  # A real process agrees with its store once, and not for each list.
             start = time.perf_counter()
             read(self.browser)
             return (time.perf_counter() - start) * 1000

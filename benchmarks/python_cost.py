@@ -42,7 +42,7 @@ from benchmarks.operations import Run, found
 from benchmarks.ratios import paired
 from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from django_redsess.transport import sending as exchange
+from django_redsess.transport import sending
 
 OPERATIONS = {"load": "load", "change": "load and save"}
 """Operations, and their names in results."""
@@ -180,7 +180,7 @@ def _functions(operation: str, count: int) -> tuple[float, float]:
     for _ in range(2):
         _run = _requests(operation, count) if operation in REQUESTS else _side.prepare(operation, count)
         Socket.replies, _answers = [], []
-        with _sending(_kept(exchange.send)):
+        with _sending(_kept(sending.send)):
             _run()
         _side.tidy()
     called: Counter[str] = Counter()
@@ -250,11 +250,11 @@ def _kept(send: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
 
 @contextmanager
 def _sending(send: Callable[..., list[Any]]) -> Iterator[None]:
-    usual, exchange.send = exchange.send, send
+    usual, sending.send = sending.send, send
     try:
         yield
     finally:
-        exchange.send = usual
+        sending.send = usual
 
 
 @contextmanager

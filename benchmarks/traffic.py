@@ -21,8 +21,7 @@ from tqdm import tqdm
 
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.operations import SEED, Ours, Run, found
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server
 
@@ -66,7 +65,7 @@ class Requests(Ours):
         self.gone = self.stored([{"basket": self.basket()} for _ in range(count)])
         for sid in map(sid_of, self.gone):
             self.conn.zadd(keyspace().of_sid(sid).expire, {sid: 1})
-        return lambda: found(sum(cleaner.expired()) == count)
+        return lambda: found(sum(cleaning.expired()) == count)
 
     def prepare_page(self, count: int) -> Run:
         def run() -> None:

@@ -47,7 +47,7 @@ from benchmarks.recording import BASES, CLIENT, HISTORY, SESSIONS_AT_ONCE, WAYS,
 from benchmarks.report import machine_of, spread
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server, available
@@ -112,7 +112,7 @@ class Side:
         with self.chosen():
             asked = [(self.tokens[session], str(session), item) for session, item in views]
             if self.is_engine:
-                reading.time().run()  # A real process agrees with its store once, and not for each run.
+                script_calls.time().run()  # A real process agrees with its store once, and not for each run.
                 self._see(asked)
             view, conn = WAYS[self.name].view, self.conn
             # Collect the garbage of the last run now, so that this run does not pay for it.

@@ -28,8 +28,7 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.middleware import SessionMiddleware, places_of
 from django_redsess.online.ending import end_all_of
-from django_redsess.session import notice
-from django_redsess.session import user_limit as limits
+from django_redsess.session import notice, user_limit
 from django_redsess.session.session_store import session_of
 from django_redsess.session.user_limit import without_limit
 from django_redsess.signals import Reason, request_answered
@@ -97,8 +96,8 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     if session is None:
         return
     try:
-        session.signed_in(limit := limits.limit_at_sign_in(user))
-        if limit is not None and limit.policy == limits.REFUSE:
+        session.signed_in(limit := user_limit.limit_at_sign_in(user))
+        if limit is not None and limit.policy == user_limit.REFUSE:
             session.save()
     except Exception as error:
         _sign_out_request(request)
@@ -171,7 +170,7 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
         logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
     else:
         if ended.may_return:
-            again = "call logout_everywhere() to look again"
+            again = "call logout_everywhere() to check replication again"
             logger.warning("The sessions of user %r are ended, and may return after a failover: %s.", user_id, again)
 
 

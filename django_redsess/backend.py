@@ -9,9 +9,9 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from redis.exceptions import NoScriptError
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.notice import Notice
 from django_redsess.session.saving import change_of
 from django_redsess.session.session_store import SessionLifecycle
@@ -68,9 +68,9 @@ class SessionStore(SessionLifecycle):
             return {}
         if self.unavailable:
             self.fail_at_once()
-        touch = self.touch if self.visit is not None else reading.Touch.NOTHING
+        touch = self.touch if self.visit is not None else script_calls.Touch.NOTHING
         try:
-            loaded = reading.read(sid_of(key), touch).run()
+            loaded = script_calls.read(sid_of(key), touch).run()
         except SessionStoreUnavailable as error:
             self.met(error)
             raise
@@ -140,7 +140,7 @@ class SessionStore(SessionLifecycle):
     def clear_expired(cls) -> None:
         """End every session whose deadline has passed. ``manage.py clearsessions`` calls this."""
         try:
-            for _ in cleaner.expired():
+            for _ in cleaning.expired():
                 pass
         except SessionStoreUnavailable as error:
             raise ClearingError(str(error)) from error

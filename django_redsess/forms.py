@@ -9,7 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
 from django_redsess import online
-from django_redsess.session import user_limit as limits
+from django_redsess.session import user_limit
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -38,8 +38,8 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         SessionStoreUnavailable in an outage.
         """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
-        limit = limits.limit_of(user)
-        if limit is None or limit.policy != limits.REFUSE:
+        limit = user_limit.limit_of(user)
+        if limit is None or limit.policy != user_limit.REFUSE:
             return
         user_id = online.user_id_of(user)
         session: Any = getattr(self.request, "session", {})
@@ -47,5 +47,5 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         own = str(session.get(SESSION_KEY)) == user_id
         if not own and online.count(user_ids=[user_id]) >= limit.maximum:
             # A form with several bases may have the error_messages of another base.
-            text = self.error_messages.get("session_limit", limits.REFUSED)
+            text = self.error_messages.get("session_limit", user_limit.REFUSED)
             raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

@@ -34,7 +34,7 @@ from django.utils.http import http_date
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext
 
-from django_redsess import viewed as recording
+from django_redsess import viewed
 from django_redsess.backend import SessionStore, is_in_use
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -44,7 +44,7 @@ from django_redsess.session.client_address import client_of
 from django_redsess.session.notice import MESSAGE_KEY, Notice
 from django_redsess.session.saving import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
 from django_redsess.session.session_store import SessionLifecycle, session_of
-from django_redsess.signals import Answering
+from django_redsess.signals import RequestScope
 from django_redsess.transport.round_trips import Steps, adrive, drive
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
@@ -131,7 +131,7 @@ def tell(request: HttpRequest, found: Notice | str | None) -> bool:
     return True
 
 
-def tell_what_waits(request: HttpRequest) -> None:
+def add_pending_message(request: HttpRequest) -> None:
     """Add the message that waits, once messages can be stored."""
     if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
         tell(request, untold)
@@ -228,7 +228,7 @@ class Closing:
     def _record_view(self) -> Steps[None]:
         if self.session.visit is not None:
             self.session.visit.begins_by_view = not self.shared
-        yield from recording.send_view(self.session)
+        yield from viewed.send_view(self.session)
 
     def _tell(self) -> None:
         found = self.session.cookie.notice
@@ -412,7 +412,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if self.async_mode:
             return self.__acall__(request)
-        with Answering(request):
+        with RequestScope(request):
             response: Any = None
             try:
                 response = self.process_request(request) or self.get_response(request)
@@ -422,7 +422,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 return unavailable(request, error, response)
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
-        with Answering(request) as answering:
+        with RequestScope(request) as answering:
             try:
                 return await self._aanswer(request)
             except asyncio.CancelledError:
@@ -466,7 +466,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             if session is not None and session.visit is not None:
                 session.visit.passive = True
         if "_redsess_untold" in request.__dict__:
-            tell_what_waits(request)
+            add_pending_message(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         session = session_of(request)
@@ -511,12 +511,12 @@ class ViewedItemsMiddleware(MiddlewareMixin):
         if self.async_mode:
             return self.__acall__(request)
         response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
-        if recording.may_view(request, response):
-            drive(recording.note_view(request))
+        if viewed.may_view(request, response):
+            drive(viewed.note_view(request))
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
-        if recording.may_view(request, response):
-            await adrive(recording.note_view(request))
+        if viewed.may_view(request, response):
+            await adrive(viewed.note_view(request))
         return response

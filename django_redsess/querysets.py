@@ -292,11 +292,11 @@ def visible(text: str) -> str:
 
 def _rank(rows: Sequence[PopularItem], first: int) -> None:
     """Set the ranks of consecutive rows. ``first`` is the position of the first row, from 0."""
-    for place, row in enumerate(rows, 1):
-        if place > 1 and row.views == rows[place - 2].views:
-            row.rank = rows[place - 2].rank
-        elif place > 1 or first == 0:
-            row.rank = first + place
+    for position, row in enumerate(rows, 1):
+        if position > 1 and row.views == rows[position - 2].views:
+            row.rank = rows[position - 2].rank
+        elif position > 1 or first == 0:
+            row.rank = first + position
         # Else the row before this page may have equal views. Then the row asks the server for its rank.
 
 
@@ -543,10 +543,10 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         ]
         by_seen = self._by_seen
 
-        def place(session: online.Session) -> tuple[datetime, str]:
+        def position(session: online.Session) -> tuple[datetime, str]:
             return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid
 
-        return sorted(found, key=place, reverse=self._order.startswith("-"))
+        return sorted(found, key=position, reverse=self._order.startswith("-"))
 
 
 def _narrower(first: str, second: str) -> str | None:

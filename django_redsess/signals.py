@@ -59,7 +59,7 @@ class EndedSession(NamedTuple):
     at: datetime
 
 
-class Answering:
+class RequestScope:
     """Context in which ``request`` is answered. Signals of sessions that end meanwhile are sent after the response."""
 
     def __init__(self, request: HttpRequest) -> None:
@@ -67,7 +67,7 @@ class Answering:
         self._ended: list[EndedSession] = []
         self._over = False
 
-    def __enter__(self) -> Answering:
+    def __enter__(self) -> RequestScope:
         self._token = _answering.set(self)
         return self
 
@@ -102,7 +102,7 @@ class Answering:
         self.request.close = closing  # type: ignore[method-assign]
 
 
-_answering: ContextVar[Answering | None] = ContextVar("django_redsess_answering", default=None)
+_answering: ContextVar[RequestScope | None] = ContextVar("django_redsess_answering", default=None)
 
 
 def request_answered() -> HttpRequest | None:

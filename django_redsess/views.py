@@ -19,9 +19,9 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.online import labels as presentation
+from django_redsess.online import labels
 from django_redsess.online.labels import in_our_language, when
-from django_redsess.session import user_limit as limits
+from django_redsess.session import user_limit
 from django_redsess.session.session_store import session_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
             "own_sid": own_sid,
             "others": total - len(own),
             "total": total,
-            "limit": limits.describe(user),
+            "limit": user_limit.describe(user),
             "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
         }
         return render(request, "django_redsess/sessions.html", context)
@@ -118,4 +118,4 @@ def _row(session: online.Session) -> dict[str, object]:
 
 
 def _browser_of(session: online.Session) -> str:
-    return presentation.browser_name(session.user_agent) or gettext("Unknown browser")
+    return labels.browser_name(session.user_agent) or gettext("Unknown browser")

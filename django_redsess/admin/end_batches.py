@@ -37,7 +37,7 @@ from django_redsess.admin.links import query_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedList
-from django_redsess.online.ending import BulkEnding, end_batch, least, look_again
+from django_redsess.online.ending import BulkEnding, end_batch, least, recheck_replicas
 from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.signals import EndedSession
 
@@ -77,7 +77,7 @@ class OneByOneEnding:
         page = list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
         self.done = not page
         if self.done:
-            return look_again()
+            return recheck_replicas()
         ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
         self.kept += len(page) - len(ended)
         return ended
@@ -115,7 +115,7 @@ class FoundEnding:
         """End up to 250 of the sessions."""
         self.done = not self._left
         if self.done:
-            return look_again()
+            return recheck_replicas()
         sids, self._left = self._left[:AT_ONCE_MAX], self._left[AT_ONCE_MAX:]
         return end_batch(sids, **self._options)
 

@@ -29,7 +29,7 @@ from django_redsess.admin.end_permissions import AllEnded, EndRulesMixin, may_ch
 from django_redsess.admin.filters import USER, chosen
 from django_redsess.admin.links import query_of
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels as presentation
+from django_redsess.online import labels
 from django_redsess.online.ending import too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SessionFilter
@@ -178,7 +178,7 @@ class EndAnswersMixin(EndRulesMixin):
         """Say what has ended, in ``text``. If too few replicas have confirmed it, show a form that looks ``again``."""
         if not text:
             return self._back(request)
-        text = format_html("{} {}", text, presentation.confirmed(replicas)) if replicas is not None else text
+        text = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
         if not too_few(replicas):
             messages.success(request, text)
         elif own_sid_of(request) is None:  # Signed out.
@@ -252,7 +252,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     Names are as the list shows them. ``rows`` are the sessions by sid: if one has ended, it says of which browser.
     """
     if len(ended) == 1 and (row := (rows or {}).get(ended[0].sid)) is not None:
-        client = ", ".join(filter(None, (presentation.browser_name(row.user_agent), row.address)))
+        client = ", ".join(filter(None, (labels.browser_name(row.user_agent), row.address)))
         if client and row.user_id:
             text = gettext("The session of %(user)s was ended: %(client)s.")
             return filled(text, user=_name_html(str(row)), client=_name_html(client))
@@ -443,8 +443,8 @@ def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
 
 
 def _browser_of(session: OnlineSession) -> str:
-    name = presentation.browser_name(session.user_agent)
-    return name if session.address else presentation.stored(name)
+    name = labels.browser_name(session.user_agent)
+    return name if session.address else labels.stored(name)
 
 
 def _about(listed: ChangeList | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from django_redsess import online
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 from django_redsess.querysets import users_by_id
-from django_redsess.session import user_limit as limits
+from django_redsess.session import user_limit
 
 if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
@@ -63,7 +63,7 @@ def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
 
     They must not learn whether there is a user with this id, nor what the limit may tell, such as who is staff.
     """
-    return limits.describe(visible_users(request, site, {user_id}).get(user_id))
+    return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
 
 
 class WhoFilter(SimpleListFilter):

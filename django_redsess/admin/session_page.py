@@ -26,7 +26,6 @@ from django.utils.timesince import TIME_STRINGS
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
-from django_redsess import querysets as items
 from django_redsess.admin import links
 from django_redsess.admin.end_confirmation import end_url, return_page_of
 from django_redsess.admin.end_permissions import missing
@@ -35,8 +34,9 @@ from django_redsess.admin.filters import EVERYONE, WHO, limit_of_user, users_adm
 from django_redsess.admin.links import ItemLink, query_of, url_of
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels as presentation
+from django_redsess.online import labels
 from django_redsess.online.labels import exactly, when
+from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
@@ -150,7 +150,7 @@ class SessionPage:
     def origin(self) -> str:
         """Show browser, system and address, with a link to all sessions from this address."""
         parts = [part for part in (self._browser(self.session), self._address(self.session)) if part]
-        return _beside(parts or [presentation.stored("")])
+        return _beside(parts or [labels.stored("")])
 
     def times(self) -> str:
         """Show when the user signed in, was last seen, and when and why the session ends."""
@@ -217,7 +217,7 @@ class SessionPage:
         return links.admin_url(user, self.site, page)
 
     def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
-        browser = presentation.stored(self._browser(other))
+        browser = labels.stored(self._browser(other))
         url = page_url(self.request, self.site, other.sid)
         where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, own_mark(other), self._address(other))
         signed_in = when(other.login_at) if other.login_at else ""
@@ -225,13 +225,13 @@ class SessionPage:
 
     def _end(self, other: OnlineSession) -> str:
         # A screen reader may read the links without their rows.
-        browser, address = presentation.stored(self._browser(other)), presentation.stored(other.address)
+        browser, address = labels.stored(self._browser(other)), labels.stored(other.address)
         name = gettext("End: %(browser)s, %(address)s") % {"browser": browser, "address": address}
         url = end_url(self.request, self.site, sid=other.sid)
         return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
 
     def _browser(self, session: OnlineSession) -> str:
-        return presentation.browser_name(session.user_agent)
+        return labels.browser_name(session.user_agent)
 
     def _address(self, session: OnlineSession) -> str:
         return address_link(session, self.site)
@@ -261,7 +261,7 @@ def data(details: online.Details | None, *, with_values: bool) -> str:
         headings.append(gettext("Value"))
     for key, size in islice(details.sizes.items(), KEYS_MAX):
         value = [_value_text(key, details.data[key])] if with_values else []
-        rows.append([items.visible(text) for text in (str(key), filesizeformat(size), *value)])
+        rows.append([visible(text) for text in (str(key), filesizeformat(size), *value)])
     if not rows:
         return gettext("It has no data.")
     left = len(details.sizes) - len(rows)

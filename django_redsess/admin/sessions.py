@@ -22,8 +22,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online
-from django_redsess import querysets as items
+from django_redsess import online, querysets
 from django_redsess.admin import links
 from django_redsess.admin.end_batches import EndSessionsMixin
 from django_redsess.admin.end_confirmation import end_url
@@ -53,7 +52,7 @@ from django_redsess.admin.session_page import SessionFieldsMixin, address_link, 
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels as presentation
+from django_redsess.online import labels
 from django_redsess.online.labels import when
 from django_redsess.online.user_agents import BROWSERS
 from django_redsess.session.client_address import network_of
@@ -104,7 +103,7 @@ class ColumnsMixin(EndSessionsMixin):
             found = links.links_of(request, self.admin_site, viewed)
             for row in rows:
                 item = row.session.newest_item
-                row.newest = found.get(item, links.ItemLink(items.visible(item), "")) if item else None
+                row.newest = found.get(item, links.ItemLink(querysets.visible(item), "")) if item else None
                 row.shows_newest_below = "newest_item" not in columns
 
     @admin.display(description=gettext_lazy("user"))
@@ -136,7 +135,7 @@ class ColumnsMixin(EndSessionsMixin):
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it."""
-        return address_link(session, self.admin_site) or presentation.stored("")
+        return address_link(session, self.admin_site) or labels.stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
@@ -144,7 +143,7 @@ class ColumnsMixin(EndSessionsMixin):
         return format_html(
             '<span title="{}">{}</span>',
             session.user_agent,
-            presentation.stored(presentation.browser_name(session.user_agent)),
+            labels.stored(labels.browser_name(session.user_agent)),
         )
 
     @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
@@ -200,7 +199,7 @@ class _Labelled(NamedTuple):
 def _describe(rows: Iterable[OnlineSession]) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        browser = Truncator(presentation.browser_name(row.user_agent)).chars(BROWSER_MAX)
+        browser = Truncator(labels.browser_name(row.user_agent)).chars(BROWSER_MAX)
         row.described = ", ".join(filter(None, (browser, row.address)))
         # A user may have two sessions in the same browser: they are numbered.
         same = (str(row), row.described)

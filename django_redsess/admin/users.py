@@ -16,7 +16,7 @@ from django_redsess.admin.end_confirmation import end_url
 from django_redsess.admin.links import query_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online.listing import USERS_MAX
-from django_redsess.session import user_limit as limits
+from django_redsess.session import user_limit
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -99,7 +99,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         return cast("EndSessionsMixin | None", self.admin_site._registry.get(OnlineSession))
 
     def _sessions_html(self, user: AbstractBaseUser, *, may_end: bool) -> str:
-        user_id, limit = online.user_id_of(user), session_page.paragraph(limits.describe(user))
+        user_id, limit = online.user_id_of(user), session_page.paragraph(user_limit.describe(user))
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
         count, query = sessions.count(), query_of([user_id])
         if not count:

@@ -7,10 +7,5 @@ the server, or the nodes of a cluster.
 """
 
 from django_redsess.checks import cluster, server, settings
-from django_redsess.checks import cluster as nodes
-from django_redsess.checks import server as agreement
-from django_redsess.checks import server as sentinel
-from django_redsess.checks import settings as relations
-from django_redsess.checks import settings as tenants
 
 __all__ = ["agreement", "cluster", "nodes", "relations", "sentinel", "server", "settings", "tenants"]

@@ -29,9 +29,7 @@ from django_redsess.checks.server import (
 )
 from django_redsess.checks.settings import found, warning
 from django_redsess.conf import conf
-from django_redsess.transport import connections
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import sending as exchange
+from django_redsess.transport import connections, lua_scripts, sending
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outage import message_of
@@ -85,15 +83,15 @@ def _said_of(pool: Any) -> Iterator[Told]:
 
 
 def _refused(pool: Any) -> list[Told]:
-    commands = [*scripts.commands(), "EVAL", "EVALSHA"]
+    commands = [*lua_scripts.commands(), "EVAL", "EVALSHA"]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
     commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
     # The keys of one partition stand for those of all.
     names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
     try:
-        args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = exchange.ask(pool, "EVAL", scripts.PERMISSIONS.text, 0, *args)
+        args = lua_scripts.PERMISSIONS.arguments(commands=commands, names=names)
+        refused, keys = sending.ask(pool, "EVAL", lua_scripts.PERMISSIONS.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = message_of(reason)
     except ResponseError as reason:
@@ -119,7 +117,7 @@ def _refused(pool: Any) -> list[Told]:
 
 def _evicting(pool: Any) -> list[Told]:
     try:
-        told = force_str(exchange.ask(pool, "INFO", "memory"))
+        told = force_str(sending.ask(pool, "INFO", "memory"))
     except ResponseError:  # The user need not be allowed to run INFO.
         return []
     match = re.search(r"maxmemory_policy:(allkeys-\S+)", told)
@@ -137,7 +135,7 @@ def _evicting(pool: Any) -> list[Told]:
 
 def _saving(pool: Any) -> list[Told]:
     try:
-        reply = exchange.ask(pool, "CONFIG", "GET", "save", "appendonly")
+        reply = sending.ask(pool, "CONFIG", "GET", "save", "appendonly")
     except (RedisError, OSError):  # Managed servers hide it.
         return []
     # A list of names and values, or a dict in the newer protocol.
@@ -176,7 +174,7 @@ def every() -> list[Any]:
 def _replicas(cluster: Cluster, primaries: list[Any]) -> Iterator[Any]:
     for primary in primaries:
         with suppress(RedisError):
-            ranges = exchange.ask(primary, "CLUSTER", "SLOTS")
+            ranges = sending.ask(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
             for host, port in sorted(told):
                 yield cluster.at(("" if host == "?" else host, port), primary)
@@ -287,7 +285,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [warning("W027", f"{name_of_cache()} {wrong}", hint)]
-            exchange.ask(pool, "CLUSTER", "SLOTS")
+            sending.ask(pool, "CLUSTER", "SLOTS")
         except NoPermissionError as reason:  # Its text names the command and the user.
             hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
             return [warning("W023", message_of(reason), hint)]
@@ -302,7 +300,7 @@ def _told_by(pool: Any) -> NodeState | None:
     begun = monotonic()
     questions = command("TIME") + command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
-        time, config = exchange.send(pool, questions, 2)
+        time, config = sending.send(pool, questions, 2)
     except (RedisError, OSError):
         return None
     round_trip = (monotonic() - begun) * 1000

@@ -21,8 +21,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, error, warning
-from django_redsess.transport import agreement, connections
-from django_redsess.transport import sending as exchange
+from django_redsess.transport import agreement, connections, sending
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outage import has_answered, message_of, words_of
 from django_redsess.transport.sending import retries_of
@@ -287,7 +286,7 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
         space = keyspace()
         connections.pool().nodes()
         server = connections.of(space.agreement)
-        stored = exchange.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
+        stored = sending.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
         if fault := agreement.fault_in(space, stored):
             return [error(NUMBERS[fault.about], fault.message, fault.hint)]
     return []
@@ -365,7 +364,7 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         pool = connections.pool()
         if not pool.any_node().is_behind_sentinel:
             return []
-        told = force_str(exchange.ask(pool, "INFO", "replication"))
+        told = force_str(sending.ask(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.
         return []
     # The server counts good replicas only if it minds how many there are.

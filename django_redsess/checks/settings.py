@@ -22,8 +22,7 @@ from django.utils.module_loading import import_string
 from django_redsess.backend import is_in_use
 from django_redsess.conf import Conf, conf
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
-from django_redsess.session import notice
-from django_redsess.session import user_limit as limits
+from django_redsess.session import notice, user_limit
 from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
 
 
@@ -71,11 +70,11 @@ RULES = {
     "MAX_GUESTS": AT_LEAST_ONE_OR_NONE,
     "USER_SESSIONS_CEILING": AT_LEAST_ONE_OR_NONE,
     "MAX_SESSIONS_PER_USER": Rule(
-        lambda value: limits.is_maximum(value) or is_path(value),
+        lambda value: user_limit.is_maximum(value) or is_path(value),
         "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
     ),
     "SESSION_LIMIT_POLICY": Rule(
-        lambda value: value in limits.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
+        lambda value: value in user_limit.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
     ),
     "END_MESSAGES": Rule(_are_messages, f"a list or tuple of texts, each of 1 to {notice.TEXT_MAX} characters"),
     "END_ON_DEACTIVATION": TRUE_OR_FALSE,
@@ -284,7 +283,7 @@ def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
     path = conf.MAX_SESSIONS_PER_USER
     if not is_path(path) or _is_function(path):
         return []
-    message = f"{limits.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
+    message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
     return [error("E017", message, "It must name a function that takes a user and returns an integer or None.")]
 
 
@@ -295,7 +294,7 @@ def check_unlimited(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     if conf.MAX_SESSIONS_PER_USER is not None:
         return []
-    message = f"{limits.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
+    message = f"{user_limit.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
     hint = "Set it to the number of devices that a person uses, such as 10. A sign-in above it ends the oldest session."
     return [warning("W047", message, hint)]
 

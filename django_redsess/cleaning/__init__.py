@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.online import samples
-from django_redsess.session import eviction as capacity
+from django_redsess.session import eviction
 from django_redsess.session.eviction import Allowed, Batch, cleaned, limits, names_wanted
 from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.signals import session_ended
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import Call, drive, on_each, together
 from django_redsess.viewed import popularity
 
@@ -40,22 +40,22 @@ class Backlog(NamedTuple):
 
 def expire(*, limit: int) -> list[Call[Batch]]:
     """End up to ``limit`` due sessions of each partition, at most 250."""
-    return on_each(scripts.EXPIRE, scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
+    return on_each(lua_scripts.EXPIRE, lua_scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
 
 
 def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
     """Evict up to ``limit`` sessions of each partition, at most 250: guests' first, the longest unseen first."""
-    return on_each(scripts.EVICT, scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
+    return on_each(lua_scripts.EVICT, lua_scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
 
 
 def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
     """Count all sessions and due sessions of each partition. Of so many due ones it is looked up who are guests'."""
-    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), _backlog)
+    return on_each(lua_scripts.BACKLOG, lua_scripts.BACKLOG.arguments(sampled=sampled), _backlog)
 
 
 def next_deadline() -> list[Call[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
-    return on_each(scripts.NEXT_DEADLINE, (), _seconds)
+    return on_each(lua_scripts.NEXT_DEADLINE, (), _seconds)
 
 
 def _backlog(reply: list[int]) -> Backlog:
@@ -106,7 +106,7 @@ def evicted(
     ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
-    allowed = capacity.allowed(maximum, guests)
+    allowed = eviction.allowed(maximum, guests)
     calls = evict(allowed, limit=batch_size)
     if len(calls) > 1:
         counts = drive(together(count_backlog(sampled=0)))
@@ -123,7 +123,7 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
     With ``after_expired``, the second number is counted as if the expired sessions had ended already.
     """
     due, excess = 0, 0
-    allowed = capacity.allowed(maximum, guests)
+    allowed = eviction.allowed(maximum, guests)
     for count in drive(together(count_backlog())):
         due += count.due
         gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.online.labels import printable
-from django_redsess.session.client_address import written_place
+from django_redsess.session.client_address import written_score
 from django_redsess.session.record import revision_of, unpack
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import sending as packing
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain
@@ -29,7 +28,7 @@ class Fault(NamedTuple):
     An entry of ``key`` that disagrees with the other keys.
 
     Some values of ``kind`` can be mended: ``missing``, ``stray`` (the entry should not be there), ``differs`` (in its
-    login time), ``misplaced`` (it has the place of another address) and ``ahead`` (of the server's clock). Others
+    login time), ``misplaced`` (it has the score of another address) and ``ahead`` (of the server's clock). Others
     can't: ``unreadable`` (perhaps a record of another release) and ``unknown`` (not a key of this app).
     """
 
@@ -106,20 +105,20 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     cursor, about = None, 1
     while cursor != 0:
         cursor, records = _records(partition, cursor or 0, about=about).run()
-        places = [part for sid, record in records for part in _place(sid, record)]
+        scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
-        for start in range(0, len(places), 3 * ENTRIES_MAX):
-            faults += _check_places(partition, places[start : start + 3 * ENTRIES_MAX], mend=mend).run()
-        yield Comparison(len(places) // 3, faults)
+        for start in range(0, len(scores), 3 * ENTRIES_MAX):
+            faults += _check_scores(partition, scores[start : start + 3 * ENTRIES_MAX], mend=mend).run()
+        yield Comparison(len(scores) // 3, faults)
         record_bytes = sum(len(record) for _, record in records)
         about = _next_about(about, record_bytes)
 
 
-def _place(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
-    # Sid, revision and place. Nothing for a record that can't be used: it is a fault of its own, or logged elsewhere.
+def _score(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
+    # Sid, revision and score. Nothing for a record that can't be used: it is a fault of its own, or logged elsewhere.
     try:
         client = unpack(sid.decode(), record).client_packed
-        return sid, revision_of(record), written_place(client)
+        return sid, revision_of(record), written_score(client)
     except Exception:  # A damaged record may raise anything.
         return ()
 
@@ -153,7 +152,7 @@ def _check(
     ``about`` is roughly the number of entries. ``key`` is the hash of records, or a list of sessions. ``owner`` is the
     user id if ``key`` is a user's list.
     """
-    script = scripts.CHECK_ENTRIES
+    script = lua_scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
     return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
 
@@ -166,16 +165,16 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
     """
     return Call(
         partition,
-        scripts.CHECK_KEYS,
-        scripts.CHECK_KEYS.keys(partition),
-        scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
+        lua_scripts.CHECK_KEYS,
+        lua_scripts.CHECK_KEYS.keys(partition),
+        lua_scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
         lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
     )
 
 
 def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
     """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
-    packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
+    packed = sending.command("HSCAN", partition.login, cursor, "COUNT", about)
 
     def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
         next_cursor, found = replies[0]
@@ -184,9 +183,9 @@ def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[in
     return Plain(partition, "scan", packed, 1, read)
 
 
-def _check_places(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
-    """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, place, sid, …"""
-    script = scripts.CHECK_PLACES
+def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
+    """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, score, sid, …"""
+    script = lua_scripts.CHECK_PLACES
     return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
 
 
@@ -199,9 +198,9 @@ def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, 
     space = keyspace()
     return Call(
         partition,
-        scripts.SCAN_KEYS,
+        lua_scripts.SCAN_KEYS,
         (),
-        scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
+        lua_scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
         lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
     )
 

@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import listing as lists
-from django_redsess.online import listing as pages
-from django_redsess.online import listing as queries
-from django_redsess.online import samples
-from django_redsess.online import searching as looking
+from django_redsess.online import listing, samples, searching
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, session_of_row
 from django_redsess.online.samples import Sample
 from django_redsess.online.searching import LookedThrough, Matching
-from django_redsess.session import notice
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import notice, script_calls
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
@@ -51,7 +45,7 @@ def read_details(sid: str) -> Steps[Details | None]:
     """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
     if not is_sid(sid):
         return None
-    loaded = yield from reading.read(sid)
+    loaded = yield from script_calls.read(sid)
     if loaded.record is None:
         return None
     try:
@@ -63,7 +57,7 @@ def read_details(sid: str) -> Steps[Details | None]:
         log_unusable(sid, error)
         data, sizes = None, {}
     deadline, age = django_times(loaded.record)
-    return Details(data, sizes, operations.time_of(b"%d000" % deadline), age)
+    return Details(data, sizes, script_calls.time_of(b"%d000" % deadline), age)
 
 
 __all__ = [
@@ -140,9 +134,11 @@ def _sessions(
     by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
     latest_first = order is None or order.startswith("-")
     if session_filter.names_client:
-        matching = yield from looking.matching(session_filter, by_seen=by_seen)
+        matching = yield from searching.matching(session_filter, by_seen=by_seen)
         return (yield from _page_of(matching, offset, limit, latest_first=latest_first))
-    rows = yield from pages.page(session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
+    rows = yield from listing.page(
+        session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
+    )
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     found = [session_of_row(row, owners) for row in rows]
     return [session for session in found if session is not None]
@@ -159,7 +155,7 @@ def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool)
 
 
 page_of, apage_of = both(_page_of)
-matching_of, amatching_of = both(looking.matching)
+matching_of, amatching_of = both(searching.matching)
 
 
 def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
@@ -179,14 +175,14 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     wanted = [sid for sid in sids if is_sid(sid)]
     found, named = list[Session](), set(wanted)
     while wanted:
-        rows = yield from queries.find(wanted)
+        rows = yield from listing.find(wanted)
         found += [session for row in rows if (session := session_of_row(row)) is not None]
         there = {row.sid for row in rows}
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
         for sid in gone:
-            note = yield from reading.note_of(sid)
-            rotated_to = reading.rotated_to(note)
+            note = yield from script_calls.note_of(sid)
+            rotated_to = script_calls.rotated_to(note)
             # Another program may have written notes that form a circle.
             if rotated_to and rotated_to not in named:
                 wanted.append(rotated_to)
@@ -219,8 +215,8 @@ def _count(
     """
     session_filter = filter_of(user_ids, guests, active_seconds, **client)
     if session_filter.names_client:
-        return (yield from looking.matching(session_filter)).count
-    return (yield from lists.total(session_filter))
+        return (yield from searching.matching(session_filter)).count
+    return (yield from listing.total(session_filter))
 
 
 count, acount = both(_count)
@@ -228,14 +224,14 @@ count, acount = both(_count)
 
 def _census(session_filter: SessionFilter) -> Steps[tuple[int, int]]:
     """Count the sessions. Return the number, and the server's time in milliseconds, or that of the newest session."""
-    counted, at = yield from queries.census(session_filter.of_any_client)
+    counted, at = yield from listing.census(session_filter.of_any_client)
     if session_filter.names_client:
-        counted = (yield from looking.matching(session_filter)).count
+        counted = (yield from searching.matching(session_filter)).count
     return counted, at
 
 
 census, acensus = both(_census)
-total, atotal = both(lists.total)
+total, atotal = both(listing.total)
 
 
 details, adetails = both(read_details)

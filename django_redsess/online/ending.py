@@ -9,16 +9,14 @@ from typing import Any
 from django_redsess.conf import conf
 from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
 from django_redsess.online.searching import matching, range_of
-from django_redsess.session import notice
-from django_redsess.session import notice as messages
-from django_redsess.session import script_calls as operations
+from django_redsess.session import notice, script_calls
 from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import with_ended
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, worth
+from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
 from django_redsess.transport.round_trips import Call, Steps, batches, drive
 
 
@@ -53,7 +51,7 @@ class BulkEnding:
         if session_filter.active_seconds is not None and latest is not None:
             since = f"{latest - session_filter.active_seconds * 1000:.0f}"
         stays = {"began_by": latest, "since": since, "kept_sids": keep, "kept_users": keep_users}
-        self._arguments = partial(scripts.END.arguments, reason=reason, message=message, **stays)
+        self._arguments = partial(lua_scripts.END.arguments, reason=reason, message=message, **stays)
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and session_filter.user_ids is None:
@@ -83,12 +81,12 @@ class BulkEnding:
             return (yield from self._end_found(self._found))
         if not self._left:
             self.done = True
-            return EndedList([], *worth(self.confirmation))
+            return EndedList([], *replica_status(self.confirmation))
         partition, name = self._left[0]
         low, left_out = self._place
         args = self._arguments(sids=(), low=low, high=self._high, skipped=left_out)
-        keys = scripts.END.keys(partition, source=name)
-        reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
+        keys = lua_scripts.END.keys(partition, source=name)
+        reply = yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=self.confirmation)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
@@ -100,8 +98,8 @@ class BulkEnding:
     def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
         partition, sids = found.pop(0)
         args = self._arguments(sids=sids, low="", high="", skipped=None)
-        keys = scripts.END.keys(partition)
-        reply = yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=self.confirmation)
+        keys = lua_scripts.END.keys(partition)
+        reply = yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=self.confirmation)
         (dealt_with, *_), ended = reply
         if dealt_with < len(sids):
             found.insert(0, (partition, sids[dealt_with:]))
@@ -113,7 +111,7 @@ class BulkEnding:
             # If all of a user's sessions end, only those that are kept are left to be told.
             all_end = all(self._filter.has_all_of(each.user_id) for each in ended)
             yield from tell_others(ended, self._message, among=self._keep if all_end else None)
-        return EndedList(ended, *worth(self.confirmation))
+        return EndedList(ended, *replica_status(self.confirmation))
 
     def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
@@ -144,7 +142,7 @@ def tell_others(ended: Collection[EndedSession], message: str, *, among: Collect
         session = session_of(request_answered())
         own = user_of(session.__dict__.get("_session_cache", {})) if session is not None else ""
         user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
-        yield from messages.tell(user_ids, message, among=among)
+        yield from notice.tell(user_ids, message, among=among)
 
 
 def kick(
@@ -152,7 +150,7 @@ def kick(
 ) -> Steps[EndedList]:
     """Kick these sessions as :func:`operations.end` does, and tell their users elsewhere, too."""
     stays: dict[str, Any] = {"latest": latest, "keep_users": keep_users, **how}
-    ended = yield from operations.end(sids, Reason.KICKED, message=message, **stays)
+    ended = yield from script_calls.end(sids, Reason.KICKED, message=message, **stays)
     yield from tell_others(ended, message)
     return ended
 
@@ -165,7 +163,7 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     while not work.done:
         ended += len((yield from work.step()))
     yield from work.renew_own_key()
-    return EndedCount(ended, *worth(work.confirmation))
+    return EndedCount(ended, *replica_status(work.confirmation))
 
 
 def least(*counts: int | None) -> int | None:
@@ -178,7 +176,7 @@ def too_few(confirmed_by: int | None) -> bool:
     return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]
 
 
-def look_again() -> EndedList:
+def recheck_replicas() -> EndedList:
     """
     End nothing, and return an empty list with how many replicas hold all that has ended so far.
 
@@ -191,11 +189,11 @@ def _looking_again() -> Steps[EndedList]:
     confirms = confirmation()
     nothing = {"sids": (), "low": "", "high": "", "skipped": None}
     stays = {"began_by": None, "since": None, "kept_sids": (), "kept_users": ()}
-    args = scripts.END.arguments(reason="", message="", **stays, **nothing)
+    args = lua_scripts.END.arguments(reason="", message="", **stays, **nothing)
     for partition in keyspace().partitions if confirms else ():
-        keys = scripts.END.keys(partition)
-        yield from Call(partition, scripts.END, keys, args, with_ended, confirmation=confirms)
-    return EndedList([], *worth(confirms))
+        keys = lua_scripts.END.keys(partition)
+        yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=confirms)
+    return EndedList([], *replica_status(confirms))
 
 
 def end_batch(

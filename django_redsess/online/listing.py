@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from django_redsess.session.client_address import named_network
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
 from django_redsess.session.script_calls import TIME_MAX, time_of
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.round_trips import (
     Bound,
@@ -42,7 +42,7 @@ from django_redsess.transport.sending import head, tail
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
-CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
+CONSIDERED_MAX = lua_scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
 
 
@@ -147,9 +147,9 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[C
     this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
     """
     kind = "" if session_filter.user_ids is None else "listed" if listed else "users"
-    args = scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
+    args = lua_scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
-        Call(partition, scripts.COUNT, scripts.COUNT.keys(partition, lists=lists), args, _counted)
+        Call(partition, lua_scripts.COUNT, lua_scripts.COUNT.keys(partition, lists=lists), args, _counted)
         for partition, lists in lists_of(session_filter)
     ]
 
@@ -173,7 +173,7 @@ def read_entries(
     Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
     many as have a megabyte of records.
     """
-    args = scripts.PAGE.arguments(
+    args = lua_scripts.PAGE.arguments(
         order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
         active=milliseconds(session_filter.active_seconds),
         first=first,
@@ -182,7 +182,7 @@ def read_entries(
         **{"with_rows": False, "keeps_due": False, **how},
     )
     return [
-        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
+        Call(partition, lua_scripts.PAGE, lua_scripts.PAGE.keys(partition, lists=names), args, _page)
         for partition, names in lists_of(session_filter, by_seen=by_seen)
     ]
 
@@ -199,9 +199,9 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
         calls = [
             Call(
                 partition,
-                scripts.FIND,
-                scripts.FIND.keys(partition),
-                scripts.FIND.arguments(live_only=not due_too, sids=batch),
+                lua_scripts.FIND,
+                lua_scripts.FIND.keys(partition),
+                lua_scripts.FIND.arguments(live_only=not due_too, sids=batch),
                 _found,
             )
             for partition, batch in left
@@ -337,7 +337,7 @@ class Lists:
         found = yield from ask_each("page", self.partitions, commands, len(scores) * self.of_each)
         width = self.of_each
         return [
-            [sum(replies[place : place + width]) for replies in found] for place in range(0, len(scores) * width, width)
+            [sum(replies[start : start + width]) for replies in found] for start in range(0, len(scores) * width, width)
         ]
 
     def scores_at(self, ranks: Sequence[Sequence[int]]) -> Steps[list[list[float | None]]]:
@@ -438,7 +438,7 @@ def page(
         passed, found = 0, (yield from _of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
     members = [member.decode(errors="replace") for _, member in found[first - passed :]]
     sids = [sid for sid in members if is_sid(sid)]
-    tell_of_strange(len(members) - len(sids))
+    log_foreign_entries(len(members) - len(sids))
     return (yield from find(sids, due_too=True))
 
 
@@ -448,7 +448,7 @@ def _of_one(
     """Read a page that one partition has."""
     [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
     entries, with_rows, rows = yield from read
-    tell_of_strange(sum(not is_sid(member.decode(errors="replace")) for _, member in entries))
+    log_foreign_entries(sum(not is_sid(member.decode(errors="replace")) for _, member in entries))
     left = [member.decode(errors="replace") for _, member in entries[with_rows:]]
     rest = yield from find([sid for sid in left if is_sid(sid)], due_too=True)
     return [*rows, *rest]
@@ -531,7 +531,7 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     """
     Return scores near the entry with this ``rank``: certainly not above it, probably a little beyond, certainly above.
 
-    Each list has about its share of what comes before that entry. So the entries at these places are near.
+    Each list has about its share of what comes before that entry. So the entries at these ranks are near.
     """
     total = sum(map(sum, counts))
     ranks = [[max(0, count - 1 - rank * count // total) for count in of_partition] for of_partition in counts]
@@ -551,7 +551,7 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     return [found[0][0], likely, found[-1][0] + 1]
 
 
-def tell_of_strange(count: int) -> None:
+def log_foreign_entries(count: int) -> None:
     """Log that so many entries of lists are no sids: another program wrote them."""
     if count:
         logger.warning("A list of sessions has entries that are no session ids: %d.", count)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import Call, Steps, on_each, together
 
 REASONS = tuple(Reason)
@@ -70,8 +70,8 @@ def sample() -> list[Call[float]]:
     """
     fields = ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
     thinning = [seconds * 1000 for pair in THINNING for seconds in pair]
-    args = scripts.TAKE_SAMPLE.arguments(lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields)
-    return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
+    args = lua_scripts.TAKE_SAMPLE.arguments(lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields)
+    return on_each(lua_scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
 def slot_of(age: timedelta) -> timedelta:
@@ -87,15 +87,15 @@ def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present
     Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now. The
     samples are one text with a line for each, the earliest first.
     """
-    args = scripts.READ_SAMPLES.arguments(
+    args = lua_scripts.READ_SAMPLES.arguments(
         first=f"{first * 1000:.0f}", last=None if last is None else f"{last * 1000:.0f}"
     )
-    calls = on_each(scripts.READ_SAMPLES, args, _samples)
+    calls = on_each(lua_scripts.READ_SAMPLES, args, _samples)
     # The samples of more than a day take the server long: it serves others in between.
     at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE
     found = []
-    for place in range(0, len(calls), at_once):
-        found += yield from together(calls[place : place + at_once])
+    for start in range(0, len(calls), at_once):
+        found += yield from together(calls[start : start + at_once])
     return found
 
 

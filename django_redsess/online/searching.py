@@ -16,13 +16,13 @@ from time import monotonic
 from typing import Any
 
 from django_redsess.conf import conf
-from django_redsess.online import listing as queries
+from django_redsess.online import listing
 from django_redsess.online.listing import NEAR_ENOUGH, Lists, Row, SessionFilter
 from django_redsess.online.user_agents import Wanted
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.client_address import Network, named_network
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.round_trips import (
     Bound,
@@ -48,7 +48,7 @@ ENTRIES_AT_ONCE = 2_500
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
 Placed = tuple[float, int, bytes]
-"""Place of the address, number of the list, sid."""
+"""Score of the address, number of the list, sid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class AddressLists:
     @classmethod
     def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
         """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
-        partitions, names = zip(*queries.address_lists_of(base), strict=True)
+        partitions, names = zip(*listing.address_lists_of(base), strict=True)
         lists = Lists(base, list(partitions), list(names))
         ends = tail(network.first, network.last)
         counts = yield from lists.without_due(lambda name, _: head(4, "ZCOUNT", name) + ends, range(len(partitions)))
@@ -75,10 +75,10 @@ class AddressLists:
 
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
-        others = [names for _, names in queries.lists_of(self.lists.session_filter, by_seen=by_seen)]
+        others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
         found: list[Scored] = []
         for offset in range(0, max(map(max, self.counts)), ENTRIES_AT_ONCE):
-            args = scripts.IN_NETWORK.arguments(
+            args = lua_scripts.IN_NETWORK.arguments(
                 first=self.network.first, last=self.network.last, offset=offset, count=ENTRIES_AT_ONCE
             )
             calls = []
@@ -87,8 +87,8 @@ class AddressLists:
             ):
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
-                    keys = scripts.IN_NETWORK.keys(partition, lists=pairs)
-                    calls.append(Call(partition, scripts.IN_NETWORK, keys, args, _entries))
+                    keys = lua_scripts.IN_NETWORK.keys(partition, lists=pairs)
+                    calls.append(Call(partition, lua_scripts.IN_NETWORK, keys, args, _entries))
             for entries in (yield from together(calls)):
                 found += entries
         kept = {member: score for score, member in found if since is None or score >= since}
@@ -103,8 +103,8 @@ class AddressLists:
             skipped, surplus = yield from self._search(offset, below)
 
         def read(numbers: Sequence[int], count: int) -> Steps[Parts[Placed]]:
-            def commands(place: int, _: int) -> bytes:
-                number = numbers[place]
+            def commands(position: int, _: int) -> bytes:
+                number = numbers[position]
                 starts = map(sum, zip(below[number], skipped[number], strict=True))
                 return b"".join(
                     head(5, "ZRANGE", name) + tail(start, start + count - 1, "WITHSCORES")
@@ -133,7 +133,7 @@ class AddressLists:
         """
         Search for the page that begins at this rank.
 
-        Return how many entries of each list come before a place, and how many of the others come before the page.
+        Return how many entries of each list come before a score, and how many of the others come before the page.
         """
         of_each = self.lists.of_each
         flat = [count for counts in self.counts for count in counts]
@@ -146,10 +146,10 @@ class AddressLists:
             return Bound(score, [count for counts in found for count in counts])
 
         low, high = Bound(self.network.first, [0] * len(flat)), Bound(self.network.last + 1, flat)
-        places = yield from self._near(rank, below)
+        scores = yield from self._near(rank, below)
         near = []
-        for place in (min(places), max(places) + 1) if places else ():
-            near.append((yield from bound_at(place)))
+        for score in (min(scores), max(scores) + 1) if scores else ():
+            near.append((yield from bound_at(score)))
         low, high = narrowed(rank, low, high, near)
         low, high = yield from bisect(
             bound_at,
@@ -169,7 +169,7 @@ class AddressLists:
         return [skipped[at : at + of_each] for at in range(0, len(skipped), of_each)], surplus
 
     def _near(self, rank: int, below: list[list[int]]) -> Steps[list[int]]:
-        """Return places near the page: that of the entry in each list before which is the list's share of ``rank``."""
+        """Return scores near the page: that of the entry in each list before which is the list's share of ``rank``."""
         total = self.total
 
         def commands(number: int, _: int) -> bytes:
@@ -203,7 +203,7 @@ def scored(text: bytes) -> list[Scored]:
     return [(float(score), sid) for sid, score in _SCORED.findall(text)]
 
 
-LOOKED_MAX, LOOKED_AT_ONCE = 10_000, 5_000
+SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 """A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
 
 LISTED_AT_ONCE = 2_500
@@ -247,7 +247,7 @@ class Matching:
     def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
         sids = self.sids if latest_first else self.sids[::-1]
-        return (yield from queries.find(sids[offset : offset + limit], due_too=True))
+        return (yield from listing.find(sids[offset : offset + limit], due_too=True))
 
 
 class InAddressOrder(Matching):
@@ -265,7 +265,7 @@ class InAddressOrder(Matching):
     def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. ``latest_first`` changes nothing."""
         sids = yield from self._lists.page(offset, limit)
-        return (yield from queries.find(sids, due_too=True))
+        return (yield from listing.find(sids, due_too=True))
 
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
@@ -278,9 +278,9 @@ def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[M
     by_seen = by_seen or base.only_by_seen
     if wanted.network is not None and has_index(base):
         lists = yield from AddressLists.read(base, wanted.network)
-        if range_of(session_filter) and lists.total > LOOKED_MAX:
+        if range_of(session_filter) and lists.total > SCAN_LIMIT:
             return InAddressOrder(wanted, lists)
-        if lists.total <= LOOKED_MAX:
+        if lists.total <= SCAN_LIMIT:
             return (yield from _in_network(session_filter, wanted, lists, by_seen=by_seen))
     sids, is_all = yield from _newest(base, by_seen=by_seen)
     matches, looked = yield from _look_through(sids, wanted, base)
@@ -307,7 +307,7 @@ def _in_network(
     """Find the sessions that match among those of a network, which are not too many."""
     base, since = session_filter.of_any_client, None
     if base.active_seconds is not None:
-        since = (yield from reading.time()) - base.active_seconds * 1000
+        since = (yield from script_calls.time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
     if range_of(session_filter):
         return Matching(wanted, sids, None)
@@ -319,12 +319,12 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
     """Read the newest sids of a list. Return also whether these were all."""
     if base.user_ids is not None:
         return (yield from _newest_of_users(base, by_seen=by_seen))
-    lists = queries.lists_of(base, by_seen=by_seen)
+    lists = listing.lists_of(base, by_seen=by_seen)
     if len(lists) == 1 and len(lists[0][1]) == 1:
-        [[text]] = yield from _newest_texts(base, lists, LOOKED_MAX + 1, with_scores=False)
+        [[text]] = yield from _newest_texts(base, lists, SCAN_LIMIT + 1, with_scores=False)
         joined = text.decode(errors="replace")
         sids = [joined[at : at + 20] for at in range(0, len(joined), 20)]
-        return [sid for sid in sids[:LOOKED_MAX] if is_sid(sid)], len(sids) <= LOOKED_MAX
+        return [sid for sid in sids[:SCAN_LIMIT] if is_sid(sid)], len(sids) <= SCAN_LIMIT
     unread = True
 
     def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
@@ -334,8 +334,8 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
         found = yield from _newest_texts(base, asked, count, with_scores=True, keeps_due=keeps_due)
         return [[scored(text) for text in texts] for texts in found]
 
-    found = yield from merged(read, len(lists), LOOKED_MAX + 1, reverse=True)
-    return [member.decode() for _, member in found[:LOOKED_MAX]], len(found) <= LOOKED_MAX
+    found = yield from merged(read, len(lists), SCAN_LIMIT + 1, reverse=True)
+    return [member.decode() for _, member in found[:SCAN_LIMIT]], len(found) <= SCAN_LIMIT
 
 
 def _newest_texts(
@@ -350,10 +350,10 @@ def _newest_texts(
     calls = [
         Call(
             partition,
-            scripts.NEWEST,
-            scripts.NEWEST.keys(partition, lists=names),
-            scripts.NEWEST.arguments(
-                active=queries.milliseconds(base.active_seconds),
+            lua_scripts.NEWEST,
+            lua_scripts.NEWEST.keys(partition, lists=names),
+            lua_scripts.NEWEST.arguments(
+                active=listing.milliseconds(base.active_seconds),
                 offset=offset,
                 count=min(LISTED_AT_ONCE, count - offset),
                 with_scores=with_scores,
@@ -376,11 +376,11 @@ def _newest_texts(
 
 
 def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
-    total, _ = yield from queries.census(base)
-    calls = queries.read_entries(base, 0, LOOKED_MAX - 1, by_seen=by_seen, latest_first=True, keeps_due=True)
+    total, _ = yield from listing.census(base)
+    calls = listing.read_entries(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True)
     parts = yield from together(calls)
     entries = sorted((entry for found, _, _ in parts for entry in found), reverse=True)
-    members = [member.decode(errors="replace") for _, member in entries[:LOOKED_MAX]]
+    members = [member.decode(errors="replace") for _, member in entries[:SCAN_LIMIT]]
     return [sid for sid in members if is_sid(sid)], total <= len(members)
 
 
@@ -443,9 +443,9 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
         calls = [
             Call(
                 partition,
-                scripts.READ_RECORDS,
-                scripts.READ_RECORDS.keys(partition),
-                scripts.READ_RECORDS.arguments(cut_to=cut_to, sids="".join(batch)),
+                lua_scripts.READ_RECORDS,
+                lua_scripts.READ_RECORDS.keys(partition),
+                lua_scripts.READ_RECORDS.arguments(cut_to=cut_to, sids="".join(batch)),
                 _records,
             )
             for partition, batch in left

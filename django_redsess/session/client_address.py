@@ -2,7 +2,7 @@
 The sender of a request, addresses and networks, and the index of addresses.
 
 With ``INDEX_ADDRESSES``, each session whose record has an address has an entry: sid → address score, see
-:func:`place_of`. The script that writes the record writes the entry. A save that keeps the address writes no entry.
+:func:`address_score`. The script that writes the record writes the entry. A save that keeps the address writes none.
 
 Processes of one store may have different values of the setting. A process without it takes a session out of the index
 when it changes the address. So an entry may be missing, but has no score of an earlier address. ``cleansessions
@@ -21,16 +21,15 @@ from django.http import HttpRequest
 from django_redsess.conf import conf
 from django_redsess.session.compression import packed_address
 from django_redsess.session.record import Client, Record
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import sending as packing
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.sending import Part
 
 EXACT_BITS = 52
-"""How many bits of an IPv6 address its place has. A sorted set's scores are whole up to 2^53."""
+"""How many bits of an IPv6 address its score has. A sorted set's scores are whole up to 2^53."""
 
 V6_PLACES = 1 << EXACT_BITS
-"""IPv4 addresses have the places from 0, IPv6 addresses those from here."""
+"""IPv4 addresses have the scores from 0, IPv6 addresses those from here."""
 
 
 class Network(NamedTuple):
@@ -38,7 +37,7 @@ class Network(NamedTuple):
     A network, or a single address.
 
     ``text`` is its usual form, such as ``198.51.100.0/24`` or ``2001:db8::7``. ``first`` and ``last`` are the lowest
-    and the highest place of its addresses. ``is_exact`` tells whether no other address has one of these places.
+    and the highest score of its addresses. ``is_exact`` tells whether no other address has one of these scores.
     """
 
     text: str
@@ -52,11 +51,11 @@ class Network(NamedTuple):
         return parsed is not None and parsed in _network(self.text)
 
 
-def place_of(address: bytes) -> int:
+def address_score(address: bytes) -> int:
     """
-    Return the place of an address of 4 or 16 bytes in the index of addresses.
+    Return the score of an address of 4 or 16 bytes in the index of addresses.
 
-    Addresses have the order of their numbers, so each network is a range. IPv6 addresses share a place if they have the
+    Addresses have the order of their numbers, so each network is a range. IPv6 addresses share a score if they have the
     same first 52 bits.
     """
     number = int.from_bytes(address, "big")
@@ -80,7 +79,7 @@ def network_of(text: str) -> Network | None:
     is_address = network.prefixlen == network.max_prefixlen
     is_exact = network.version == 4 or network.prefixlen <= EXACT_BITS
     shown = str(network[0]) if is_address else str(network)
-    return Network(shown, place_of(network[0].packed), place_of(network[-1].packed), is_exact)
+    return Network(shown, address_score(network[0].packed), address_score(network[-1].packed), is_exact)
 
 
 def named_network(text: str) -> Network:
@@ -106,44 +105,44 @@ def _network(text: str) -> IPv4Network | IPv6Network:
 
 
 STAYS, NONE = "", "none"
-"""Instead of a place: the index stays as it is; or the session is taken out of it."""
+"""Instead of a score: the index stays as it is; or the session is taken out of it."""
 
 address_of = lru_cache(maxsize=1024)(packed_address)
 """The address in the client part of a record. It is cached, because the same visitors come again and again."""
 
 
 class Entry(NamedTuple):
-    """The new entry of a session whose address has changed: its place, or ``NONE``, and which of the two lists."""
+    """The new entry of a session whose address has changed: its score, or ``NONE``, and which of the two lists."""
 
-    place: str
+    score: str
     has_user: bool
 
 
-def written_place(client: bytes) -> str:
-    """Return the place of a session with this client part of its record, or ``NONE``."""
+def written_score(client: bytes) -> str:
+    """Return the score of a session with this client part of its record, or ``NONE``."""
     address = address_of(client) if conf.INDEX_ADDRESSES else b""
-    return str(place_of(address)) if address else NONE
+    return str(address_score(address)) if address else NONE
 
 
-def place_of_new(client: bytes) -> str:
-    """Return the place of a session under a new sid, or ``STAYS``: it has no entry yet."""
-    place = written_place(client)
-    return STAYS if place == NONE else place
+def score_of_new(client: bytes) -> str:
+    """Return the score of a session under a new sid, or ``STAYS``: it has no entry yet."""
+    score = written_score(client)
+    return STAYS if score == NONE else score
 
 
 def changed_entry(before: Record, client: bytes) -> Entry | None:
     """Return the new entry of a session, whose user stays. None if the address stays, too. ``before`` is its record."""
     if address_of(client) == address_of(before.client_packed):
         return None
-    return Entry(written_place(client), bool(before.user_id))
+    return Entry(written_score(client), bool(before.user_id))
 
 
 def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
     """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
-    script, name = scripts.CHANGE, partition.places_of(has_user=entry.has_user)
-    if entry.place == NONE:
-        return packing.script_call(script, script.keys(partition), (*args, "", name))
-    return packing.script_call(script, script.keys(partition, places=name), (*args, entry.place))
+    script, name = lua_scripts.CHANGE, partition.places_of(has_user=entry.has_user)
+    if entry.score == NONE:
+        return sending.script_call(script, script.keys(partition), (*args, "", name))
+    return sending.script_call(script, script.keys(partition, places=name), (*args, entry.score))
 
 
 @lru_cache(maxsize=4096)
@@ -157,7 +156,7 @@ def adding_keys(partition: Partition, has_user: bool, has_place: bool) -> tuple[
     if has_place:
         lists.append(partition.places_of(has_user=has_user))
     names = ("seen_list", "online_user", "online_user_of", "places")
-    return scripts.ADD.keys(partition, **dict(zip(names, lists, strict=False)))
+    return lua_scripts.ADD.keys(partition, **dict(zip(names, lists, strict=False)))
 
 
 USER_AGENT_BYTES_MAX = 256

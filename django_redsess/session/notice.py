@@ -18,13 +18,11 @@ from django.utils.translation import gettext
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
 from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import sending as packing
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.round_trips import Plain, Steps
 
@@ -67,14 +65,14 @@ def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
     with suppress(SessionStoreUnavailable):
         # In this order, what fails in between is told twice, and not never.
         yield from _put(sid, user_id, message.decode(errors="replace"))
-        yield from Plain(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
+        yield from Plain(home, "message", sending.command("DEL", home.message_of(user_id)), 1, list)
 
 
 def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[list[tuple[str, list[str]]]]:
     """Store the message for the next sign-in of these users. Return the sids of each."""
-    day = scripts.CONSTANTS["DAY"]
-    lists = [packing.command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
-    stored = [packing.command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
+    day = lua_scripts.CONSTANTS["DAY"]
+    lists = [sending.command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
+    stored = [sending.command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
 
     def found(replies: list[Any]) -> list[tuple[str, list[str]]]:
         return [
@@ -89,7 +87,7 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[l
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:
     """Put the message into the data of a session of this user: compare and set, as a save does."""
     for _ in range(TRIES):
-        loaded = yield from reading.read(sid)
+        loaded = yield from script_calls.read(sid)
         if loaded.record is None:
             return
         try:
@@ -102,7 +100,7 @@ def _put(sid: str, user_id: str, message: str) -> Steps[None]:
             return
         if record.user_id != user_id:
             return
-        changing = operations.change(sid, packed, revision=revision_of(packed), loaded=record.revision)
+        changing = script_calls.change(sid, packed, revision=revision_of(packed), loaded=record.revision)
         if (yield from changing).status != "changed":
             return
 

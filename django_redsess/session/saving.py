@@ -25,18 +25,12 @@ from django.utils import timezone
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import client_address as addresses
-from django_redsess.session import deadlines
-from django_redsess.session import eviction as capacity
-from django_redsess.session import notice as messages
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
-from django_redsess.session import user_limit as limits
+from django_redsess.session import client_address, deadlines, eviction, script_calls, user_limit
 from django_redsess.session.client_address import STAYS, changed_entry
 from django_redsess.session.compression import check_depth
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
-from django_redsess.session.notice import Notice
+from django_redsess.session.notice import Notice, deliver
 from django_redsess.session.record import (
     REVISION_SIZE,
     Client,
@@ -51,7 +45,7 @@ from django_redsess.session.record import (
 )
 from django_redsess.session.script_calls import Outcome, Saving, Touch
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.round_trips import Plain, Step, Steps
@@ -218,7 +212,7 @@ def move_home(session: SessionState, user_id: str, *, must_create: bool = False,
     is not stored yet, so there is no old key to move from.
     """
     sid, space, pending = session.sid or "", keyspace(), session.pending
-    at_home = operations.at_home(sid, user_id)
+    at_home = script_calls.at_home(sid, user_id)
     if must_create and session.session_key != pending.own_key:
         # The caller has chosen this key. It only needs to be in the right partition.
         at_home = space.of_sid(sid) == space.of_user(user_id)
@@ -231,28 +225,28 @@ def move_home(session: SessionState, user_id: str, *, must_create: bool = False,
 
 def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
-    viewed = yield from operations.viewed_by(old_sid)
-    made = yield from operations.create(sid, saving, viewed)
+    viewed = yield from script_calls.viewed_by(old_sid)
+    made = yield from script_calls.create(sid, saving, viewed)
     if made.status == "clock":
         return made
     if made.status == "refused":
         # Two requests may sign in at once from one guest's session. The other one may have been first.
-        old = yield from reading.read(old_sid)
+        old = yield from script_calls.read(old_sid)
         if old.record is not None:
             return made
-        note = yield from reading.note_of(old_sid)
+        note = yield from script_calls.note_of(old_sid)
         return Outcome("gone", note=note)
     # This only ends the old session, and leaves a note with the new sid.
     try:
-        outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+        outcome = yield from script_calls.rotate(old_sid, sid, saving, loaded=loaded)
     except SessionStoreUnavailable:
         # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
         if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
             with suppress(SessionStoreUnavailable):
-                yield from operations.end([sid], None)
+                yield from script_calls.end([sid], None)
         raise
     if outcome.status != "saved":
-        yield from operations.end([sid], None)
+        yield from script_calls.end([sid], None)
     return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 
 
@@ -284,7 +278,7 @@ def change_of(session: SessionState) -> Change | None:
     server = of(keyspace().of_sid(sid))
     at = server.clock.now() or 0
     # Only the general script can find out that a full server has room again.
-    if server.outages.under_way and server.outages.is_met_by(scripts.SAVE.name):
+    if server.outages.under_way and server.outages.affects(lua_scripts.SAVE.name):
         return None
     if not at or known.due - at < AHEAD_MIN:
         return None
@@ -298,7 +292,7 @@ def change_of(session: SessionState) -> Change | None:
     record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, *serialized(session, data))
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
-    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
+    step = script_calls.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
     # As Known() does, in half the time.
     return tuple.__new__(Known, (record, revision, due, False)), step
 
@@ -377,7 +371,7 @@ class SaveAttempts:
                 raise self._refusal()
             if outcome.status == "clock":
                 # The record is made again by the server's time. No script can change it, because it is sealed.
-                self.at, outcome = outcome.at, operations.AGAIN
+                self.at, outcome = outcome.at, script_calls.AGAIN
                 continue
             self._merge(outcome.record)
             yield from self._let_others_go_first()
@@ -387,7 +381,7 @@ class SaveAttempts:
         """Compare and set, if the save needs nothing else. If it does, leave it to the general way."""
         change = None if self.must_create or self.at else change_of(self.session)
         if change is None:
-            return operations.AGAIN
+            return script_calls.AGAIN
         known, step = change
         outcome = yield from step
         if outcome.status == "saved":
@@ -399,7 +393,7 @@ class SaveAttempts:
         limit = self._choose_key()
         sid = self.session.sid or ""
         partition = keyspace().of_sid(sid)
-        at = self.at or of(partition).clock.now() or (yield from reading.time(partition))
+        at = self.at or of(partition).clock.now() or (yield from script_calls.time(partition))
         expiry = expiry_of(self.session, at)
         saving, known = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)
@@ -408,9 +402,9 @@ class SaveAttempts:
         if outcome.status == "saved":
             self.session.known = known
             self._note_done(sid, saving.item)
-            yield from capacity.making_room(sid, saving, outcome)
+            yield from eviction.making_room(sid, saving, outcome)
             if outcome.stored is not None and outcome.stored.message:
-                yield from messages.deliver(sid, saving.user_id, outcome.stored.message)
+                yield from deliver(sid, saving.user_id, outcome.stored.message)
         return outcome
 
     def _choose_key(self) -> Limit | None:
@@ -420,7 +414,7 @@ class SaveAttempts:
         limit = None
         # The limit is for a user who is new to this session, not for one who signs in again.
         if user_id not in ("", user_before):
-            limit = limits.ceiling() if sign_in is None else sign_in.limit
+            limit = user_limit.ceiling() if sign_in is None else sign_in.limit
         # save.lua enforces no limit, but rotate.lua does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
@@ -443,45 +437,45 @@ class SaveAttempts:
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
-        moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
+        moves = old_key is not None and not script_calls.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
-        place = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._place_in_index(base, client, user_id)
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, place)
+        score = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._address_score(base, client, user_id)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
 
-    def _place_in_index(self, base: Record | None, client: bytes, user_id: str) -> str:
+    def _address_score(self, base: Record | None, client: bytes, user_id: str) -> str:
         if self.must_create or self.session.pending.rotates_from is not None:
-            return addresses.place_of_new(client)
+            return client_address.score_of_new(client)
         # Without a revision, another record than ``base`` may be replaced.
         if base is None or not self.session.known.revision or user_id != base.user_id:
-            return addresses.written_place(client)
+            return client_address.written_score(client)
         if client == base.client_packed:
             return STAYS
-        entry = addresses.changed_entry(base, client)
-        return STAYS if entry is None else entry.place
+        entry = client_address.changed_entry(base, client)
+        return STAYS if entry is None else entry.score
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
         loaded, old_key = self.session.known.revision, self.session.pending.rotates_from
         if self.must_create:
             return self._adding(sid, saving, expiry)
         if old_key is None:
-            return operations.save(sid, saving, loaded=loaded)
+            return script_calls.save(sid, saving, loaded=loaded)
         old_sid = sid_of(old_key)
-        if operations.same_partition(old_sid, sid):
-            return operations.rotate(old_sid, sid, saving, loaded=loaded)
+        if script_calls.same_partition(old_sid, sid):
+            return script_calls.rotate(old_sid, sid, saving, loaded=loaded)
         return moving_elsewhere(old_sid, sid, saving, loaded=loaded)
 
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
-        session, outcome = self.session, operations.AGAIN
+        session, outcome = self.session, script_calls.AGAIN
         is_new = session.session_key == session.pending.own_key
         # add.lua ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
         if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
-            outcome = yield from operations.add(sid, saving)
+            outcome = yield from script_calls.add(sid, saving)
             is_new = False
         if outcome.status == "again":
-            outcome = yield from operations.create(sid, saving, is_new=is_new)
+            outcome = yield from script_calls.create(sid, saving, is_new=is_new)
         if outcome.status not in ("saved", "clock"):
             # The next attempt must not take this key for its own.
             session.pending = session.pending._replace(own_key=None)
@@ -492,7 +486,7 @@ class SaveAttempts:
     def _note_done(self, sid: str, item: str) -> None:
         """Clear what is pending, except for what a save does not do."""
         pending = self.session.pending
-        elsewhere = item and operations.counted_elsewhere(sid, item)
+        elsewhere = item and script_calls.counted_elsewhere(sid, item)
         left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out
         self.session.pending = Pending(None, None, None, *left) if any(left) else NOTHING_PENDING
 
@@ -541,12 +535,12 @@ class SaveAttempts:
         maximum = sign_in.limit.maximum if sign_in is not None and sign_in.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
-        return SessionLimitReached(limits.REFUSED % {"maximum": maximum})
+        return SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
 
 
 def looking(session: SessionState) -> Steps[None]:
     """Read the stored session's user and login time, for a save that replaces the data without loading them."""
-    loaded = yield from reading.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
+    loaded = yield from script_calls.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
     if loaded.record is None:
         return
     try:

@@ -24,8 +24,7 @@ from django_redsess.session.client_address import Entry, adding_keys, packed_cha
 from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import sending as packing
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.agreement import agree
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import (
@@ -37,7 +36,7 @@ from django_redsess.transport.keys import (
     is_sid,
     keyspace,
 )
-from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, worth
+from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, batches, share_of
 
 
@@ -63,14 +62,14 @@ def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], b
     packed = _counting(partition)
     if not user_id:
         return packed, 3
-    reading = packing.command("GET", partition.message_of(user_id))
+    reading = sending.command("GET", partition.message_of(user_id))
     return lambda now: packed(now) + reading, 4
 
 
 @lru_cache(maxsize=1024)
 def _counting(partition: Partition) -> Callable[[int], bytes]:
-    recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
-    return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
+    recent, guests = sending.command("ZCARD", partition.recent), sending.command("ZCARD", partition.guests)
+    return lambda now: sending.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
 
 
 def stored(counts: Sequence[Any]) -> Stored | None:
@@ -144,7 +143,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 def note_of(sid: str) -> Steps[str]:
     """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
     partition = keyspace().of_sid(sid)
-    packed = packing.command("GET", partition.ended_of(sid)) + packing.command("EXISTS", partition.meta)
+    packed = sending.command("GET", partition.ended_of(sid)) + sending.command("EXISTS", partition.meta)
     try:
         note, agreed = yield from Plain(partition, "note", packed, 2, list)
     except ResponseError:
@@ -160,7 +159,7 @@ def note_of(sid: str) -> Steps[str]:
 def time(partition: Partition | None = None) -> Plain[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
-    return Plain(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
+    return Plain(asked, "time", sending.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
 
 
 @lru_cache(maxsize=PREFIXES_KEPT)
@@ -170,7 +169,7 @@ def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, by
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
     def packed(count: int, *command: str) -> bytes:
-        return b"*%d%b" % (count, packing.command(*command)[2:].replace(b"%", b"%%"))
+        return b"*%d%b" % (count, sending.command(*command)[2:].replace(b"%", b"%%"))
 
     def touch(name: str) -> bytes:
         return packed(6, "ZADD", name, "XX", "GT") + time + sid
@@ -180,7 +179,7 @@ def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, by
             each,
             packed(3, "HGET", each.login) + sid + packed(3, "ZSCORE", each.expire) + sid + packed(1, "TIME"),
             touch(each.recent) + touch(each.guests),
-            packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)
+            packed(9, "EVALSHA", lua_scripts.CHANGE.digest, "2", each.login, each.expire)
             + sid
             + b"$%d\r\n%%b\r\n" % REVISION_SIZE
             + any_length
@@ -210,7 +209,7 @@ def viewing_keys(partition: Partition, item: str) -> tuple[bytes, ...]:
 @lru_cache(maxsize=2048)
 def _viewing_keys(partition: Partition, counts: bool) -> tuple[bytes, ...]:
     popularity = {"popularity": partition.viewed} if counts else {}
-    return scripts.RECORD_VIEW.keys(partition, **popularity)
+    return lua_scripts.RECORD_VIEW.keys(partition, **popularity)
 
 
 def viewing(item: str) -> dict[str, bytes | int]:
@@ -225,7 +224,7 @@ def items_max() -> int:
     return share_of(conf.VIEWED_LIMIT, keyspace().count)
 
 
-AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
+AT_ONCE_MAX = lua_scripts.CONSTANTS["AT_ONCE_MAX"]
 """The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""
 
 LAST_SECOND = 250_000_000_000
@@ -239,8 +238,8 @@ class Saving(NamedTuple):
     ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
     ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
-    enforced only when a session is created or gets another key. ``place`` is what becomes of the session's entry in the
-    index of addresses: see :mod:`django_redsess.session.client_address`.
+    enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
+    entry in the index of addresses: see :mod:`django_redsess.session.client_address`.
     """
 
     record: bytes
@@ -251,7 +250,7 @@ class Saving(NamedTuple):
     later_stays: bool = False
     item: str = ""
     limit: Limit | None = None
-    place: str = ""
+    address_score: str = ""
 
 
 class Outcome(NamedTuple):
@@ -291,9 +290,9 @@ SAVED, AGAIN = Outcome("saved"), Outcome("again")
 def prolong(loaded: Loaded, due: int) -> Call[bool]:
     """Move the deadline of a session to ``due``, if it is still the one that was read. True if it was moved."""
     partition = keyspace().of_sid(loaded.sid)
-    args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
+    args = lua_scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
     seen_list = partition.recent if has_user(loaded.record or b"") else partition.guests
-    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
+    return Call(partition, lua_scripts.PROLONG, lua_scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
 
 
 def change(
@@ -320,20 +319,20 @@ def change(
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Plain(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
+    return Plain(partition, lua_scripts.CHANGE.task, packed, 1, changed, script=lua_scripts.CHANGE)
 
 
 def add(sid: str, saving: Saving) -> Call[Outcome]:
     """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
-    keys = adding_keys(partition, bool(saving.user_id), bool(saving.place))
-    args = scripts.ADD.arguments(
+    keys = adding_keys(partition, bool(saving.user_id), bool(saving.address_score))
+    args = lua_scripts.ADD.arguments(
         sid=sid,
         record=saving.record,
         at=saving.at,
         due=saving.due,
         user_id=saving.user_id,
-        place=saving.place,
+        place=saving.address_score,
         limit=saving.limit.maximum if saving.limit else None,
         full_at=saving.limit.full_at if saving.limit else None,
     )
@@ -344,7 +343,7 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
         return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
     asked = counting(partition, saving.user_id)
-    return Call(partition, scripts.ADD, keys, args, read, scripts.ADD.once(first=1), *asked)
+    return Call(partition, lua_scripts.ADD, keys, args, read, lua_scripts.ADD.once(first=1), *asked)
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -356,12 +355,14 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
-    args = scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
+    args = lua_scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
     # A repetition may find the session that the first attempt created.
-    once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
+    once = lua_scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *counting(partition, saving.user_id), confirms)
+    return Call(
+        partition, lua_scripts.CREATE, keys, args, _outcome, once, *counting(partition, saving.user_id), confirms
+    )
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -371,9 +372,9 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     An empty ``loaded`` fits any revision.
     """
     partition = keyspace().of_sid(sid)
-    args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
-    once = scripts.SAVE.once(**viewing(saving.item))
-    return Call(partition, scripts.SAVE, viewing_keys(partition, saving.item), args, _outcome, once)
+    args = lua_scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
+    once = lua_scripts.SAVE.once(**viewing(saving.item))
+    return Call(partition, lua_scripts.SAVE, viewing_keys(partition, saving.item), args, _outcome, once)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -386,25 +387,27 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
         saving = saving._replace(record=b"", item="", limit=None)
-    args = scripts.ROTATE.arguments(old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit))
-    once = scripts.ROTATE.once(**viewing(saving.item))
+    args = lua_scripts.ROTATE.arguments(
+        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit)
+    )
+    once = lua_scripts.ROTATE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
     signs_in = saving.user_id if saving.login_ms == saving.at else ""
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *counting(partition, signs_in), confirms)
+    return Call(partition, lua_scripts.ROTATE, keys, args, _outcome, once, *counting(partition, signs_in), confirms)
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
     """End up to 250 sessions of this user above ``limit``. The new session ``keep`` stays. True if more are left."""
     partition = keyspace().of_user(user_id)
-    args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
-    keys = scripts.END_ABOVE.keys(partition)
-    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
+    args = lua_scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
+    keys = lua_scripts.END_ABOVE.keys(partition)
+    return Call(partition, lua_scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
 
 
 def viewed_by(sid: str) -> Call[list[bytes]]:
     """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
-    partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
+    partition, script = keyspace().of_sid(sid), lua_scripts.RECENT_ITEMS
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
 
 
@@ -438,14 +441,14 @@ def end(
     ended: list[EndedSession] = []
     stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
     of_no_list = {"low": "", "high": "", "skipped": None}
-    args = partial(scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
+    args = partial(lua_scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
     confirms, named = confirmation() if reason is Reason.KICKED else None, set(sids)
     while sids:
         others: list[str] = []
         for partition, batch in batches(sids):
             while batch:
-                keys, named_args = scripts.END.keys(partition), args(sids=batch)
-                call = Call(partition, scripts.END, keys, named_args, with_ended, confirmation=confirms)
+                keys, named_args = lua_scripts.END.keys(partition), args(sids=batch)
+                call = Call(partition, lua_scripts.END, keys, named_args, with_ended, confirmation=confirms)
                 (dealt_with, *_, moved), gone = yield from call
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
@@ -453,7 +456,7 @@ def end(
         # Foreign notes may point in a circle.
         sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
         named.update(sids)
-    return EndedList(ended, *worth(confirms))
+    return EndedList(ended, *replica_status(confirms))
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:
@@ -469,7 +472,7 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
         "login_time": saving.login_ms or "",
         "at": saving.at,
         "due": saving.due,
-        "place": saving.place,
+        "place": saving.address_score,
     }
 
 

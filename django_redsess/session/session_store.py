@@ -14,9 +14,7 @@ from django.contrib.sessions.serializers import JSONSerializer
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, notice
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import deadlines, notice, script_calls
 from django_redsess.session.notice import MESSAGE_KEY
 from django_redsess.session.record import log_unusable, named, unpack
 from django_redsess.session.saving import (
@@ -57,7 +55,7 @@ class SessionLoading(SessionState):
         key = self.session_key
         if key is None:
             return {}
-        loaded = yield from reading.read(sid_of(key), self.touch)
+        loaded = yield from script_calls.read(sid_of(key), self.touch)
         data, due = self.take(loaded)
         return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
 
@@ -111,14 +109,14 @@ class SessionLoading(SessionState):
         return data
 
     def _asking_why(self, loaded: Loaded) -> Steps[None]:
-        note = yield from reading.note_of(loaded.sid)
+        note = yield from script_calls.note_of(loaded.sid)
         if not note and loaded.due:
             # The session is due, but has not been removed yet.
             note = f"{Reason.EXPIRED} {loaded.due} "
         self._session_key = None
         found = notice.read(note)
         self.cookie = self.cookie._replace(
-            notice=found, late=bool(reading.rotated_to(note)), was_guest=reading.was_guest(note)
+            notice=found, late=bool(script_calls.rotated_to(note)), was_guest=script_calls.was_guest(note)
         )
         if found and self.visit is not None and self.visit.on_notice:
             self.visit.on_notice(found)
@@ -126,7 +124,7 @@ class SessionLoading(SessionState):
     def _prolonging(self, loaded: Loaded, due: int) -> Steps[None]:
         base = self.known.record
         try:
-            if base is None or not (yield from operations.prolong(loaded, due)):
+            if base is None or not (yield from script_calls.prolong(loaded, due)):
                 return
         except SessionStoreUnavailable as error:
             # The session can be read all the same. The next request moves the deadline.
@@ -146,7 +144,7 @@ class SessionLoading(SessionState):
         # Once a new key is chosen, the old key names no session for this request.
         if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
             return False
-        loaded = yield from reading.read(sid_of(session_key))
+        loaded = yield from script_calls.read(sid_of(session_key))
         return loaded.record is not None
 
 
@@ -254,7 +252,7 @@ class SessionLifecycle(SessionLoading):
         # Another request may have rotated the loaded session. Then the session under the new key must end. If it was a
         # guest's, somebody else may have signed in with the same cookie. That session stays.
         follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
-        yield from operations.end([sid_of(session_key)], reason, follow=follow)
+        yield from script_calls.end([sid_of(session_key)], reason, follow=follow)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         base, user_id = self.known.record, user_of(data)

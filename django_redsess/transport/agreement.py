@@ -17,9 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import retries as repeating
-from django_redsess.transport import sending as packing
+from django_redsess.transport import lua_scripts, retries, sending
 from django_redsess.transport.connections import by_server, of, pool
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
 from django_redsess.transport.retries import Sends
@@ -93,19 +91,19 @@ def _ask(
     space: Keyspace, partitions: Sequence[Partition], *, begins: bool = True, takes_key: bool = False
 ) -> Sends[list[Found]]:
     """Read the key ``meta`` of each partition, those on one server in one round trip."""
-    (count, written), script, replies = ours(space), scripts.AGREEMENT, dict[int, Any]()
+    (count, written), script, replies = ours(space), lua_scripts.AGREEMENT, dict[int, Any]()
     known = fingerprints(space.prefix)
     args = script.arguments(partitions=count, format=written, begins=begins, takes_key=takes_key, fingerprints=known)
     for numbers in by_server(partitions, range(len(partitions))).values():
         calls = [(partitions[number].tag, script.keys(partitions[number])) for number in numbers]
         answers: list[Any] = [ResponseError()]
         if len(calls) > 1:
-            packed = b"".join(packing.script_call(script, keys, args) for _, keys in calls)
-            answers = yield from repeating.fetch(calls[0][0], script.name, packed, len(calls), 0)
+            packed = b"".join(sending.script_call(script, keys, args) for _, keys in calls)
+            answers = yield from retries.fetch(calls[0][0], script.name, packed, len(calls), 0)
         for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
             if isinstance(answer, ResponseError):
                 # The server does not know the script, or the partition is elsewhere by now.
-                answer, _ = yield from repeating.run(tag, script, keys, args)
+                answer, _ = yield from retries.run(tag, script, keys, args)
             of(partitions[number]).clock.learn(answer[3])
             replies[number] = answer
     return [

@@ -63,7 +63,7 @@ class Cluster:
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._of_tag: dict[str, Any] = {}
         self._moving: set[int] = set()
-        self._nowhere = _Nowhere(self)
+        self._nowhere = _UnknownNode(self)
         self.begin()
         _clusters.add(self)
 
@@ -233,7 +233,7 @@ class Cluster:
         return owners if ranges else []
 
 
-class _Nowhere:
+class _UnknownNode:
     """Stands for the pool of a node that is not known."""
 
     def __init__(self, cluster: Cluster) -> None:

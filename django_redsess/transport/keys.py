@@ -135,7 +135,7 @@ class Partition:
         return self._name(f"online:user:{user_id}")
 
     def message_of(self, user_id: str) -> str:
-        """Text: a message for the next sign-in of one user, kept for a day. See ``session/messages.py``."""
+        """Text: a message for the next sign-in of one user, kept for a day. See ``session/notice.py``."""
         return self._name(f"message:{user_id}")
 
     def viewed_by(self, sid: str) -> str:
@@ -148,12 +148,12 @@ class Partition:
 
     @property
     def addresses(self) -> str:
-        """Sorted set: sid → place of the address, sessions with a user. Only with ``INDEX_ADDRESSES``."""
+        """Sorted set: sid → address score, sessions with a user. Only with ``INDEX_ADDRESSES``."""
         return self._name("addresses")
 
     @property
     def guests_addresses(self) -> str:
-        """Sorted set: sid → place of the address, sessions without a user. Only with ``INDEX_ADDRESSES``."""
+        """Sorted set: sid → address score, sessions without a user. Only with ``INDEX_ADDRESSES``."""
         return self._name("addresses:guests")
 
     def places_of(self, *, has_user: bool) -> str:

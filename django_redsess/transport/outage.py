@@ -55,7 +55,7 @@ class _Outage:
     def known(self) -> bool:
         return bool(self._met_by)
 
-    def is_met_by(self, name: str) -> bool:
+    def affects(self, name: str) -> bool:
         return name in self._met_by
 
     def met(self, name: str, error: Exception, *, where: str = "") -> None:
@@ -101,9 +101,9 @@ class Outages:
         self.refusing = _Outage(self, only_the_same=True)
         self.forbidding = _Outage(self, only_the_same=True, tells_each=True)
 
-    def is_met_by(self, name: str) -> bool:
+    def affects(self, name: str) -> bool:
         """Tell whether ``name`` has met an outage that is not over."""
-        return any(outage.is_met_by(name) for outage in self.under_way.copy())
+        return any(outage.affects(name) for outage in self.under_way.copy())
 
     def worked(self, name: str) -> None:
         """Note that ``name`` got its reply."""

@@ -28,7 +28,7 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from django_redsess.transport import sending as lines
+from django_redsess.transport import sending
 from django_redsess.transport.outage import UNREACHABLE, Outages
 
 
@@ -126,18 +126,18 @@ MANY = 2**31
 """A maximum that redis-py's pools never reach. The maximum of connections is minded here."""
 
 
-class Place:
+class PooledConnection:
     """
-    A connection, or the room for one. Who has taken the place is alone with the connection.
+    A connection of a pool, open or yet to be opened. Whoever has taken it is alone with it.
 
-    A place that nobody holds any more, and that was not given back, is gone: another may be made. So an interruption
-    between any two steps takes no place.
+    A pooled that nobody holds any more, and that was not given back, is gone: another may be made. So an interruption
+    between any two steps takes no pooled connection.
     """
 
     __slots__ = ("__weakref__", "connection", "fresh_until", "home", "is_open", "known", "line", "server")
 
-    def __init__(self, home: list[Place]) -> None:
-        # A list of its pool. In a process that was forked the pool has another, and this one's places are nobody's.
+    def __init__(self, home: list[PooledConnection]) -> None:
+        # A list of its pool. In a forked process the pool has another list, and this one's connections are nobody's.
         self.home = home
         self.connection: Any = None
         self.is_open = False
@@ -148,24 +148,24 @@ class Place:
         self.known: _Known
 
 
-class _Known(ref[Place]):
-    # Knows the connection of a place that is gone: it may have replies unread, and is closed.
+class _Known(ref[PooledConnection]):
+    # Knows the connection of a pooled connection that is gone: it may have replies unread, and is closed.
     __slots__ = ("connection",)
 
     connection: Any
 
 
 class Waiting(Protocol):
-    """One who waits. ``place`` is what he is given before ``wake`` is called."""
+    """One who waits. ``pooled`` is what he is given before ``wake`` is called."""
 
-    place: Place | None
+    pooled: PooledConnection | None
 
     def wake(self) -> None: ...
 
 
-class Places:
+class PooledConnections:
     """
-    Up to ``max_connections`` places. The one given back last is taken first.
+    Up to ``max_connections`` connections. The one given back last is taken first.
 
     ``source`` is the pool of redis-py that makes the connections. All count as in use there, idle ones too.
     ``wait_seconds`` is how long to wait for a free connection; None for ever.
@@ -179,43 +179,43 @@ class Places:
         self.begin()
 
     def begin(self) -> None:
-        """Begin without any place. Those of the parent of a forked process are not this process's."""
+        """Begin without any pooled connection. Those of the parent of a forked process are not this process's."""
         # Where all open connections lead, behind Sentinel.
         self._master: tuple[str, int] | None = None
-        self._idle: list[Place] = []
+        self._idle: list[PooledConnection] = []
         self._waiting: deque[Waiting] = deque()
         self._known: list[_Known] = []
-        # Python does not run between the end of a place and its entry here: it could be interrupted.
+        # Python does not run between the end of a pooled connection and its entry here: it could be interrupted.
         self._gone: list[_Known] = []
         self._lock = threading.Lock()
         self._pid = getpid()
 
     def stand_in_line(self, waiting: Waiting) -> None:
-        """Give ``waiting`` a place as soon as it is its turn, perhaps at once."""
+        """Give ``waiting`` a pooled connection as soon as it is its turn, perhaps at once."""
         with self._lock:
             self._waiting.append(waiting)
             self._serve()
 
     def leave_line(self, waiting: Waiting) -> None:
-        """Give ``waiting`` no place any more. It may have got one meanwhile."""
+        """Give ``waiting`` no pooled connection any more. It may have got one meanwhile."""
         with self._lock:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
 
-    def put(self, place: Place) -> None:
-        """Let others have ``place``."""
-        place.home.append(place)
-        # In this order: who waits looks for a place after it has said so.
+    def put(self, pooled: PooledConnection) -> None:
+        """Let others have ``pooled``."""
+        pooled.home.append(pooled)
+        # In this order: who waits looks for a pooled connection after it has said so.
         if self._waiting:
             self.serve()
 
     def serve(self) -> None:
-        """Give those who wait what places there are."""
+        """Give those who wait what connections there are."""
         with self._lock:
             self._serve()
 
-    def take_idle(self) -> list[Place]:
-        """Take all places that nobody uses."""
+    def take_idle(self) -> list[PooledConnection]:
+        """Take all connections that nobody uses."""
         taken = []
         for _ in range(len(self._idle)):
             try:
@@ -225,13 +225,13 @@ class Places:
         return taken
 
     def let_go(self, connection: Any) -> None:
-        """Close the ``connection`` of a place that is gone."""
+        """Close the ``connection`` of a pooled connection that is gone."""
 
-    def has_new_master(self, place: Place) -> bool:
-        """Note where the connection of ``place`` leads, just opened. Tell whether the others lead elsewhere."""
+    def has_new_master(self, pooled: PooledConnection) -> bool:
+        """Note where the connection of ``pooled`` leads, just opened. Tell whether the others lead elsewhere."""
         if not self._follows_master:
             return False
-        place.server = place.connection.host, place.connection.port
+        pooled.server = pooled.connection.host, pooled.connection.port
         before, self._master = self._master, self.source.master_address
         return before != self._master
 
@@ -239,27 +239,27 @@ class Places:
         while self._waiting:
             try:
                 # Others take what is idle without the lock.
-                place = self._idle.pop()
+                pooled = self._idle.pop()
             except IndexError:
-                made = self._make_place()
+                made = self._make_pooled()
                 if made is None:
                     return
-                place = made
+                pooled = made
             first = self._waiting[0]
-            first.place = place
+            first.pooled = pooled
             self._waiting.popleft()
             first.wake()
 
-    def _make_place(self) -> Place | None:
+    def _make_pooled(self) -> PooledConnection | None:
         if self._gone:
             self._forget_gone()
         if len(self._known) >= self.max_connections:
             return None
-        place = Place(self._idle)
-        place.known = _Known(place, self._gone.append)
-        place.known.connection = None
-        self._known.append(place.known)
-        return place
+        pooled = PooledConnection(self._idle)
+        pooled.known = _Known(pooled, self._gone.append)
+        pooled.known.connection = None
+        self._known.append(pooled.known)
+        return pooled
 
     def _forget_gone(self) -> None:
         gone = self._gone[:]
@@ -276,10 +276,10 @@ class Places:
 class _Task:
     """A task that waits."""
 
-    __slots__ = ("future", "place")
+    __slots__ = ("future", "pooled")
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.pooled: PooledConnection | None = None
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
@@ -287,93 +287,93 @@ class _Task:
             self.future.set_result(None)
 
 
-class LoopPool(Places):
+class LoopPool(PooledConnections):
     """The connections to one server of an event loop. Only sessions use them, so no idle one has an unread reply."""
 
-    async def take(self) -> Place:
+    async def take(self) -> PooledConnection:
         """Do as :meth:`django_redsess.transport.pools.Pool.take` does."""
         try:
-            place = await self._wait() if self._waiting else self._idle.pop()
+            pooled = await self._wait() if self._waiting else self._idle.pop()
         except IndexError:
-            place = await self._wait()
+            pooled = await self._wait()
         # The event loop has noticed which connections the server closed.
         if (
-            place.is_open
-            and (line := place.line) is not None
+            pooled.is_open
+            and (line := pooled.line) is not None
             and not line.at_eof()
-            and not (self._may_be_moved and place.connection.should_reconnect())
+            and not (self._may_be_moved and pooled.connection.should_reconnect())
         ):
-            return place
-        await self._make_ready(place)
-        return place
+            return pooled
+        await self._make_ready(pooled)
+        return pooled
 
-    async def give(self, place: Place) -> None:
-        """Give back a place. All replies on its connection have been read."""
-        if place.server != self._master:
+    async def give(self, pooled: PooledConnection) -> None:
+        """Give back a connection. All replies on it have been read."""
+        if pooled.server != self._master:
             # Another task has found another master.
-            await self.drop(place)
+            await self.drop(pooled)
             return
-        place.home.append(place)
+        pooled.home.append(pooled)
         if self._waiting:
             self.serve()
 
-    async def drop(self, place: Place) -> None:
-        """Give back a place whose connection must not be used again, and close that."""
+    async def drop(self, pooled: PooledConnection) -> None:
+        """Give back a connection that must not be used again, and close it."""
         try:
-            await _aclose(place)
+            await _aclose(pooled)
         finally:
-            self.put(place)
+            self.put(pooled)
 
     async def lose_idle(self) -> None:
         """Close the idle connections."""
         idle = self.take_idle()
         try:
-            for place in idle:
-                await _aclose(place)
+            for pooled in idle:
+                await _aclose(pooled)
         finally:
-            for place in idle:
-                place.is_open = False
-                self.put(place)
+            for pooled in idle:
+                pooled.is_open = False
+                self.put(pooled)
 
-    async def _wait(self) -> Place:
+    async def _wait(self) -> PooledConnection:
         task = _Task()
         try:
             self.stand_in_line(task)
-            if task.place is None:
+            if task.pooled is None:
                 await asyncio.wait((task.future,), timeout=self.wait_seconds)
-                if task.place is None:
+                if task.pooled is None:
                     self.leave_line(task)
         except BaseException:
             self.leave_line(task)
-            if task.place is not None:
-                self.put(task.place)
+            if task.pooled is not None:
+                self.put(task.pooled)
             raise
-        if task.place is None:
+        if task.pooled is None:
             raise RedisConnectionError("No connection available.")
-        return task.place
+        return task.pooled
 
-    async def _make_ready(self, place: Place) -> None:
+    async def _make_ready(self, pooled: PooledConnection) -> None:
         try:
-            connection = place.connection
+            connection = pooled.connection
             if connection is None:
                 await self.source.disconnect(inuse_connections=False)
-                place.known.connection = place.connection = await self.source.get_connection()
+                pooled.known.connection = pooled.connection = await self.source.get_connection()
             else:
-                if not place.is_open or (self._may_be_moved and connection.should_reconnect()):
+                if not pooled.is_open or (self._may_be_moved and connection.should_reconnect()):
                     await connection.disconnect(nowait=True)
                 await self.source.ensure_connection(connection)
-            place.line, place.is_open = lines.loop_line_of(place.connection), True
-            if self.has_new_master(place):
+            pooled.line, pooled.is_open = sending.loop_line_of(pooled.connection), True
+            if self.has_new_master(pooled):
                 await self.lose_idle()
         except BaseException:
-            await self.drop(place)
+            await self.drop(pooled)
             raise
 
 
-async def _aclose(place: Place) -> None:
-    place.is_open, place.line = False, None
-    if place.connection is not None:
-        await place.connection.disconnect(nowait=True)
+async def _aclose(pooled: PooledConnection) -> None:
+    pooled.is_open, pooled.line = False, None
+    if pooled.connection is not None:
+        await pooled.connection.disconnect(nowait=True)
 
 
 FRESH_SECONDS = 1
@@ -388,10 +388,10 @@ OF_ANOTHER_POOL = frozenset(
 class _Thread:
     """A thread or a greenlet that waits."""
 
-    __slots__ = ("_lock", "place")
+    __slots__ = ("_lock", "pooled")
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.pooled: PooledConnection | None = None
         # Looked up now: gevent replaces it.
         self._lock = threading.Lock()
         self._lock.acquire()
@@ -403,7 +403,7 @@ class _Thread:
         self._lock.release()
 
 
-class Pool(Places):
+class Pool(PooledConnections):
     """
     The connections to one server, for threads and greenlets.
 
@@ -448,48 +448,48 @@ class Pool(Places):
         no_repeats = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [], "retry_on_timeout": False}
         return self.connection_class(**{**self.connection_kwargs, **no_repeats, **options})
 
-    def take(self) -> Place:
-        """Return a place whose connection is ready. Raises redis-py's ConnectionError if none gets free in time."""
+    def take(self) -> PooledConnection:
+        """Return a connection that is ready. Raises redis-py's ConnectionError if none gets free in time."""
         if self._pid != getpid():
             self.begin()
         try:
-            place = self._wait() if self._waiting else self._idle.pop()
+            pooled = self._wait() if self._waiting else self._idle.pop()
         except IndexError:
-            place = self._wait()
+            pooled = self._wait()
         if (
-            place.fresh_until > monotonic()
+            pooled.fresh_until > monotonic()
             and not self.outages.under_way
             and not self._is_told
-            and not (self._may_be_moved and place.connection.should_reconnect())
+            and not (self._may_be_moved and pooled.connection.should_reconnect())
         ):
-            return place
-        self._make_ready(place)
-        return place
+            return pooled
+        self._make_ready(pooled)
+        return pooled
 
-    def give(self, place: Place) -> None:
-        """Give back a place. All replies on its connection have been read."""
-        if place.server != self._master:
+    def give(self, pooled: PooledConnection) -> None:
+        """Give back a connection. All replies on it have been read."""
+        if pooled.server != self._master:
             # Another thread has found another master.
-            self.drop(place)
+            self.drop(pooled)
             return
-        place.fresh_until = monotonic() + FRESH_SECONDS
+        pooled.fresh_until = monotonic() + FRESH_SECONDS
         # As put() does.
-        place.home.append(place)
+        pooled.home.append(pooled)
         if self._waiting:
             self.serve()
 
-    def drop(self, place: Place) -> None:
-        """Give back a place whose connection must not be used again, and close that."""
-        _close(place)
-        self.put(place)
+    def drop(self, pooled: PooledConnection) -> None:
+        """Give back a connection that must not be used again, and close it."""
+        _close(pooled)
+        self.put(pooled)
 
     def lose_idle(self) -> None:
         """Close the idle connections, after one was lost, or led to a server that is no master any more."""
         idle = self.take_idle()
-        for place in idle:
-            _close(place)
-        for place in idle:
-            self.put(place)
+        for pooled in idle:
+            _close(pooled)
+        for pooled in idle:
+            self.put(pooled)
 
     def disconnect(self) -> None:
         """Close all connections, those in use too."""
@@ -506,42 +506,42 @@ class Pool(Places):
         # From now on each connection is asked.
         self._is_told = True
 
-    def _wait(self) -> Place:
+    def _wait(self) -> PooledConnection:
         thread = _Thread()
         try:
             self.stand_in_line(thread)
-            if thread.place is None:
+            if thread.pooled is None:
                 thread.wait(self.wait_seconds)
-                if thread.place is None:
+                if thread.pooled is None:
                     self.leave_line(thread)
         except BaseException:
             self.leave_line(thread)
-            if thread.place is not None:
-                self.put(thread.place)
+            if thread.pooled is not None:
+                self.put(thread.pooled)
             raise
-        if thread.place is None:
+        if thread.pooled is None:
             raise RedisConnectionError("No connection available.")
-        return thread.place
+        return thread.pooled
 
-    def _make_ready(self, place: Place) -> None:
+    def _make_ready(self, pooled: PooledConnection) -> None:
         # Also called in an outage: nothing is repeated then, and each idle connection may be lost.
         try:
-            connection = place.connection
+            connection = pooled.connection
             if connection is None:
                 # What is idle there was lost, perhaps in the middle of its greeting.
                 self.source.disconnect(inuse_connections=False)
-                place.known.connection = place.connection = self.source.get_connection()
-            elif place.is_open and self._stays(connection):
+                pooled.known.connection = pooled.connection = self.source.get_connection()
+            elif pooled.is_open and self._stays(connection):
                 return
             else:
                 connection.disconnect()
                 # Sending would connect too, but behind Sentinel to the old address.
                 connection.connect()
-            place.line, place.is_open = lines.line_of(place.connection), True
-            if self.has_new_master(place):
+            pooled.line, pooled.is_open = sending.line_of(pooled.connection), True
+            if self.has_new_master(pooled):
                 self.lose_idle()
         except BaseException:
-            self.drop(place)
+            self.drop(pooled)
             raise
 
     def _stays(self, connection: Any) -> bool:
@@ -554,10 +554,10 @@ class Pool(Places):
             return False
 
 
-def _close(place: Place) -> None:
-    place.fresh_until, place.is_open, place.line = 0.0, False, None
-    if place.connection is not None:
-        place.connection.disconnect()
+def _close(pooled: PooledConnection) -> None:
+    pooled.fresh_until, pooled.is_open, pooled.line = 0.0, False, None
+    if pooled.connection is not None:
+        pooled.connection.disconnect()
 
 
 def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:

@@ -19,7 +19,7 @@ from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outage import words_of
-from django_redsess.transport.sending import Behind, command
+from django_redsess.transport.sending import FollowUp, command
 
 logger = logging.getLogger("django_redsess")
 
@@ -41,7 +41,7 @@ class Confirmation:
         """Whether too few replicas have confirmed."""
         return self.confirmed_by is not None and self.confirmed_by < self._replicas
 
-    def after(self, partition: Partition, replies: list[Any]) -> Behind | None:
+    def after(self, partition: Partition, replies: list[Any]) -> FollowUp | None:
         """Return what to send behind a script of ``partition`` that has got these replies."""
         reply = replies[-1]
         if isinstance(reply, ResponseError):
@@ -56,7 +56,7 @@ class Confirmation:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
             packed, asks = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
-        return Behind(packed, asks, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
+        return FollowUp(packed, asks, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
 
     def _learn(self, of_node: str, replies: list[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, Exception)]
@@ -71,7 +71,7 @@ def confirmation(only: Reason | None = None) -> Confirmation | None:
     return None if asked is None else Confirmation(*asked, only)
 
 
-def worth(confirmation: Confirmation | None) -> tuple[int | None, bool]:
+def replica_status(confirmation: Confirmation | None) -> tuple[int | None, bool]:
     """Return ``confirmed_by`` and ``may_return`` of an end."""
     return (None, False) if confirmation is None else (confirmation.confirmed_by, confirmation.is_short)
 
@@ -82,8 +82,8 @@ class EndedList(list[EndedSession]):
 
     With the setting ``CONFIRM_ENDS``, ``confirmed_by`` is the number of replicas that held the end in memory when the
     server answered. It survives a failover that promotes one of them. ``may_return`` is True if these are fewer than
-    ``CONFIRM_ENDS`` asks for: the sessions are ended, and may return after a failover. End them again to look again.
-    Without the setting, ``confirmed_by`` is None, and ``may_return`` False.
+    ``CONFIRM_ENDS`` asks for: the sessions are ended, and may return after a failover. Repeat to check replication
+    again. Without the setting, ``confirmed_by`` is None, and ``may_return`` False.
     """
 
     def __init__(

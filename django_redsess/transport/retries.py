@@ -24,7 +24,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import sending as packing
+from django_redsess.transport import sending
 from django_redsess.transport.connections import pool
 from django_redsess.transport.lua_scripts import Script
 from django_redsess.transport.outage import UNREACHABLE, is_moving, logger, words_of
@@ -124,7 +124,7 @@ class _Attempts:
         return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.known
 
 
-class Along(NamedTuple):
+class PipelineExtras(NamedTuple):
     """
     What is sent along with a script: plain commands ``before`` it, ``asks`` of them, and what comes ``then``.
 
@@ -136,7 +136,7 @@ class Along(NamedTuple):
     then: Then | None = None
 
 
-NOTHING_ALONG = Along()
+NO_EXTRAS = PipelineExtras()
 
 
 def run(
@@ -145,7 +145,7 @@ def run(
     keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
-    along: Along = NOTHING_ALONG,
+    along: PipelineExtras = NO_EXTRAS,
 ) -> Sends[tuple[Any, list[Any]]]:
     """
     Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands before it.
@@ -162,8 +162,8 @@ def run(
     while True:
         try:
             # Only the next command is asked in this way.
-            first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
-            packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+            first, count = (sending.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
+            packed = first + sending.script_call(script, keys, (*args, *once), by_digest=by_digest)
             *others, reply = yield Send(attempts.to, packed, count + 1, then)
             if asks and not attempts.asking:
                 beside = others
@@ -209,7 +209,7 @@ def fetch(
             if script is None:
                 raise
             to.agreed.clear()
-            packed = packing.with_text(packed, script)
+            packed = sending.with_text(packed, script)
         except RedisError as error:
             attempts = attempts or _Attempts(tag, name, began)
             yield from attempts.failed(error)
@@ -230,7 +230,7 @@ def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[No
     for number, answer in enumerate(answers[:needed]):
         if type(answer) is AskError:
             there = to.cluster.at(answer.node_addr, to)
-            asking = packing.command("ASKING") + packing.commands_in(packed)[number]
+            asking = sending.command("ASKING") + sending.commands_in(packed)[number]
             answers[number] = (yield Send(there, asking, 2))[1]
         if isinstance(answers[number], ResponseError):
             raise answers[number]

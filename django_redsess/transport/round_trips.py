@@ -1,9 +1,9 @@
 """
 Work as steps, which threads and event loops take in the same way.
 
-Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause` or :class:`Tell`. It is sent the result,
-or thrown the error. :func:`drive` and :func:`adrive` do what is yielded, and differ in nothing but ``await``. All else
-is written once.
+Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause` or :class:`SendSignal`. It is sent the
+result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded, and differ in nothing but ``await``.
+All else is written once.
 
 :class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
 type is known. :func:`together` asks several partitions in one round trip to each server. :func:`merged` reads a page of
@@ -27,18 +27,15 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, get_args, get_t
 
 from redis.exceptions import ResponseError
 
-from django_redsess import signals as announcing
+from django_redsess import signals
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason, session_ended
-from django_redsess.transport import agreement
-from django_redsess.transport import retries as repeating
-from django_redsess.transport import sending as exchange
-from django_redsess.transport import sending as packing
+from django_redsess.transport import agreement, retries, sending
 from django_redsess.transport.connections import by_server, loop_pool, of
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.lua_scripts import CONSTANTS, Script, Values
 from django_redsess.transport.replicas import Confirmation
-from django_redsess.transport.retries import Along
+from django_redsess.transport.retries import PipelineExtras
 from django_redsess.transport.sending import Part, Pause, Send, command
 
 P = ParamSpec("P")
@@ -89,13 +86,13 @@ class Step(Generic[T]):
 
 
 @dataclass(slots=True)
-class Tell:
+class SendSignal:
     """A session that has ended, of which the receivers of the signal are told."""
 
     ended: EndedSession
 
 
-Steps = Generator[Send | Pause | Tell, Any, T]
+Steps = Generator[Send | Pause | SendSignal, Any, T]
 """Work of several steps; ``T`` is what it returns."""
 
 
@@ -107,7 +104,7 @@ def drive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
+                    reply = sending.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     _wait(wanted)
                 else:
@@ -130,7 +127,7 @@ async def adrive(steps: Steps[T]) -> T:
             try:
                 if isinstance(wanted, Send):
                     connections = await loop_pool(wanted.to)
-                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.then)
+                    reply = await sending.asend(connections, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     await _await(wanted)
                 else:
@@ -188,8 +185,8 @@ class Call(Step[T]):
             yield from agreement.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
         then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
-        along = Along(before, self.asks, then)
-        reply, replies = yield from repeating.run(tag, self.script, self.keys, self.args, self.once, along)
+        along = PipelineExtras(before, self.asks, then)
+        reply, replies = yield from retries.run(tag, self.script, self.keys, self.args, self.once, along)
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
             # The server did not know the script: it may have lost its data. Nobody else is to be the first to write.
@@ -205,9 +202,9 @@ class Call(Step[T]):
         of(self.partition).clock.learn(divmod(int(at) * 1000, 1_000_000))
         ended = EndedSessions(at, groups)
         result = self.read(reply, ended, *beside)
-        if not announcing.hold(ended):
+        if not signals.hold(ended):
             for each in ended:
-                yield Tell(each)
+                yield SendSignal(each)
         return result
 
 
@@ -236,14 +233,14 @@ class Plain(Step[T]):
         packed = self.packed
         if not isinstance(packed, bytes):
             packed = packed(server.clock.now() or (yield from now(self.partition)))
-        return self.read((yield from repeating.fetch(tag, self.name, packed, self.replies, self.needed, self.script)))
+        return self.read((yield from retries.fetch(tag, self.name, packed, self.replies, self.needed, self.script)))
 
 
 def now(partition: Partition) -> Steps[int]:
     """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
     known: int | None = of(partition).clock.now()
     if known is None:
-        reply = yield from repeating.fetch(partition.tag, "time", command("TIME"), 1)
+        reply = yield from retries.fetch(partition.tag, "time", command("TIME"), 1)
         known = of(partition).clock.learn(reply[0])
     return known
 
@@ -435,9 +432,9 @@ def together(calls: Sequence[Call[T]]) -> Steps[list[T]]:
         refused: list[int] = []
         for numbers in by_server([call.partition for call in calls], waiting).values():
             of_server = [calls[number] for number in numbers]
-            packed = b"".join(packing.script_call(call.script, call.keys, call.args) for call in of_server)
+            packed = b"".join(sending.script_call(call.script, call.keys, call.args) for call in of_server)
             first = of_server[0]
-            answers = yield from repeating.fetch(first.partition.tag, first.script.task, packed, len(of_server), 0)
+            answers = yield from retries.fetch(first.partition.tag, first.script.task, packed, len(of_server), 0)
             for number, answer in zip(numbers, answers, strict=True):
                 if isinstance(answer, ResponseError):
                     refused.append(number)
@@ -470,7 +467,7 @@ def ask_each(
             tag = partitions[numbers[0]].tag
             at = yield from now(partitions[numbers[0]])
             packed = b"".join([_TIME, *(commands(number, at) for number in numbers)])
-            time, *answers = yield from repeating.fetch(tag, name, packed, 1 + replies * len(numbers), 0)
+            time, *answers = yield from retries.fetch(tag, name, packed, 1 + replies * len(numbers), 0)
             if isinstance(time, ResponseError):
                 refused += numbers
                 continue
@@ -478,15 +475,15 @@ def ask_each(
                 # The server's clock was set, or nobody has asked for long.
                 again += numbers
                 continue
-            for place, number in enumerate(numbers):
-                found[number] = answers[place * replies : (place + 1) * replies]
+            for position, number in enumerate(numbers):
+                found[number] = answers[position * replies : (position + 1) * replies]
             if any(isinstance(answer, ResponseError) for answer in answers):
                 refused += [number for number in numbers if _has_error(found[number])]
         waiting = [*again, *refused[1:]]
         for number in refused[:1]:
             partition = partitions[number]
             packed = commands(number, (yield from now(partition)))
-            found[number] = yield from repeating.fetch(partition.tag, name, packed, replies, replies)
+            found[number] = yield from retries.fetch(partition.tag, name, packed, replies, replies)
     return [found[number] for number in range(len(partitions))]
 
 
@@ -497,7 +494,7 @@ def with_scores(reply: list[Any]) -> list[Scored]:
     return list(zip(map(float, reply[1::2]), reply[::2], strict=True))
 
 
-_TIME = packing.command("TIME")
+_TIME = sending.command("TIME")
 
 
 def _has_error(replies: list[Any]) -> bool:

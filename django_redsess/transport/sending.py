@@ -208,7 +208,7 @@ WRITTEN_AT_ONCE = 16 * 1024
 
 
 @dataclass(slots=True)
-class Behind:
+class FollowUp:
     """
     Commands to send behind others, on the same connection.
 
@@ -222,7 +222,7 @@ class Behind:
     read: Callable[[list[Any]], None]
 
 
-Then = Callable[[list[Any]], Behind | None]
+Then = Callable[[list[Any]], FollowUp | None]
 """A function that gets the replies, and returns what to send behind them, or None."""
 
 
@@ -308,12 +308,12 @@ def send(connections: Any, packed: bytes, replies: int, then: Then | None = None
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
     its ConnectionError and TimeoutError. It raises nothing for what is sent ``then``.
     """
-    place = connections.take()
-    connection, answers = place.connection, list[Any]()
+    pooled = connections.take()
+    connection, answers = pooled.connection, list[Any]()
     answered = False
     try:
-        if place.line is not None:
-            send_and_read(place.line, packed, answers, replies)
+        if pooled.line is not None:
+            send_and_read(pooled.line, packed, answers, replies)
         else:
             connection.send_packed_command([packed], connection.health_check_interval)
             _read(connection, answers, replies)
@@ -327,9 +327,9 @@ def send(connections: Any, packed: bytes, replies: int, then: Then | None = None
         raise
     finally:
         if answered:
-            connections.give(place)
+            connections.give(pooled)
         else:
-            connections.drop(place)
+            connections.drop(pooled)
     return answers
 
 
@@ -341,7 +341,7 @@ def _read(connection: Any, answers: list[Any], replies: int, **options: Any) -> 
             answers.append(error)
 
 
-def _sent_behind(connection: Any, behind: Behind | None) -> bool:
+def _sent_behind(connection: Any, behind: FollowUp | None) -> bool:
     """Send what comes behind. False if the connection must not be used again."""
     if behind is None:
         return True
@@ -366,8 +366,8 @@ def _sent_behind(connection: Any, behind: Behind | None) -> bool:
 
 async def asend(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """Do as :func:`send` does, with the connections of the running event loop."""
-    place = await connections.take()
-    connection, line, answers = place.connection, place.line, list[Any]()
+    pooled = await connections.take()
+    connection, line, answers = pooled.connection, pooled.line, list[Any]()
     answered = False
     try:
         if line is not None and line.write is not None and len(packed) < WRITTEN_AT_ONCE:
@@ -391,13 +391,13 @@ async def asend(connections: Any, packed: bytes, replies: int, then: Then | None
         raise
     finally:
         if answered:
-            await connections.give(place)
+            await connections.give(pooled)
         else:
-            await connections.drop(place)
+            await connections.drop(pooled)
     return answers
 
 
-async def _asent_behind(connection: Any, behind: Behind | None) -> bool:
+async def _asent_behind(connection: Any, behind: FollowUp | None) -> bool:
     if behind is None:
         return True
     answers: list[Any] = []

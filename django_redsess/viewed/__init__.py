@@ -15,11 +15,10 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines
-from django_redsess.session import script_calls as operations
+from django_redsess.session import deadlines, script_calls
 from django_redsess.session.script_calls import Touch, items_max, templates, time_of, viewing, viewing_keys
 from django_redsess.session.session_store import SessionLifecycle, session_of
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import is_sid, keyspace
 from django_redsess.transport.round_trips import Call, Steps, both, together
 from django_redsess.viewed import popularity
@@ -48,9 +47,9 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
     space = keyspace()
     partition = space.of_sid(sid)
-    keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
+    keys, args = viewing_keys(partition, item), lua_scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
-        return Call(partition, scripts.RECORD_VIEW, keys, args, bool)
+        return Call(partition, lua_scripts.RECORD_VIEW, keys, args, bool)
     _, _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
     name = sid.encode()
 
@@ -58,29 +57,33 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
 
 
 def count_view(item: str) -> Call[bool]:
     """Count a view of ``item`` that was recorded in another partition."""
     partition = keyspace().of_item(item)
-    keys = scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
+    keys = lua_scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
     return Call(
-        partition, scripts.COUNT_VIEW, keys, scripts.COUNT_VIEW.arguments(item=item, items_max=items_max()), bool
+        partition,
+        lua_scripts.COUNT_VIEW,
+        keys,
+        lua_scripts.COUNT_VIEW.arguments(item=item, items_max=items_max()),
+        bool,
     )
 
 
 def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
     """Read what a live session viewed: items and times, newest first, at most ``limit``."""
     partition = keyspace().of_sid(sid)
-    script = scripts.RECENT_ITEMS
+    script = lua_scripts.RECENT_ITEMS
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=limit), _history)
 
 
 def forget_viewed(sid: str, item: str | None = None) -> Call[int]:
     """Forget that a session viewed ``item`` (None: all items). Return how many items were forgotten."""
     partition = keyspace().of_sid(sid)
-    script = scripts.FORGET_ITEMS
+    script = lua_scripts.FORGET_ITEMS
     keys = script.keys(partition, items=partition.viewed_by(sid))
     return Call(partition, script, keys, script.arguments(item=item), int)
 
@@ -93,7 +96,7 @@ def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
             yield from session.opening()
         noted = yield from view(sid, item, session.touch)
         if noted:
-            if operations.counted_elsewhere(sid, item):
+            if script_calls.counted_elsewhere(sid, item):
                 yield from count_view(item)
             return True
     if not (conf.VIEWED_GUESTS and session.visit is not None and session.visit.begins_by_view):

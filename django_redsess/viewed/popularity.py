@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from django_redsess.session.script_calls import AT_ONCE_MAX
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script, Values
 from django_redsess.transport.round_trips import Bound, Call, Parts, Steps, ask_each, bisect, merged, with_scores
@@ -42,7 +42,7 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     """
     partitions = keyspace().partitions
     if len(partitions) == 1:
-        script = scripts.ITEMS_BY_RANK
+        script = lua_scripts.ITEMS_BY_RANK
         keys = script.keys(partitions[0], items=partitions[0].viewed)
         args = script.arguments(first=first, last=first + limit - 1)
         entries: list[Any] = yield from Call(partitions[0], script, keys, args, list)
@@ -90,15 +90,15 @@ def split(rank: int) -> Steps[list[int]]:
 
 def counted(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
-    args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
-    return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
+    args = lua_scripts.COUNT_ITEMS.arguments(at_least=at_least)
+    return [_call(partition, lua_scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
 
 
 def views_of(item: str) -> Call[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
-    args = scripts.VIEW_COUNTS.arguments(items=[item])
-    return _call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
+    args = lua_scripts.VIEW_COUNTS.arguments(items=[item])
+    return _call(partition, lua_scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
 
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
@@ -107,7 +107,12 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        _call(partition, scripts.RESET_COUNTS, scripts.RESET_COUNTS.arguments(items=some[at : at + AT_ONCE_MAX]), int)
+        _call(
+            partition,
+            lua_scripts.RESET_COUNTS,
+            lua_scripts.RESET_COUNTS.arguments(items=some[at : at + AT_ONCE_MAX]),
+            int,
+        )
         for partition, some in by_partition.items()
         for at in range(0, len(some), AT_ONCE_MAX)
     ]
@@ -115,8 +120,8 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
 
 def reset_all() -> list[Call[int]]:
     """Remove the view counts of each partition's items. Each call returns how many views it removed."""
-    args = scripts.RESET_COUNTS.arguments(items=())
-    return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
+    args = lua_scripts.RESET_COUNTS.arguments(items=())
+    return [_call(partition, lua_scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
 def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
@@ -125,7 +130,7 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
 
     Each call returns how many items it removed, and how many are still too many.
     """
-    script, most = scripts.TRIM_ITEMS, min(limit, AT_ONCE_MAX)
+    script, most = lua_scripts.TRIM_ITEMS, min(limit, AT_ONCE_MAX)
     return [
         _call(partition, script, script.arguments(keep=kept, limit=most), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)

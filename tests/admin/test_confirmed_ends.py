@@ -14,8 +14,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.admin import end_batches as endings
+from django_redsess.admin import OnlineSessionAdmin, end_batches
 from testproject.servers import Server
 from tests.helpers.admin_pages import CONFIRM, END, Page, answer, left, told
 from tests.helpers.admin_pages import staff as staff_with
@@ -148,7 +147,7 @@ def test_looking_again_takes_the_permission_and_a_token(
 def test_the_least_is_kept_over_several_requests(
     servers: Replicated, staff: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "END_MAX", 1)
+    monkeypatch.setattr(end_batches, "END_MAX", 1)
     servers.cut()
     response = answer(staff, ask_about(staff))
     servers.link()
@@ -203,7 +202,7 @@ def test_the_command_says_it_too_and_looks_again(servers: Replicated, staff: Cli
     out = StringIO()
     call_command("endsessions", "bob", interactive=False, stdout=out)
     nothing = "There is nothing to end. Earlier ends:"
-    assert out.getvalue().splitlines()[-1] == f"{nothing} {TOO_FEW} Run it again to look again."
+    assert out.getvalue().splitlines()[-1] == f"{nothing} {TOO_FEW} Run it again to check replication again."
     servers.link()
     out = StringIO()
     call_command("endsessions", "bob", interactive=False, stdout=out)

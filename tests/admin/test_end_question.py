@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
-from django_redsess.admin import end_confirmation as end_question
+from django_redsess.admin import end_confirmation
 from django_redsess.conf import END_MESSAGES
 from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
 
@@ -48,7 +48,7 @@ def test_each_session_has_a_row_with_who_and_where_from_and_since_when(admin_cli
 
 
 def test_a_long_list_shows_its_first_rows_and_counts_the_others(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(end_question, "ROWS_MAX", 5)
+    monkeypatch.setattr(end_confirmation, "ROWS_MAX", 5)
     fill(redis, 1234, viewed=0)
     response = admin_client.get(CONFIRM)
     assert len(rows_of(response)) == 5
@@ -73,7 +73,7 @@ def test_the_rows_say_which_stay(client, new_session) -> None:
 
 
 def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
-    monkeypatch.setattr(end_question, "ROWS_MAX", 2)
+    monkeypatch.setattr(end_confirmation, "ROWS_MAX", 2)
     names = ["anna", "ben", "cleo", "root1", "root2"]
     for name in names:
         is_root = name.startswith("root")

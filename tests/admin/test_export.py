@@ -21,12 +21,11 @@ from django.test import AsyncClient, Client
 
 from benchmarks.fill import fill
 from django_redsess import online, viewed
-from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.admin import export as export_module
+from django_redsess.admin import OnlineSessionAdmin, export
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
-from django_redsess.online import searching as looking
+from django_redsess.online import searching
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from testproject.servers import free_port
@@ -260,7 +259,7 @@ def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_se
     sessions = OnlineSession.online.of_browser("Firefox").counting_once()
     monkeypatch.setattr(OnlineSessionAdmin, "get_queryset", lambda *_: sessions.all().counting_once())
     assert as_json(admin_client)["is_all"] is True
-    monkeypatch.setattr(looking, "LOOKED_MAX", 2)
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 2)
     response = admin_client.post(EXPORT, {"format": "csv"})
     assert len(rows_of(response)) == 2
     assert "-of-newest-2.csv" in response.headers["Content-Disposition"]
@@ -278,8 +277,8 @@ def test_a_query_that_the_list_refuses_has_no_file(admin_client, sids, query) ->
 
 @pytest.fixture
 def small_batches(monkeypatch) -> None:
-    monkeypatch.setattr(export_module, "AT_ONCE", 3)
-    monkeypatch.setattr(export_module, "OVERLAP", 1)
+    monkeypatch.setattr(export, "AT_ONCE", 3)
+    monkeypatch.setattr(export, "OVERLAP", 1)
 
 
 def sign_in_many(new_session: Callable[..., SessionStore], count: int) -> set[str]:

@@ -19,7 +19,7 @@ from django.urls import include, path
 from django_redsess import viewed
 from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.models import OnlineSession
-from django_redsess.online import searching as looking
+from django_redsess.online import searching
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
@@ -388,7 +388,7 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
     line = "This search looked through the newest 2 sessions only. Older sessions may match, too."
     assert line not in Page(admin_client.get(LIST, {"q": "198.51.100.0/24"})).text
-    monkeypatch.setattr(looking, "LOOKED_MAX", 2)
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 2)
     page = Page(admin_client.get(LIST, {"q": "0.0.0.0/0"}))
     assert line in page.text
     assert "INDEX_ADDRESSES" in page.text

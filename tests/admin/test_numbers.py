@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.formats import date_format
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from tests.helpers.admin_pages import LIST, Page
 from tests.helpers.behind import note, now_of
 
@@ -59,7 +59,7 @@ def test_without_enough_samples_there_is_no_picture_and_no_word_of_it(admin_clie
 
 def test_with_samples_there_is_a_small_picture(admin_client, redis) -> None:
     note_hours(redis, 3, 2)
-    cleaner.sample()
+    cleaning.sample()
     page = admin_client.get(LIST).text
     assert 'class="redsess-chart redsess-chart-small"' in page
     assert '<svg class="redsess-chart-picture"' in page

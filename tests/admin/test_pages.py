@@ -10,8 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from testproject.servers import free_port
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of
 from tests.helpers.behind import have_views, make_due, note, now_of
@@ -54,7 +53,7 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
     shoppers = sign_in(new_session, *"123456789")
     for _ in range(5):
         new_session(colour="blue")
-    cleaner.sample()
+    cleaning.sample()
     assert "Signed in: 10 now, at most 10 at" in said(admin_client)
     guests = [session.sid for session in online.sessions(guests=True) if not session.user_id]
     online.end(*shoppers, *guests[:3])
@@ -68,7 +67,7 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
 def test_who_is_due_is_in_neither(admin_client, redis, new_session) -> None:
     note(redis, now_of(redis) - timedelta(minutes=9), signed_in=0, guests=0)
     shoppers = sign_in(new_session, *"123456789")
-    cleaner.sample()
+    cleaning.sample()
     make_due(redis, *shoppers[:4])
     page = Page(admin_client.get(LIST))
     assert page.count == 6
@@ -78,7 +77,7 @@ def test_who_is_due_is_in_neither(admin_client, redis, new_session) -> None:
 @pytest.mark.usefixtures("partitions")
 def test_more_than_were_ever_noted_are_the_most(admin_client, redis, new_session) -> None:
     note(redis, now_of(redis) - timedelta(minutes=9), signed_in=0, guests=0)
-    cleaner.sample()
+    cleaning.sample()
     sign_in(new_session, *"123456789")
     assert "Signed in: 10 now, at most 10 at" in said(admin_client)
 
@@ -143,7 +142,7 @@ def all_pages(questions, admin_client, admin_user, settings, redis) -> dict[str,
     """Every page of ours."""
     use_our_templates(settings)
     note(redis, now_of(redis) - timedelta(hours=3))
-    cleaner.sample()
+    cleaning.sample()
     own = admin_client.session.sid
     pages = {
         "list": LIST,

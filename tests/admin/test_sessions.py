@@ -29,7 +29,7 @@ from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.admin.session_page import SessionPage, duration
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from django_redsess.online import listing as pages_module
+from django_redsess.online import listing
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
@@ -478,7 +478,7 @@ def test_all_pages_together_show_each_session_once(
     partitions, admin_client, redis, monkeypatch, header, clicks
 ) -> None:
     # Beyond that depth, a page of several partitions is searched for.
-    monkeypatch.setattr(pages_module, "SHALLOW", 700)
+    monkeypatch.setattr(listing, "SHALLOW", 700)
     # Django takes its time for each cell.
     monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "signed_in", "seen"))
     fill(redis, 2000, viewed=0)
@@ -498,7 +498,7 @@ def test_all_pages_together_show_each_session_once(
 def test_sessions_that_signed_in_at_the_same_moment_are_each_on_one_page(
     partitions, admin_client, redis, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 100)
+    monkeypatch.setattr(listing, "SHALLOW", 100)
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 50)
     fill(redis, 200, viewed=0)
     at = milliseconds_ago(60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from testproject import people
 from testproject.people import PASSWORD
 from tests.helpers.browsing import LIST, KeepPicture, Visitor, sign_in
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def admin(visitor: Visitor) -> Page:
     """An administrator who looks at a shop with a dozen shoppers."""
     people.bring_in_shoppers()
-    cleaner.sample()
+    cleaning.sample()
     page = visitor()
     sign_in(page, "admin", "admin")
     page.goto(LIST)
@@ -164,7 +164,7 @@ def test_no_column_of_the_list_is_out_of_sight_on_a_desktop(
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_their_window(visitor: Visitor, keep_picture: KeepPicture, width: int, dark: bool) -> None:
     people.bring_in_shoppers()
-    cleaner.sample()
+    cleaning.sample()
     page = visitor(width, dark)
     sign_in(page, "admin", "admin")
     look_around(page, keep_picture, f"{width}{'-dark' * dark}")

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from playwright.sync_api import Page
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
@@ -74,7 +74,7 @@ def too_weak(page: Page, selector: str) -> list[str]:
 def test_text_of_ours_in_the_admin_has_contrast(visitor: Visitor, server: Server, dark: bool) -> None:
     people.bring_in_shoppers()
     note(server.client, now_of(server.client) - timedelta(hours=3))
-    cleaner.sample()
+    cleaning.sample()
     have_views(server.client, {"no product": 7})
     page = visitor(dark=dark)
     sign_in(page, "admin", "admin")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import translation
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from testproject import people
 from tests.helpers.browsing import LIST, KeepPicture, Visitor, pages_of_admin, sign_in
 from tests.helpers.texts import LANGUAGES
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_pages_fit_in_each_language(visitor: Visitor, keep_picture: KeepPicture, language: str) -> None:
     people.bring_in_shoppers()
-    cleaner.sample()
+    cleaning.sample()
     page = visitor()
     sign_in(page, "admin", "admin")
     page.set_extra_http_headers({"Accept-Language": translation.to_language(language)})

@@ -15,8 +15,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from redis.exceptions import OutOfMemoryError
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
 from testproject import servers
@@ -167,7 +166,7 @@ def test_a_user_who_may_do_what_the_hint_says_is_enough_for_all_that_this_app_do
         call_command("cleansessions", option, verbosity=0)
     with closing(Waker(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
         waker.wait(0.01, until=nothing)
-    cleaner.sample()
+    cleaning.sample()
     online.history()
     call_command("cleanviewed", limit=1, verbosity=0)
     assert viewed.popular() == [("lamp", 1)]

@@ -3,8 +3,7 @@ import threading
 import pytest
 from django.core.management import call_command
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, stored
@@ -30,7 +29,7 @@ def test_due_sessions_go_with_all_that_belongs_to_them(redis, new_session) -> No
         viewed.record(session, "lamp")
     kept = new_session("8")
     make_due(redis, *(session.sid for session in sessions))
-    assert sum(cleaner.expired()) == 250
+    assert sum(cleaning.expired()) == 250
     assert [session.sid for session in online.sessions()] == [kept.sid]
     assert not [name for name in redis.keys() if b":viewed:" in name]
 
@@ -38,7 +37,7 @@ def test_due_sessions_go_with_all_that_belongs_to_them(redis, new_session) -> No
 def test_sessions_that_are_not_due_stay(redis, new_session) -> None:
     for _ in range(5):
         new_session("7")
-    assert sum(cleaner.expired()) == 0
+    assert sum(cleaning.expired()) == 0
     assert online.count() == 5
 
 
@@ -46,7 +45,7 @@ def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
     sessions = [new_session("7") for _ in range(40)]
     for number, session in enumerate(sessions):
         make_seen(redis, session.sid, 1000 + number)
-    removed = sum(cleaner.evicted(maximum=8))
+    removed = sum(cleaning.evicted(maximum=8))
     assert removed == 40 - stored(redis)
     assert stored(redis) <= 8
     assert online.get(sessions[-1].sid) is not None
@@ -57,7 +56,7 @@ def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
 def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
     sessions = [new_session("7") for _ in range(10)]
     make_due(redis, *(session.sid for session in sessions))
-    batches = cleaner.expired(batch_size=2)
+    batches = cleaning.expired(batch_size=2)
     next(batches)
     late = next(session for session in sessions if online_anyway(redis, session))
     redis.zadd(keyspace().of_sid(late.sid).expire, {late.sid: 10_000_000_000_000})
@@ -75,7 +74,7 @@ def test_two_cleaners_at_once_remove_each_session_once(redis, new_session) -> No
     counts: list[int] = []
 
     def clean() -> None:
-        counts.append(sum(cleaner.expired(batch_size=10)))
+        counts.append(sum(cleaning.expired(batch_size=10)))
 
     threads = [threading.Thread(target=clean) for _ in range(2)]
     for thread in threads:

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import index_check as consistency
-from django_redsess.cleaning import wake_up as waker
+from django_redsess.cleaning import index_check, wake_up
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from testproject.clusters import Cluster
@@ -71,10 +69,10 @@ def test_a_pass_without_work_asks_each_partition_twice(clustered: Cluster, sessi
 
 
 def test_each_node_is_asked_once_a_second(clustered: Cluster, sessions: list[SessionStore], until: Any) -> None:
-    cleaner.seconds_to_next()
+    cleaning.seconds_to_next()
     before = calls(clustered)
     began = time.monotonic()
-    waker.sleep_until_due(keyspace().partitions).wait(3.5, until=until)
+    wake_up.sleep_until_due(keyspace().partitions).wait(3.5, until=until)
     seconds = time.monotonic() - began
     assert seconds >= 3.5
     asked = [after - so_far for after, so_far in zip(calls(clustered), before, strict=True)]
@@ -87,24 +85,24 @@ def test_an_earlier_deadline_ends_the_sleep(clustered: Cluster, sessions: list[S
     ending = threading.Timer(0.2, make_due, (clustered.client, sessions[7].sid))
     ending.start()
     began = time.monotonic()
-    waker.sleep_until_due(keyspace().partitions).wait(60, until=until)
+    wake_up.sleep_until_due(keyspace().partitions).wait(60, until=until)
     assert time.monotonic() - began < 30
     ending.join()
-    assert cleaner.seconds_to_next() == 0
+    assert cleaning.seconds_to_next() == 0
 
 
 def test_what_becomes_readable_ends_the_sleep(clustered: Cluster) -> None:
     ears, mouth = socket.socketpair()
     mouth.send(b".")
     began = time.monotonic()
-    waker.sleep_until_due(keyspace().partitions).wait(60, until=ears)
+    wake_up.sleep_until_due(keyspace().partitions).wait(60, until=ears)
     assert time.monotonic() - began < 30
     ears.close()
     mouth.close()
 
 
 def test_the_picture_has_a_sample_of_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
-    assert 0 <= cleaner.sample() <= 60
+    assert 0 <= cleaning.sample() <= 60
     noted, now = online.until_now(hours=1)
     assert now.signed_in == 60
     # None where a minute has begun between two nodes.
@@ -137,5 +135,5 @@ def test_the_check_looks_at_every_node(clustered: Cluster, sessions: list[Sessio
         call_command("cleansessions", repair=True)
     for partition in one_of_each.values():
         clustered.client.delete(f"{{{partition.tag}}}:unknown")
-    assert not [fault for step in consistency.check() for fault in step.faults]
+    assert not [fault for step in index_check.check() for fault in step.faults]
     assert online.count() == 60

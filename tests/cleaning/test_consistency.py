@@ -20,7 +20,7 @@ from django.core.management import CommandError, call_command
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import index_check as consistency
+from django_redsess.cleaning import index_check
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from tests.helpers.behind import have_agreed, text_of
@@ -112,7 +112,7 @@ def partition_of(sid: str) -> Partition:
 
 def faults(*, mend: bool = False) -> list[FaultAsText]:
     """Kind, sid and key of what the check finds."""
-    return [(each.kind, each.sid, each.key) for step in consistency.check(mend=mend) for each in step.faults]
+    return [(each.kind, each.sid, each.key) for step in index_check.check(mend=mend) for each in step.faults]
 
 
 def everything(client: Redis) -> dict[bytes, Any]:
@@ -166,7 +166,7 @@ def test_every_entry_of_every_key_is_compared(filled, redis) -> None:
     many = partition_of(filled.one_of_many).online_user_of("many")
     # And each key that belongs to one session or user; of a long list, each entry.
     own = [name for name in redis.keys() if any(part in name for part in (b":online:user:", b"}:viewed:", b":ended:"))]
-    assert sum(step.entries for step in consistency.check()) == entries + len(own) + redis.zcard(many)
+    assert sum(step.entries for step in index_check.check()) == entries + len(own) + redis.zcard(many)
 
 
 class Traffic:
@@ -516,7 +516,7 @@ def test_a_fault_is_told_with_key_and_sid_in_words(filled, redis) -> None:
     redis.zrem(partition.recent, filled.member)
     redis.zadd(partition.expire, {GHOST: 5})
     other_login_time(redis, filled, "member", "7")
-    lines = [str(fault) for step in consistency.check() for fault in step.faults]
+    lines = [str(fault) for step in index_check.check() for fault in step.faults]
     assert sorted(lines) == sorted(
         [
             f"{partition.recent}: session {filled.member} is missing",
@@ -524,12 +524,12 @@ def test_a_fault_is_told_with_key_and_sid_in_words(filled, redis) -> None:
             f"{partition.online_user_of('7')}: session {filled.member} has another login time than elsewhere",
         ]
     )
-    list(consistency.check(mend=True))
+    list(index_check.check(mend=True))
 
 
 def test_what_lost_its_deadline_is_told_with_its_user(filled, redis, told) -> None:
     without_deadline(redis, filled, "member")
-    list(consistency.check(mend=True))
+    list(index_check.check(mend=True))
     assert [(each.sid, each.user_id, each.reason) for each in told] == [(filled.member, "7", "invalidated")]
 
 
@@ -538,7 +538,7 @@ def test_what_lost_an_entry_is_listed_again(filled, redis) -> None:
     for name in ("online_user", "recent"):
         no_list(redis, filled, name)
     assert {session.sid for session in online.sessions()} != expected
-    list(consistency.check(mend=True))
+    list(index_check.check(mend=True))
     assert {session.sid for session in online.sessions()} == expected
     assert online.count(user_ids=["many"]) == 14
 
@@ -641,7 +641,7 @@ def test_damage_is_mended_under_a_prefix_of_special_characters(partitions, setti
     filled = fill()
     damage = several_at_once(redis, filled)
     assert sorted(faults()) == sorted(damage.faults)
-    list(consistency.check(mend=True))
+    list(index_check.check(mend=True))
     assert disagreements(redis) == []
 
 
@@ -730,7 +730,7 @@ def test_the_exit_status_says_whether_anything_is_left(server, redis, new_sessio
     if option == "--check":
         assert done.returncode == 1
         assert re.fullmatch(r"CommandError: 1 [^\n]*--repair[^\n]*\n", done.stderr)
-        list(consistency.check(mend=True))
+        list(index_check.check(mend=True))
     else:
         assert (done.returncode, done.stderr) == (0, "")
     assert clean("--check").returncode == 0
@@ -780,21 +780,21 @@ MEGABYTES_MAX = 8
 
 
 @pytest.fixture
-def replies(monkeypatch) -> list[consistency.Checked]:
+def replies(monkeypatch) -> list[index_check.Checked]:
     """What the steps of a check have replied."""
-    seen: list[consistency.Checked] = []
-    check = consistency._check
+    seen: list[index_check.Checked] = []
+    check = index_check._check
 
     def noted(*args: Any, **options: Any):
         call = check(*args, **options)
 
-        def read(*reply: Any) -> consistency.Checked:
+        def read(*reply: Any) -> index_check.Checked:
             seen.append(call.read(*reply))
             return seen[-1]
 
         return replace(call, read=read)
 
-    monkeypatch.setattr(consistency, "_check", noted)
+    monkeypatch.setattr(index_check, "_check", noted)
     return seen
 
 
@@ -820,7 +820,7 @@ def test_no_step_of_a_check_holds_the_server_up(redis, new_session, commands, re
         redis.config_set("slowlog-log-slower-than", slower_than)
         redis.slowlog_reset()
     assert not {"hgetall", "keys", "smembers", "hkeys", "hvals"} & set(commands())
-    assert max(checked.entries for checked in replies) <= 2 * consistency.ENTRIES_MAX
+    assert max(checked.entries for checked in replies) <= 2 * index_check.ENTRIES_MAX
 
 
 @pytest.mark.parametrize("user", ["", "user {}", "7"], ids=["of guests", "of many users", "of one user"])

@@ -15,7 +15,7 @@ from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import session_ended
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from tests.helpers.outages import end_outage, lines_of
 from tests.helpers.proxy import Proxy
 from tests.helpers.site.accounts import NEW_PASSWORD
@@ -190,7 +190,7 @@ def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(
 ) -> None:
     browser.sign_in(alice)
     [elsewhere] = sign_in(alice)
-    proxy.before(scripts.END.digest, proxy.refuse)
+    proxy.before(lua_scripts.END.digest, proxy.refuse)
     assert_unavailable(browser.get(f"/password/{way}/"))
     assert has_happened("password", alice.pk)
     assert_logged(log, alice.pk)
@@ -205,7 +205,7 @@ def test_who_closes_the_own_account_when_the_server_goes_away_is_answered_and_si
 ) -> None:
     user_id = alice.pk
     browser.sign_in(alice)
-    proxy.before(scripts.END.digest, proxy.refuse)
+    proxy.before(lua_scripts.END.digest, proxy.refuse)
     response = browser.get(f"{browser.views}/close/{closing}/does_nothing/")
     # It may be asked for nothing more, and then there is nothing to wait for.
     assert (response.status_code, list(response.cookies)) == (200, [])
@@ -224,7 +224,7 @@ def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(
 ) -> None:
     user_id = bob.pk
     sign_in(bob, 3)
-    proxy.lose_reply(scripts.END.digest)
+    proxy.lose_reply(lua_scripts.END.digest)
     CHANGES[change](bob)
     assert proxy.lost == 1
     assert (has_happened(change, user_id), count(user_id)) == (True, 0)
@@ -262,7 +262,7 @@ def test_cut_off_half_way_through_many_sessions_the_rest_end_with_logout_everywh
         session = SessionStore()
         session["_auth_user_id"] = str(user_id)
         session.save()
-    digest = scripts.END.digest
+    digest = lua_scripts.END.digest
     proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
     CHANGES[change](bob)
     assert has_happened(change, user_id)

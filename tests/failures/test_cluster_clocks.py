@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
@@ -62,7 +61,7 @@ def test_nobody_is_ended(fail_over: Callable[[], None], new_session: Callable[..
         assert colours(sessions) == ["blue"] * len(sessions)
         sessions += [new_session(user, colour="blue") for user in (f"{10 + number}", "")]
         viewed.record(sessions[0], f"item {number}")
-        assert sum(cleaner.expired()) == 0
+        assert sum(cleaning.expired()) == 0
         in_lists = {each.sid for each in online.sessions(guests=True, limit=50)}
         assert in_lists == {each.sid for each in sessions}
         assert online.count() == sum("_auth_user_id" in each for each in sessions)

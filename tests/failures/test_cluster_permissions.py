@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cluster import ClusterConnectionFactory
 from django_redsess.transport.connections import pool
@@ -132,7 +131,7 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(
     viewed.record(session, "lamp")
     assert viewed.popular() == [("lamp", 1)]
     assert len(online.sessions(order="seen_at")) == online.count() == 3
-    cleaner.sample()
+    cleaning.sample()
     online.history()
     for option in ("--dry-run", "--check", "--repair"):
         call_command("cleansessions", option, verbosity=0)

@@ -14,8 +14,7 @@ from django.contrib.auth.models import User
 from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import EndedCount, EndedList
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import replicas as confirming
+from django_redsess.transport import lua_scripts, replicas
 from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
@@ -36,7 +35,7 @@ MILLISECONDS = 1000
 @pytest.fixture
 def servers(server: Server, partitions: int, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicated]:
     """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
-    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+    monkeypatch.setattr(replicas, "_short_of_replicas", set())
     started = Replicated(server.binary)
     settings.CACHES = caches(started.server.url)
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, MILLISECONDS)}
@@ -187,7 +186,7 @@ def test_a_sign_in_in_a_request_of_an_event_loop_waits_likewise(
         await session.asave()
 
     set_limit(1)
-    limit = accounts.limits.limit_of(alice)
+    limit = accounts.user_limit.limit_of(alice)
     waits(servers)
     asyncio.run(sign_in_again())
     assert waits(servers) == 1
@@ -216,7 +215,7 @@ def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
         "Sessions that end may return after a failover: 0 of 1 replicas confirm it.",
         *[
             f"The sessions of user {key!r} are ended, and may return after a failover: call logout_everywhere() to "
-            "look again."
+            "check replication again."
         ]
         * 2,
     ]
@@ -264,11 +263,11 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicate
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 1500)}
     servers.cut()
     assert online.end(sid).confirmed_by == 0
-    place = pool().take()
+    pooled = pool().take()
     try:
-        assert place.connection._sock.gettimeout() == TIMEOUT
+        assert pooled.connection._sock.gettimeout() == TIMEOUT
     finally:
-        pool().give(place)
+        pool().give(pooled)
     asyncio.run(wait())
 
 
@@ -288,7 +287,7 @@ def test_lost_replies(
         assert [each.sid for each in ended] == [sid]
         assert (ended.confirmed_by, ended.may_return) == (0, True)
         # The script is sent again, and ends what is gone.
-        proxy.lose_reply(scripts.END.digest, hang=hang)
+        proxy.lose_reply(lua_scripts.END.digest, hang=hang)
         ended = end(str(other.sid))
         assert ended == []
         assert (ended.confirmed_by, ended.may_return) == (1, False)
@@ -321,7 +320,7 @@ def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(
 def test_in_a_cluster_each_node_has_its_own_replicas(
     own_cluster: Cluster, store_settings: Any, new_session: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+    monkeypatch.setattr(replicas, "_short_of_replicas", set())
     store_settings.CACHES = cluster_caches(own_cluster)
     store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": 64, "CONFIRM_ENDS": (1, MILLISECONDS)}
     sids = [str(new_session(str(number)).sid) for number in range(30)]

@@ -13,7 +13,7 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
@@ -70,7 +70,7 @@ class Store:
     @property
     def user_at_home(self) -> str:
         """Somebody whose sessions belong to the partition where this one is."""
-        return next(user for user in map(str, range(1000, 99_999)) if operations.at_home(self.session.sid, user))
+        return next(user for user in map(str, range(1000, 99_999)) if script_calls.at_home(self.session.sid, user))
 
     @property
     def user_elsewhere(self) -> str:

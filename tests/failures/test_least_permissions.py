@@ -14,8 +14,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.checks import cluster as nodes
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.checks import cluster
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from testproject.servers import Server
 from testproject.shop.models import Product
@@ -136,7 +136,7 @@ def life(
         call_command("endsessions", "--all", interactive=False)
         assert online.count() == 0
         own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [each.id for each in nodes.check_server()] == ["django_redsess.W008"]
+        assert [each.id for each in cluster.check_server()] == ["django_redsess.W008"]
 
     return live
 
@@ -157,6 +157,6 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
 def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
     """So that a command which is seldom called is not forgotten."""
     called = {"EVALSHA", "EVAL", "BLPOP", "SELECT", "INFO", "HSCAN", "ZSCAN"}
-    for script in scripts.every():
+    for script in lua_scripts.every():
         called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
     assert commands(listed()) == {name.lower() for name in called}

@@ -13,7 +13,7 @@ from django.test import Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_older, stored, text_of
 from tests.helpers.proxy import Proxy
@@ -107,9 +107,9 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
 
     set_limit(1, policy)
     browser.post("/write/colour/blue/")
-    proxy.lose_reply(scripts.ROTATE.digest)
+    proxy.lose_reply(lua_scripts.ROTATE.digest)
     # At the first one nothing; at the second, which repeats it, something.
-    proxy.before(scripts.ROTATE.digest, lambda: proxy.before(scripts.ROTATE.digest, sign_in_elsewhere))
+    proxy.before(lua_scripts.ROTATE.digest, lambda: proxy.before(lua_scripts.ROTATE.digest, sign_in_elsewhere))
     browser.post(f"{browser.views}/sign-in/alice/")
     proxy.restore()
     assert proxy.lost == 1
@@ -165,7 +165,7 @@ def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
 ) -> None:
     begin(browser, alice, redis, *MANY, colour=LARGE)
     set_limit(2)
-    proxy.before(scripts.END_ABOVE.digest, proxy.refuse)
+    proxy.before(lua_scripts.END_ABOVE.digest, proxy.refuse)
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
     proxy.restore()
@@ -178,7 +178,7 @@ def test_an_outage_after_a_sign_in_that_was_saved_at_once_does_not_sign_the_visi
     browser.post("/write/colour/blue/")
     set_limit(2, "refuse")
     # The next save after that of the sign-in.
-    proxy.before(scripts.SAVE.digest, proxy.refuse)
+    proxy.before(lua_scripts.SAVE.digest, proxy.refuse)
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
     proxy.restore()
     assert_session_is_kept(browser)

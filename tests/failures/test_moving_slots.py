@@ -17,11 +17,8 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import retries as repeating
-from django_redsess.transport import sending as packing
+from django_redsess.session import script_calls
+from django_redsess.transport import lua_scripts, retries, sending
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script
 from testproject.clusters import Cluster
@@ -62,7 +59,7 @@ def nodes(
     nodes = kept_nodes[server.binary]
     settings.CACHES = cluster_caches(nodes)
     # Nothing moves while an operation waits.
-    monkeypatch.setattr(repeating, "MOVING_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "MOVING_SECONDS", 0.01)
     yield nodes
     nodes.client.flushall()
 
@@ -150,9 +147,9 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: 
         assert request(session.session_key or "", {})["data"]["colour"] == "blue"
     assert slot.content() == before
     slot.end()
-    due = reading.read(world.user.sid or "").run().due
+    due = script_calls.read(world.user.sid or "").run().due
     request(world.user.session_key or "", {})
-    assert reading.read(world.user.sid or "").run().due < due
+    assert script_calls.read(world.user.sid or "").run().due < due
 
 
 @pytest.fixture
@@ -182,7 +179,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
     session, here, home = across
     key = session.stored_key or session.pending.rotates_from
     slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
-    rotate = operations.rotate
+    rotate = script_calls.rotate
 
     def begin_and_rotate(*args: Any, **more: Any) -> Any:
         slot.begin([])
@@ -190,7 +187,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
 
     if "later" in moving:
         # When the session is in both partitions.
-        monkeypatch.setattr(operations, "rotate", begin_and_rotate)
+        monkeypatch.setattr(script_calls, "rotate", begin_and_rotate)
     else:
         slot.begin([])
     with pytest.raises(SessionStoreUnavailable):
@@ -204,17 +201,17 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
 def test_every_script_is_among_the_operations(redis: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     sent = set[str]()
-    pack = packing.script_call
+    pack = sending.script_call
 
     def script_call(script: Script, *args: Any, **more: Any) -> bytes:
         sent.add(script.name)
         return pack(script, *args, **more)
 
-    monkeypatch.setattr(packing, "script_call", script_call)
+    monkeypatch.setattr(sending, "script_call", script_call)
     for work in OPERATIONS:
         redis.flushall()
         assert list(work(World(redis))) == [None]
     for read in reads_of(World(redis)).values():
         read()
     # It reads rules of the server only.
-    assert {script.name for script in scripts.every()} - sent == {"permissions"}
+    assert {script.name for script in lua_scripts.every()} - sent == {"permissions"}

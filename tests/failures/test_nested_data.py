@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session import compression as payload
+from django_redsess.session import compression
 from tests.helpers.admin_pages import Page, page_of, staff
 from tests.helpers.behind import dump
 from tests.helpers.visitors import Browser
@@ -79,7 +79,7 @@ def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(brow
 def test_the_page_of_a_session_that_an_earlier_release_saved_is_shown(
     client: Client, new_session: Any, monkeypatch: pytest.MonkeyPatch, permissions: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(payload, "DEPTH_MAX", 10_000)
+    monkeypatch.setattr(compression, "DEPTH_MAX", 10_000)
     staff(client, "view_onlinesession", *permissions)
     # How deep something can be written, read and shown depends on how deep the stack is where that happens.
     for depth in [200, *range(640, 940, 20)]:

@@ -11,12 +11,11 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import drive
 from testproject.servers import Server
 from tests.helpers import every_operation
@@ -41,11 +40,11 @@ def expire(sid: str) -> None:
 
 
 def evict(sid: str) -> None:
-    assert sum(cleaner.evicted(maximum=0)) == 1
+    assert sum(cleaning.evicted(maximum=0)) == 1
 
 
 def replace(sid: str) -> None:
-    assert len(drive(operations.end([sid], Reason.REPLACED))) == 1
+    assert len(drive(script_calls.end([sid], Reason.REPLACED))) == 1
 
 
 @pytest.mark.django_db
@@ -121,7 +120,7 @@ def test_an_outage_is_told_as_one_and_the_end_after_it(browser: Browser, alice: 
 @pytest.mark.django_db
 def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, alice: User, proxy: Proxy) -> None:
     browser.sign_in(alice)
-    proxy.lose_reply(scripts.END.digest)
+    proxy.lose_reply(lua_scripts.END.digest)
     # Repeated, it finds nothing any more.
     assert online.end(browser.sid, message="Bye.") == []
     assert proxy.lost == 1

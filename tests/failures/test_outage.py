@@ -16,7 +16,7 @@ from django.test import Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import stored
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
@@ -284,7 +284,7 @@ def test_a_sign_in_refused_half_way_to_another_partition_leaves_the_visitor_a_gu
         browser.client.cookies.clear()
         browser.post("/write/colour/blue/")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
-    proxy.before(scripts.ROTATE.digest, proxy.refuse)
+    proxy.before(lua_scripts.ROTATE.digest, proxy.refuse)
     assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))
     proxy.restore()
     assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before

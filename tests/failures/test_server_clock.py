@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
@@ -74,13 +73,13 @@ def test_nobody_is_signed_out(
             assert_there(key)
             assert_there(key, number=number)
         viewed.record(SessionStore(keys[0]), "lamp")
-    list(cleaner.expired())
+    list(cleaning.expired())
     stepped.set(0)
-    list(cleaner.expired())
+    list(cleaning.expired())
     for key in keys:
         assert_there(key)
         assert_there(key, again=True)
-    list(cleaner.expired())
+    list(cleaning.expired())
     assert online.count() == 3
 
 

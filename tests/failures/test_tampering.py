@@ -15,9 +15,8 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
-from django_redsess.online import listing as pages_module
+from django_redsess import cleaning, online
+from django_redsess.online import listing
 from django_redsess.session.record import unpack
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace
@@ -413,7 +412,7 @@ def test_a_forged_user_is_not_written_into_the_history_as_it_is(
     "sample", [b"", b"x", b"1 2", b"\xff 1 2 3 4 5 6 7 8 9", b"1 2 3 4 x", b"9" * 5000 + b" 1 2 3"]
 )
 def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis: Any, sample: bytes) -> None:
-    cleaner.sample()
+    cleaning.sample()
     before = online.history()
     redis.zadd(keyspace().partitions[0].samples, {sample: 4_000_000_000_000})
     assert online.history()[: len(before)] == before
@@ -424,7 +423,7 @@ def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis
 def test_a_forged_time_is_no_error_far_down_a_list(
     site: None, partitions: int, new_session: Any, redis: Any, monkeypatch: pytest.MonkeyPatch, score: str
 ) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     sids = {new_session(str(number)).sid for number in range(30)}
     sid = min(sids)
     redis.zadd(keyspace().of_sid(sid).online_user, {sid: score})

@@ -12,10 +12,9 @@ import pytest
 import redis
 import redis as redis_py
 
-from django_redsess.cleaning import index_check as consistency
+from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
@@ -81,7 +80,7 @@ def names_of_sessions(client: redis.Redis) -> list[bytes]:
 
 def faults(*, mend: bool = False) -> list[str]:
     """Return what ``cleansessions --check`` finds, or ``--repair`` mends."""
-    return [str(fault) for step in consistency.check(mend=mend) for fault in step.faults]
+    return [str(fault) for step in index_check.check(mend=mend) for fault in step.faults]
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
@@ -113,13 +112,13 @@ def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
     client.hset(keyspace().of_sid(sid).login, sid, packed[:1] + record.revision + packed[7:])
 
 
-def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
+def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> script_calls.Saving:
     """Return what a save writes of a session without data."""
-    now = reading.time().run()
+    now = script_calls.time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")
-    return operations.Saving(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
+    return script_calls.Saving(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:

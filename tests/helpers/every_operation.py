@@ -10,8 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.utils import timezone
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
 
@@ -118,14 +117,14 @@ def view(session_key: str, item: str) -> bool:
     return viewed.record(SessionStore(session_key), item)
 
 
-def clean(batch_size: int = cleaner.BATCH_SIZE) -> int:
+def clean(batch_size: int = cleaning.BATCH_SIZE) -> int:
     """End what is due; return how many that were."""
-    return sum(cleaner.expired(batch_size=batch_size))
+    return sum(cleaning.expired(batch_size=batch_size))
 
 
 def evict(maximum: int, batch_size: int) -> int:
     """End what is too much; return how many that were."""
-    return sum(cleaner.evicted(maximum=maximum, batch_size=batch_size))
+    return sum(cleaning.evicted(maximum=maximum, batch_size=batch_size))
 
 
 def request(session_key: str, data: dict[str, Any], *, passive: bool = False) -> dict[str, Any]:

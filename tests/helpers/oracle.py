@@ -12,7 +12,7 @@ It compares, in each partition:
 * ``online:user:<user id>`` with ``online:user``: the same ids with the same login times;
 * the login time in ``online:user`` with that in the record;
 * each entry in the index of addresses with the address in the record (an entry may be missing, see
-  session/addresses.py);
+  session/client_address.py);
 * where a session is with where its id says that it belongs;
 * the views of all items in ``viewed`` with their total in ``totals``;
 * the name of every key with the sessions that there are: ``viewed:<sid>`` needs a session, ``online:user:<user id>`` a
@@ -74,7 +74,7 @@ def _login_ms_of(record: bytes) -> int:
     return int.from_bytes(record[beginning : beginning + 6], "big")
 
 
-def _place_of(record: bytes) -> int | None:
+def _score_of(record: bytes) -> int | None:
     """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
     at = 29 + record[28] + (6 if record[28] else 0)
     length, at = record[at], at + 1
@@ -136,7 +136,7 @@ def _within(client: redis.Redis, partition: Partition) -> list[str]:
         for sid, place in client.zrange(name, 0, -1, withscores=True):
             if sid not in sids:
                 found.append(f"{name} has {sid!r}, which does not belong there")
-            elif place != _place_of(records[sid]):
+            elif place != _score_of(records[sid]):
                 found.append(f"{name} has another address of {sid!r} than the record")
     views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
     if views != int(client.hget(partition.totals, "views") or 0):

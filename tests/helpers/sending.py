@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.transport import retries as repeating
+from django_redsess.transport import retries
 from django_redsess.transport.round_trips import adrive, drive
 
 
 def fetch(*args: Any) -> list[Any]:
-    return drive(repeating.fetch("redsess", *args))
+    return drive(retries.fetch("redsess", *args))
 
 
 async def afetch(*args: Any) -> list[Any]:
-    return await adrive(repeating.fetch("redsess", *args))
+    return await adrive(retries.fetch("redsess", *args))

@@ -12,16 +12,11 @@ from typing import Any
 
 from django.contrib.auth import SESSION_KEY
 
-from django_redsess import cleaning as batches
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
-from django_redsess import viewed as items
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.online import listing as queries
+from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import eviction as capacity
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import eviction, script_calls
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
@@ -51,7 +46,7 @@ class World:
         self.ended, self.due = _stored("8"), _stored("7")
         online.end(self.ended.sid or "")
         make_due(client, self.due.sid or "")
-        cleaner.sample()
+        cleaning.sample()
         self.partition = keyspace().partitions[0]
 
 
@@ -290,7 +285,7 @@ def end_all(world: World) -> Work:
 
 @operation
 def end_above(world: World) -> Work:
-    operations.end_above(Limit(1, "end_oldest"), "7", keep=world.user.sid or "").run()
+    script_calls.end_above(Limit(1, "end_oldest"), "7", keep=world.user.sid or "").run()
     yield
     _there(world.user, colour="blue")
     _gone(world.quiet_user)
@@ -298,32 +293,32 @@ def end_above(world: World) -> Work:
 
 @operation
 def prolong(world: World) -> Work:
-    loaded = reading.read(world.user.sid or "").run()
+    loaded = script_calls.read(world.user.sid or "").run()
     later = loaded.due + 60_000
-    operations.prolong(loaded, later).run()
+    script_calls.prolong(loaded, later).run()
     yield
-    assert reading.read(world.user.sid or "").run().due == later
+    assert script_calls.read(world.user.sid or "").run().due == later
 
 
 @operation
 def clean_along(world: World) -> Work:
-    call = capacity.cleaning_along(world.partition, due=100, recent=3, guests=2)
+    call = eviction.cleaning_along(world.partition, due=100, recent=3, guests=2)
     assert call is not None
     call.run()
     yield
-    assert sum(cleaner.expired()) == 0
+    assert sum(cleaning.expired()) == 0
 
 
 @operation
 def expire(world: World) -> Work:
-    list(cleaner.expired())
+    list(cleaning.expired())
     yield
-    assert sum(cleaner.expired()) == 0
+    assert sum(cleaning.expired()) == 0
 
 
 @operation
 def evict(world: World) -> Work:
-    list(cleaner.evicted(maximum=1, guests=0))
+    list(cleaning.evicted(maximum=1, guests=0))
     yield
     _gone(world.guest, world.quiet_guest)
 
@@ -338,14 +333,14 @@ def record_a_view(world: World) -> Work:
 
 @operation
 def count_a_view(world: World) -> Work:
-    items.count_view("lamp").run()
+    viewed.count_view("lamp").run()
     yield
     assert viewed.count("lamp") == 3
 
 
 @operation
 def count_a_view_of_something_new(world: World) -> Work:
-    items.count_view("vase").run()
+    viewed.count_view("vase").run()
     yield
     assert viewed.count("vase") == 1
 
@@ -381,7 +376,7 @@ def trim_items(world: World) -> Work:
 
 @operation
 def sample(world: World) -> Work:
-    cleaner.sample()
+    cleaning.sample()
     yield
 
 
@@ -396,8 +391,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
     sid = world.user.sid or ""
     everybody, of_user = SessionFilter(guests=True), SessionFilter(user_ids=["7"])
     return {
-        "count": lambda: [call.run().sessions for call in queries.count(everybody)],
-        "count users": lambda: [call.run().sessions for call in queries.count(of_user)],
+        "count": lambda: [call.run().sessions for call in listing.count(everybody)],
+        "count users": lambda: [call.run().sessions for call in listing.count(of_user)],
         "list": lambda: [each.sid for each in online.sessions(guests=True)],
         "list by sign-in": lambda: [each.sid for each in online.sessions()],
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],
@@ -411,9 +406,9 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "views": lambda: viewed.count("lamp"),
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
-        "items to move": lambda: len(operations.viewed_by(sid).run()),
-        "backlog": lambda: [call.run() for call in batches.count_backlog()],
-        "next deadline": lambda: [call.run() is None for call in batches.next_deadline()],
+        "items to move": lambda: len(script_calls.viewed_by(sid).run()),
+        "backlog": lambda: [call.run() for call in cleaning.count_backlog()],
+        "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
         "check": faults,
         "gone": lambda: SessionStore(world.ended.session_key).exists(world.ended.session_key),
     }

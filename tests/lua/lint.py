@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 
 FOLDER = Path(".venv") / "lua"
 
@@ -26,7 +26,7 @@ def main() -> int:
         print("Lua was not linted: luacheck is not on PATH (on Debian: apt-get install lua-check).")
         return 0
     shutil.rmtree(FOLDER, ignore_errors=True)
-    for script in scripts.every():
+    for script in lua_scripts.every():
         path = FOLDER / f"{script.path}.lua"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script.text, encoding="utf-8")

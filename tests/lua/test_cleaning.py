@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from tests.lua.conftest import AGE, Store
 
 pytestmark = pytest.mark.both_servers
@@ -29,15 +29,15 @@ def due(store: Store) -> Store:
 
 @pytest.mark.parametrize(("limit", "more", "ended"), [(2, 1, 2), (3, 0, 3), (9, 0, 3)])
 def test_expire_ends_what_is_due(due: Store, limit: int, more: int, ended: int) -> None:
-    assert due.run_ending(scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
+    assert due.run_ending(lua_scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
     assert due.names(due.partition.expire) == ["due0", "due1", "due2", "a", "b"][ended:]
     assert due.note("due0").startswith("expired ")
 
 
 def test_expire_names_whom_it_ended_if_asked(due: Store) -> None:
-    _, _, reason, count, whom = due.run(scripts.EXPIRE, limit=1, named=True)
+    _, _, reason, count, whom = due.run(lua_scripts.EXPIRE, limit=1, named=True)
     assert (reason, count, whom) == (b"expired", 1, due.sid("due0").encode() + b"\x017")
-    assert due.run(scripts.EXPIRE, limit=1, named=False)[4] == b""
+    assert due.run(lua_scripts.EXPIRE, limit=1, named=False)[4] == b""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_evict_ends_what_is_too_much(
     for number in range(2):
         store.add(f"user{number}", "7", seen=200 - number)
     may = dict(zip(("maximum", "reserve", "guests_maximum"), allowed, strict=True))
-    result, ended = store.run_ending(scripts.EVICT, **may, limit=limit, named=False)
+    result, ended = store.run_ending(lua_scripts.EVICT, **may, limit=limit, named=False)
     assert (result, ended.get("evicted", 0)) == (left, 6 - guests - users)
     # The longest unseen go.
     assert store.names(store.partition.guests) == [f"guest{number}" for number in range(4 - guests, 4)]
@@ -69,18 +69,18 @@ def test_evict_ends_what_is_too_much(
 @pytest.mark.parametrize(("sampled", "looked_up"), [(1000, [3, 1]), (2, [2, 0])])
 def test_backlog_counts(due: Store, sampled: int, looked_up: list[int]) -> None:
     before = due.content()
-    assert due.run(scripts.BACKLOG, sampled=sampled) == [3, 3, 2, *looked_up]
+    assert due.run(lua_scripts.BACKLOG, sampled=sampled) == [3, 3, 2, *looked_up]
     assert due.content() == before
 
 
 @pytest.mark.parametrize(("first", "at_least", "at_most"), [(AGE, AGE - 60_000, AGE), (-5, 0, 0), (3 * DAY, DAY, DAY)])
 def test_next_deadline_is_told_in_milliseconds(store: Store, first: int, at_least: int, at_most: int) -> None:
     store.add("a", due=first)
-    assert at_least <= store.run(scripts.NEXT_DEADLINE) <= at_most
+    assert at_least <= store.run(lua_scripts.NEXT_DEADLINE) <= at_most
 
 
 def test_next_deadline_of_no_session(store: Store) -> None:
-    assert store.run(scripts.NEXT_DEADLINE) is None
+    assert store.run(lua_scripts.NEXT_DEADLINE) is None
 
 
 # check_entries, check_keys, scan_keys
@@ -116,13 +116,13 @@ def test_check_entries_finds_and_mends(store: Store, name: str) -> None:
     faults = [part for sid, key in places for part in (kind, store.sid(sid), getattr(store.partition, key))]
     given = {"walked": getattr(store.partition, walked), "cursor": 0, "about": 100}
     before = store.content()
-    (cursor, entries, size, found), ended = store.run_ending(scripts.CHECK_ENTRIES, **given, mend=False)
+    (cursor, entries, size, found), ended = store.run_ending(lua_scripts.CHECK_ENTRIES, **given, mend=False)
     assert ([part.decode() for part in found], ended) == (faults, {})
     assert (int(cursor), entries) == (0, len(before[given["walked"]]))
     assert (size > 0) == (walked == "login")
     assert store.content() == before
-    store.run_ending(scripts.CHECK_ENTRIES, **given, mend=True)
-    assert store.run_ending(scripts.CHECK_ENTRIES, **given, mend=False)[0][3] == []
+    store.run_ending(lua_scripts.CHECK_ENTRIES, **given, mend=True)
+    assert store.run_ending(lua_scripts.CHECK_ENTRIES, **given, mend=False)[0][3] == []
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -134,10 +134,10 @@ def test_check_entries_knows_in_which_list_of_addresses_a_session_may_be(store: 
         store.client.zadd(name, {store.sid("a"): 5})
     given = {"walked": keys.login, "cursor": 0, "about": 100, "mend": True}
     wrong = keys.places_of(has_user=not user)
-    found = store.run_ending(scripts.CHECK_ENTRIES, **given)[0][3]
+    found = store.run_ending(lua_scripts.CHECK_ENTRIES, **given)[0][3]
     assert found == [b"stray", store.sid("a").encode(), wrong.encode()]
     assert (store.names(wrong), store.names(keys.places_of(has_user=bool(user)))) == ([], ["a"])
-    assert store.run_ending(scripts.CHECK_ENTRIES, **given)[0][3] == []
+    assert store.run_ending(lua_scripts.CHECK_ENTRIES, **given)[0][3] == []
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -159,11 +159,11 @@ def test_check_places_finds_and_mends(store: Store, kind: str, there: int | None
         store.client.zadd(keys.addresses, {sid: there})
     before, read = store.content(), [sid, revision_of(record), place]
     faults = [kind.encode(), sid.encode(), keys.addresses.encode()] if kind else []
-    assert store.run(scripts.CHECK_PLACES, mend=False, read=read) == faults
+    assert store.run(lua_scripts.CHECK_PLACES, mend=False, read=read) == faults
     assert store.content() == before
-    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == faults
+    assert store.run(lua_scripts.CHECK_PLACES, mend=True, read=read) == faults
     assert store.client.zscore(keys.addresses, sid) == (None if place == "none" else place)
-    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == []
+    assert store.run(lua_scripts.CHECK_PLACES, mend=True, read=read) == []
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -175,7 +175,7 @@ def test_check_places_leaves_out_what_has_changed_or_ended(store: Store) -> None
     read[7] = revision_of(store.add("due"))
     store.client.zrem(store.partition.expire, store.sid("due"))
     before = store.content()
-    assert store.run(scripts.CHECK_PLACES, mend=True, read=read) == []
+    assert store.run(lua_scripts.CHECK_PLACES, mend=True, read=read) == []
     assert store.content() == before
 
 
@@ -183,7 +183,7 @@ def test_check_entries_can_t_mend_a_record_of_another_format(store: Store) -> No
     record = store.add("a")
     store.client.hset(store.partition.login, store.sid("a"), b"9" + record[1:])
     before, given = store.content(), {"walked": store.partition.login, "cursor": 0, "about": 100}
-    found = store.run_ending(scripts.CHECK_ENTRIES, **given, mend=True)[0][3]
+    found = store.run_ending(lua_scripts.CHECK_ENTRIES, **given, mend=True)[0][3]
     assert found == [b"unreadable", store.sid("a").encode(), store.partition.login.encode()]
     assert store.content() == before
 
@@ -197,7 +197,7 @@ def test_check_entries_goes_through_the_list_of_a_user_bit_by_bit(store: Store) 
     found, cursor, steps = list[bytes](), 0, 0
     while not steps or cursor:
         (cursor, count, _, faults), _ = store.run_ending(
-            scripts.CHECK_ENTRIES, walked=walked, owner="7", cursor=cursor, about=2, mend=True
+            lua_scripts.CHECK_ENTRIES, walked=walked, owner="7", cursor=cursor, about=2, mend=True
         )
         found, steps = found + faults, steps + 1
         assert count <= 2
@@ -223,29 +223,29 @@ def test_check_keys_finds_and_mends_what_belongs_to_no_session(store: Store) -> 
     before = store.content()
     expected = [("gone", viewed), ("a", note), ("gone", stays), ("gone", listed)]
     faults = [part.encode() for name, key in expected for part in ("stray", store.sid(name), key)]
-    assert store.run(scripts.CHECK_KEYS, mend=False, names=names) == [faults, []]
+    assert store.run(lua_scripts.CHECK_KEYS, mend=False, names=names) == [faults, []]
     assert store.content() == before
-    assert store.run(scripts.CHECK_KEYS, mend=True, names=names) == [faults, []]
-    assert store.run(scripts.CHECK_KEYS, mend=True, names=names) == [[], []]
+    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=names) == [faults, []]
+    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=names) == [[], []]
 
 
 def test_check_keys_leaves_long_lists_to_check_entries(store: Store) -> None:
     for number in range(11):
         store.add(f"n{number}", "7")
     name = store.partition.online_user_of("7")
-    assert store.run(scripts.CHECK_KEYS, mend=True, names=[name]) == [[], [name.encode()]]
+    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=[name]) == [[], [name.encode()]]
 
 
 def test_check_keys_knows_what_is_no_list(store: Store) -> None:
     name = store.partition.online_user_of("7")
     store.client.set(name, "x")
     before = store.content()
-    assert store.run(scripts.CHECK_KEYS, mend=True, names=[name]) == [[b"unknown", b"", name.encode()], []]
+    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=[name]) == [[b"unknown", b"", name.encode()], []]
     assert store.content() == before
     store.client.delete(name)
 
 
 def test_scan_keys_lists_names_that_match(store: Store) -> None:
     store.add("a")
-    cursor, names = store.run(scripts.SCAN_KEYS, cursor=0, pattern="*:login", about=100)
+    cursor, names = store.run(lua_scripts.SCAN_KEYS, cursor=0, pattern="*:login", about=100)
     assert (int(cursor), names) == (0, [store.partition.login.encode()])

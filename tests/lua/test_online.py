@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
@@ -43,14 +43,14 @@ def of_users(store: Store, *user_ids: str) -> list[str]:
 )
 def test_count_counts_what_is_not_due(visitors: Store, lists: list[str], kind: str, active: Any, count: int) -> None:
     names = of_users(visitors, *lists) if kind else [getattr(visitors.partition, name) for name in lists]
-    result, ended = visitors.run_ending(scripts.COUNT, lists=names, kind=kind, active=active)
+    result, ended = visitors.run_ending(lua_scripts.COUNT, lists=names, kind=kind, active=active)
     assert (result[0], ended) == (count, {"expired": 1})
     assert abs(int(result[1]) - visitors.now) < MINUTE
 
 
 def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
     store.add("a", "7", seen=-MINUTE)
-    result, _ = store.run_ending(scripts.COUNT, lists=[store.partition.recent], kind="", active="")
+    result, _ = store.run_ending(lua_scripts.COUNT, lists=[store.partition.recent], kind="", active="")
     assert result == [1, b"%d" % (store.now + MINUTE)]
 
 
@@ -77,7 +77,7 @@ PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, 
 )
 def test_page_reads_sids_in_order(visitors: Store, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
     names = of_users(visitors, *lists) if "order" in how else [getattr(visitors.partition, name) for name in lists]
-    (entries, with_rows, rows), ended = visitors.run_ending(scripts.PAGE, lists=names, **{**PAGE, **how})
+    (entries, with_rows, rows), ended = visitors.run_ending(lua_scripts.PAGE, lists=names, **{**PAGE, **how})
     assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
 
@@ -85,7 +85,7 @@ def test_page_reads_sids_in_order(visitors: Store, lists: list[str], how: dict[s
 def test_page_reads_rows_along(visitors: Store) -> None:
     visitors.client.zadd(visitors.partition.viewed_by(visitors.sid("c")), {"lamp": 1, "vase": 2})
     how = {**PAGE, "last": 0, "with_rows": True}
-    (entries, with_rows, rows), _ = visitors.run_ending(scripts.PAGE, lists=[visitors.partition.online_user], **how)
+    (entries, with_rows, rows), _ = visitors.run_ending(lua_scripts.PAGE, lists=[visitors.partition.online_user], **how)
     sid, now = visitors.sid("c").encode(), visitors.now
     record = visitors.client.hget(visitors.partition.login, sid)
     deadline = b"%d" % visitors.client.zscore(visitors.partition.expire, sid)
@@ -95,7 +95,7 @@ def test_page_reads_rows_along(visitors: Store) -> None:
 
 def test_page_keeps_what_is_due_if_told_to(visitors: Store) -> None:
     before, how = visitors.content(), {**PAGE, "keeps_due": True}
-    (entries, *_), ended = visitors.run_ending(scripts.PAGE, lists=[visitors.partition.online_user], **how)
+    (entries, *_), ended = visitors.run_ending(lua_scripts.PAGE, lists=[visitors.partition.online_user], **how)
     assert (len(entries), ended) == (8, {})
     assert visitors.content() == before
 
@@ -106,7 +106,7 @@ def test_page_keeps_what_is_due_if_told_to(visitors: Store) -> None:
 @pytest.mark.parametrize(("live_only", "found"), [(True, ["c", "guest"]), (False, ["c", "due", "guest"])])
 def test_find_looks_sessions_up(visitors: Store, live_only: bool, found: list[str]) -> None:
     before, sids = visitors.content(), [visitors.sid(name) for name in ("c", "nobody", "due", "guest")]
-    count, *rows = visitors.run(scripts.FIND, live_only=live_only, sids=sids)
+    count, *rows = visitors.run(lua_scripts.FIND, live_only=live_only, sids=sids)
     assert count == 4
     assert [row[0].decode()[2:].rstrip(".") for row in rows] == found
     assert visitors.content() == before
@@ -115,7 +115,7 @@ def test_find_looks_sessions_up(visitors: Store, live_only: bool, found: list[st
 def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
     for name in ("a", "b", "c"):
         store.add(name, size=700_000)
-    count, *rows = store.run(scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
+    count, *rows = store.run(lua_scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
     assert (count, len(rows)) == (2, 2)
 
 
@@ -127,12 +127,12 @@ def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -
     visitors.client.zadd(keys.samples, {"old": visitors.now - 10 * MINUTE})
     visitors.client.hset(keys.totals, "created", 5)
     given = {"lifetime": 5 * MINUTE, "thinning": [], "fields": ["created", "expired"]}
-    assert 0 < visitors.run(scripts.TAKE_SAMPLE, **given) <= MINUTE
+    assert 0 < visitors.run(lua_scripts.TAKE_SAMPLE, **given) <= MINUTE
     [(sample, minute)] = visitors.client.zrange(keys.samples, 0, -1, withscores=True)
     assert sample == b"%d 4 1 5 0" % minute
     assert minute % MINUTE == 0
     visitors.client.zadd(keys.samples, {"later": minute + MINUTE})
-    visitors.run(scripts.TAKE_SAMPLE, **given)
+    visitors.run(lua_scripts.TAKE_SAMPLE, **given)
     assert visitors.client.zcard(keys.samples) == 2
 
 
@@ -140,10 +140,10 @@ def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store)
     keys = visitors.partition
     visitors.client.zadd(keys.samples, {"old": visitors.now - 2 * MINUTE, "b": visitors.now - 5, "a": visitors.now - 9})
     before = visitors.content()
-    at, *found = visitors.run(scripts.READ_SAMPLES, first=-MINUTE, last=None)
+    at, *found = visitors.run(lua_scripts.READ_SAMPLES, first=-MINUTE, last=None)
     assert found == [4, 1, b"a\nb"]
     assert abs(int(at) - visitors.now) < MINUTE
-    *_, found = visitors.run(scripts.READ_SAMPLES, first=visitors.now - 3 * MINUTE, last=visitors.now - 9)
+    *_, found = visitors.run(lua_scripts.READ_SAMPLES, first=visitors.now - 3 * MINUTE, last=visitors.now - 9)
     assert found == b"old\na"
     assert visitors.content() == before
 
@@ -159,7 +159,7 @@ def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
     lists = [visitors.partition.online_user, visitors.partition.recent, visitors.partition.guests]
     # Another program wrote this.
     visitors.client.zadd(lists[0], {"strange": 9e12})
-    texts, ended = visitors.run_ending(scripts.NEWEST, lists=lists, **NEWEST, offset=0, count=3)
+    texts, ended = visitors.run_ending(lua_scripts.NEWEST, lists=lists, **NEWEST, offset=0, count=3)
     assert ended == {"expired": 1}
     names = [["c", "b"], ["c", "a", "b"], ["guest"]]
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
@@ -168,7 +168,7 @@ def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
 def test_newest_with_scores_of_those_seen_lately(visitors: Store) -> None:
     lists = [visitors.partition.recent]
     how = {"with_scores": True, "active": MINUTE, "keeps_due": True, "offset": 1, "count": 9}
-    [text], ended = visitors.run_ending(scripts.NEWEST, lists=lists, **how)
+    [text], ended = visitors.run_ending(lua_scripts.NEWEST, lists=lists, **how)
     assert (ended, text.split()[::2]) == ({}, [visitors.sid(name).encode() for name in ("c", "a")])
     assert text.split()[1] == b"%d" % (visitors.now - 20)
 
@@ -179,20 +179,20 @@ def test_newest_with_scores_of_those_seen_lately(visitors: Store) -> None:
 def test_read_records_reads_their_first_bytes(store: Store) -> None:
     whole = {"a": store.add("a", "7", size=1000), "b": store.add("b", size=10)}
     sids = "".join(map(store.sid, ["a", "gone", "b"]))
-    lengths, text = store.run(scripts.READ_RECORDS, cut_to=None, sids=sids)
+    lengths, text = store.run(lua_scripts.READ_RECORDS, cut_to=None, sids=sids)
     assert lengths == b"%d 0 %d" % (len(whole["a"]), len(whole["b"]))
     assert text == whole["a"] + whole["b"]
-    lengths, text = store.run(scripts.READ_RECORDS, cut_to=200, sids=sids)
+    lengths, text = store.run(lua_scripts.READ_RECORDS, cut_to=200, sids=sids)
     assert lengths == b"200 0 %d" % len(whole["b"])
     assert text == whole["a"][:200] + whole["b"]
-    assert store.run(scripts.READ_RECORDS, cut_to=None, sids="") == [b"", b""]
+    assert store.run(lua_scripts.READ_RECORDS, cut_to=None, sids="") == [b"", b""]
 
 
 def test_read_records_stops_after_a_megabyte(store: Store) -> None:
     for number in range(20):
         store.add(str(number), size=150_000)
     lengths, text = store.run(
-        scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
+        lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
 
@@ -209,7 +209,9 @@ def test_in_network_reads_a_range_with_the_scores_of_the_other_list(visitors: St
 
     def read(**how: int) -> list[list[str]]:
         lists = [keys.addresses, keys.online_user, keys.guests_addresses, keys.guests]
-        texts = visitors.run(scripts.IN_NETWORK, lists=lists, **{"first": 0, "last": 2, "offset": 0, "count": 9, **how})
+        texts = visitors.run(
+            lua_scripts.IN_NETWORK, lists=lists, **{"first": 0, "last": 2, "offset": 0, "count": 9, **how}
+        )
         return [text.decode().split() for text in texts]
 
     b, c, a = ([visitors.sid(name), str(visitors.now - ago)] for name, ago in (("b", 300), ("c", 200), ("a", 400)))
@@ -226,7 +228,7 @@ LENGTH = 10 * MINUTE
 def take(store: Store, *thinning: int) -> None:
     given = {"lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
     store.client.zremrangebyscore(store.partition.samples, store.now - MINUTE, "+inf")
-    store.run(scripts.TAKE_SAMPLE, **given)
+    store.run(lua_scripts.TAKE_SAMPLE, **given)
 
 
 def add_samples(store: Store, texts: dict[int, str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from tests.lua.conftest import AGE, Store
 from tests.lua.given import HOUR, VIEW, ending, rotating
 
@@ -19,7 +19,7 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
     loaded = revision_of(store.add("a"))
     store.client.zadd(keys.viewed_by(store.sid("a")), {"vase": store.now})
     given = rotating(store, "a", "b", "7", loaded=loaded)
-    assert store.run_ending(scripts.ROTATE, VIEW, **given) == ([b"saved", b""], {})
+    assert store.run_ending(lua_scripts.ROTATE, VIEW, **given) == ([b"saved", b""], {})
     for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
         assert store.names(name) == ["b"]
     assert store.names(keys.guests) == []
@@ -27,7 +27,7 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
     assert store.note("a") == f"rotated {store.sid('b')} guest"
     assert 299 <= store.client.ttl(keys.ended_of(store.sid("a"))) <= 300
     before = store.content()
-    assert store.run_ending(scripts.ROTATE, **given)[0] == [b"saved"]
+    assert store.run_ending(lua_scripts.ROTATE, **given)[0] == [b"saved"]
     assert store.content() == before
 
 
@@ -38,22 +38,22 @@ def test_rotate_and_end_take_a_place_out(store: Store) -> None:
     store.add("c", "7")
     store.client.zadd(keys.guests_addresses, {store.sid("a"): 5})
     store.client.zadd(keys.addresses, {store.sid("c"): 6})
-    store.run(scripts.ROTATE, **rotating(store, "a", "b", "7", place=8))
+    store.run(lua_scripts.ROTATE, **rotating(store, "a", "b", "7", place=8))
     assert store.names(keys.guests_addresses) == []
     assert store.client.zrange(keys.addresses, 0, -1, withscores=True) == [
         (store.sid("c").encode(), 6),
         (store.sid("b").encode(), 8),
     ]
-    store.run(scripts.ROTATE, **rotating(store, "c", "d", "7", record=b""))
+    store.run(lua_scripts.ROTATE, **rotating(store, "c", "d", "7", record=b""))
     assert store.names(keys.addresses) == ["b"]
-    store.run(scripts.END, **ending(sids=[store.sid("b")]))
+    store.run(lua_scripts.END, **ending(sids=[store.sid("b")]))
     assert store.names(keys.addresses) == []
 
 
 def test_rotate_without_a_record_leaves_nothing_but_a_note(store: Store) -> None:
     store.add("a")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"vase": store.now})
-    assert store.run(scripts.ROTATE, **rotating(store, "a", "b", "7", record=b""))[0] == [b"saved", b""]
+    assert store.run(lua_scripts.ROTATE, **rotating(store, "a", "b", "7", record=b""))[0] == [b"saved", b""]
     assert list(store.content()) == [store.partition.ended_of(store.sid("a"))]
 
 
@@ -73,7 +73,7 @@ def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: 
     store.add("other", "7")
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     before = store.content()
-    result, ended = store.run_ending(scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other})
+    result, ended = store.run_ending(lua_scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other})
     if replied[1] == "now":
         assert abs(int(result[1]) - store.now) < 1000
     expected = {"record": record, "now": result[1]}
@@ -84,7 +84,7 @@ def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: 
 def test_rotate_keeps_no_room_for_the_old_sid(store: Store) -> None:
     store.add("a", "7")
     given = rotating(store, "a", "b", "7", limit=1, policy="end_oldest")
-    assert store.run_ending(scripts.ROTATE, **given) == ([b"saved", b""], {})
+    assert store.run_ending(lua_scripts.ROTATE, **given) == ([b"saved", b""], {})
 
 
 # prolong
@@ -109,7 +109,7 @@ def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read
         "due": store.now + due,
         "seen_list": store.partition.guests,
     }
-    assert store.run(scripts.PROLONG, **given) == moved
+    assert store.run(lua_scripts.PROLONG, **given) == moved
     if moved:
         assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + due
     else:
@@ -120,7 +120,7 @@ def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(stor
     store.add("a", due=AGE, seen=-HOUR)
     guests = store.partition.guests
     given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000, "seen_list": guests}
-    assert store.run(scripts.PROLONG, **given) == 0
+    assert store.run(lua_scripts.PROLONG, **given) == 0
 
 
 # end
@@ -131,7 +131,7 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: S
     store.add("b")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"lamp": store.now})
     sids = [store.sid(name) for name in ("a", "b", "nobody")]
-    result, ended = store.run_ending(scripts.END, **ending(message="Bye.", sids=sids))
+    result, ended = store.run_ending(lua_scripts.END, **ending(message="Bye.", sids=sids))
     assert (result, ended) == ([3, 0, b"", 0, []], {"kicked": 2})
     assert store.note("a").startswith("kicked ")
     assert store.note("a").endswith(" Bye.")
@@ -142,20 +142,20 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: S
 def test_end_says_whom_it_ended(store: Store) -> None:
     store.add("a", "7")
     store.add("b")
-    _, _, reason, count, whom = store.run(scripts.END, **ending(sids=[store.sid("a"), store.sid("b")]))
+    _, _, reason, count, whom = store.run(lua_scripts.END, **ending(sids=[store.sid("a"), store.sid("b")]))
     assert (reason, count) == (b"kicked", 2)
     assert whom == store.sid("a").encode() + b"\x017" + store.sid("b").encode() + b"\x00"
 
 
 def test_end_without_a_reason_tells_nobody(store: Store) -> None:
     store.add("a", "7")
-    assert store.run_ending(scripts.END, **ending(reason="", sids=[store.sid("a")]))[1] == {}
+    assert store.run_ending(lua_scripts.END, **ending(reason="", sids=[store.sid("a")]))[1] == {}
     assert store.content() == {}
 
 
 def test_end_names_the_new_sids_of_those_that_have_moved(store: Store) -> None:
     store.client.set(store.partition.ended_of(store.sid("a")), f"rotated {store.sid('b')}", ex=60)
-    result, _ = store.run_ending(scripts.END, **ending(sids=[store.sid("a")]))
+    result, _ = store.run_ending(lua_scripts.END, **ending(sids=[store.sid("a")]))
     assert result[4] == [store.sid("b").encode()]
 
 
@@ -172,7 +172,7 @@ def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: li
     store.add("a", "7", login=1000, seen=1000)
     store.add("b", "8", login=10, seen=10)
     given = {name: store.now + value if isinstance(value, int) else value for name, value in other.items()}
-    _, ended = store.run_ending(scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
+    _, ended = store.run_ending(lua_scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
     assert ended == {"kicked": 1}
     assert store.names(store.partition.login) == left
 
@@ -180,7 +180,7 @@ def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: li
 @pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
 def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by: int, stays: bool) -> None:
     store.add("a")
-    store.run(scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
+    store.run(lua_scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
     assert store.names(store.partition.login) == ["a"] * stays
 
 
@@ -190,7 +190,7 @@ def test_end_goes_through_a_list_from_where_the_last_call_stopped(store: Store) 
     given = ending(source=store.partition.guests, kept_sids=[store.sid("n000"), store.sid("n249")])
     place, ended = {"low": "-inf", "high": "+inf", "skipped": 0}, 0
     while True:
-        (_, more, score, skipped, _), reasons = store.run_ending(scripts.END, **{**given, **place})
+        (_, more, score, skipped, _), reasons = store.run_ending(lua_scripts.END, **{**given, **place})
         ended += reasons["kicked"]
         if not more:
             break
@@ -206,7 +206,7 @@ def test_end_stops_where_records_have_too_many_bytes(
     for name in ("a", "b", "c"):
         store.add(name, "7", size=700_000)
     sids = [store.sid(name) for name in ("a", "b", "c")]
-    result, ended = store.run_ending(scripts.END, **ending(sids=sids, kept_users=kept_users))
+    result, ended = store.run_ending(lua_scripts.END, **ending(sids=sids, kept_users=kept_users))
     assert (result[:2], ended.get("kicked", 0)) == ([dealt_with, 1], count)
 
 
@@ -217,23 +217,23 @@ def test_end_above_ends_the_rest_but_not_who_signed_in(store: Store) -> None:
     for number in range(4):
         store.add(f"n{number}", "7", login=100 - number)
     given = {"user_id": "7", "sid": store.sid("n3"), "limit": 2, "policy": "end_oldest"}
-    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
+    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
     assert store.names(store.partition.online_user_of("7")) == ["n2", "n3"]
-    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {})
+    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {})
 
 
 def test_end_above_keeps_no_room_for_who_has_gone_meanwhile(store: Store) -> None:
     for number in range(4):
         store.add(f"n{number}", "7", login=100 - number)
     given = {"user_id": "7", "sid": store.sid("gone"), "limit": 2, "policy": "end_oldest"}
-    assert store.run_ending(scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
+    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
 
 
 def test_end_above_says_if_that_was_not_all(store: Store) -> None:
     for number in range(260):
         store.add(f"n{number:03}", "7", login=1000 - number)
     given = {"user_id": "7", "sid": store.sid("n259"), "limit": 1, "policy": "end_oldest"}
-    assert store.run_ending(scripts.END_ABOVE, **given) == (b"crowded", {"replaced": 250})
+    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"crowded", {"replaced": 250})
 
 
 def test_clean_along_ends_what_is_due_then_guests(store: Store) -> None:
@@ -242,6 +242,6 @@ def test_clean_along_ends_what_is_due_then_guests(store: Store) -> None:
         store.add(f"guest{number}", seen=10 - number)
         store.add(f"user{number}", str(number))
     given = {"maximum": 3, "reserve": 1, "guests_maximum": 100, "limit": 2, "named": True}
-    assert store.run_ending(scripts.CLEAN_ALONG, **given) == (1, {"expired": 1, "evicted": 1})
+    assert store.run_ending(lua_scripts.CLEAN_ALONG, **given) == (1, {"expired": 1, "evicted": 1})
     assert store.names(store.partition.guests) == ["guest1", "guest2"]
     assert store.names(store.partition.recent) == ["user0", "user1", "user2"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from tests.lua.conftest import AGE, Store
 from tests.lua.given import HOUR, VIEW, adding, creating, saving
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both_servers
 @pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
 def test_add_enters_a_session_everywhere(store: Store, user: str) -> None:
     given = adding(store, "a", user)
-    assert store.run(scripts.ADD, {"first": 1}, **given) == 1
+    assert store.run(lua_scripts.ADD, {"first": 1}, **given) == 1
     keys, sid = store.partition, store.sid("a").encode()
     lists = [keys.recent, keys.online_user, keys.online_user_of("7")] if user else [keys.guests]
     assert store.content() == {
@@ -34,19 +34,19 @@ def test_add_enters_a_place_into_the_index(store: Store, user: str) -> None:
     keys = store.partition
     name, unused = keys.places_of(has_user=bool(user)), {"online_user": keys.guests, "online_user_of": keys.guests}
     given = {**({} if user else unused), **adding(store, "a", user), "places": name, "place": 2**52 + 1}
-    assert store.run(scripts.ADD, {"first": 1}, **given) == 1
+    assert store.run(lua_scripts.ADD, {"first": 1}, **given) == 1
     assert store.client.zrange(name, 0, -1, withscores=True) == [(store.sid("a").encode(), 2**52 + 1)]
     assert (keys.online_user in store.content()) == bool(user)
 
 
 def test_add_leaves_a_repetition_to_create(store: Store) -> None:
-    assert store.run(scripts.ADD, **adding(store, "a")) == 0
+    assert store.run(lua_scripts.ADD, **adding(store, "a")) == 0
     assert store.content() == {}
 
 
 @pytest.mark.parametrize("off", [-2000, 2000])
 def test_add_tells_the_time_to_a_record_of_another_one(store: Store, off: int) -> None:
-    expected = store.run(scripts.ADD, {"first": 1}, **adding(store, "a", at=store.now + off))
+    expected = store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "a", at=store.now + off))
     assert abs(int(expected) - store.now) < 1000
     assert store.content() == {}
 
@@ -54,9 +54,9 @@ def test_add_tells_the_time_to_a_record_of_another_one(store: Store, off: int) -
 def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
     store.add("a", seen=-HOUR)
     before = store.content()
-    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
+    assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
     assert store.content() == before
-    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
+    assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
 
 
 # change
@@ -69,7 +69,7 @@ def test_change_replaces_a_record_and_moves_a_deadline_to_a_later_one(store: Sto
     loaded = revision_of(store.add("a"))
     record, sid = store.record("a"), store.sid("a")
     at = due and store.now + due
-    assert store.run(scripts.CHANGE, sid=sid, loaded=loaded, record=record, due=at) == 1
+    assert store.run(lua_scripts.CHANGE, sid=sid, loaded=loaded, record=record, due=at) == 1
     assert store.client.hget(store.partition.login, sid) == record
     assert store.client.zscore(store.partition.expire, sid) == store.now + left
 
@@ -81,7 +81,7 @@ def test_change_moves_a_place_or_takes_it_out(store: Store) -> None:
     def change(**given: Any) -> Any:
         record = store.record("a")
         loaded = revision_of(store.client.hget(store.partition.login, sid))
-        return store.run(scripts.CHANGE, sid=sid, loaded=loaded, record=record, due="", **given)
+        return store.run(lua_scripts.CHANGE, sid=sid, loaded=loaded, record=record, due="", **given)
 
     store.add("a")
     assert change(places=name, place=5) == 1
@@ -93,15 +93,15 @@ def test_change_moves_a_place_or_takes_it_out(store: Store) -> None:
     assert store.client.exists(name) == 0
     before = store.content()
     others = {"sid": sid, "loaded": b"others", "record": store.record("a"), "due": ""}
-    assert store.run(scripts.CHANGE, **others, places=name, place=5) == before[store.partition.login][sid.encode()]
+    assert store.run(lua_scripts.CHANGE, **others, places=name, place=5) == before[store.partition.login][sid.encode()]
     assert store.content() == before
 
 
 def test_change_returns_the_record_of_another_request(store: Store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
-    assert store.run(scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
-    assert store.run(scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
+    assert store.run(lua_scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
+    assert store.run(lua_scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
     assert store.content() == before
 
 
@@ -111,7 +111,7 @@ def test_change_returns_the_record_of_another_request(store: Store) -> None:
 def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) -> None:
     keys = store.partition
     given = creating(store, "a", "7", popularity=keys.viewed)
-    assert store.run_ending(scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
+    assert store.run_ending(lua_scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
     for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
         assert store.names(name) == ["a"]
     assert store.client.zrange(keys.viewed_by(store.sid("a")), 0, -1) == [b"lamp"]
@@ -128,21 +128,21 @@ def test_create_and_save_write_a_place(store: Store, user: str) -> None:
     def place() -> Any:
         return store.client.zscore(name, store.sid("a"))
 
-    store.run(scripts.CREATE, {"is_new": True}, **creating(store, "a", user, place=5))
+    store.run(lua_scripts.CREATE, {"is_new": True}, **creating(store, "a", user, place=5))
     assert place() == 5
     for given, left in (("", 5), (7, 7), ("none", None)):
-        store.run(scripts.SAVE, **saving(store, "a", user, place=given))
+        store.run(lua_scripts.SAVE, **saving(store, "a", user, place=given))
         assert place() == left
     # The other user is in the other list.
-    store.run(scripts.SAVE, **saving(store, "a", user, place=5))
-    store.run(scripts.SAVE, **saving(store, "a", "" if user else "8", place=9))
+    store.run(lua_scripts.SAVE, **saving(store, "a", user, place=5))
+    store.run(lua_scripts.SAVE, **saving(store, "a", "" if user else "8", place=9))
     assert place() is None
     assert store.client.zscore(store.partition.places_of(has_user=not user), store.sid("a")) == 9
 
 
 def test_create_takes_along_what_was_viewed_in_another_partition(store: Store) -> None:
     viewed = ["lamp", store.now - 5, "vase", store.now]
-    store.run(scripts.CREATE, {"is_new": False}, **creating(store, "a", "7", viewed=viewed))
+    store.run(lua_scripts.CREATE, {"is_new": False}, **creating(store, "a", "7", viewed=viewed))
     assert store.client.zrange(store.partition.viewed_by(store.sid("a")), 0, -1) == [b"lamp", b"vase"]
     # It was created there.
     assert store.total("created") == 0
@@ -150,11 +150,11 @@ def test_create_takes_along_what_was_viewed_in_another_partition(store: Store) -
 
 def test_create_knows_its_own_repetition(store: Store) -> None:
     given = creating(store, "a", "7")
-    store.run(scripts.CREATE, {"is_new": True}, **given)
+    store.run(lua_scripts.CREATE, {"is_new": True}, **given)
     before = store.content()
-    assert store.run_ending(scripts.CREATE, **given)[0] == [b"saved"]
+    assert store.run_ending(lua_scripts.CREATE, **given)[0] == [b"saved"]
     # Nobody knows what the lost reply said.
-    assert store.run_ending(scripts.CREATE, **{**given, "limit": 1})[0] == [b"saved", b"crowded"]
+    assert store.run_ending(lua_scripts.CREATE, **{**given, "limit": 1})[0] == [b"saved", b"crowded"]
     assert store.content() == before
 
 
@@ -173,7 +173,7 @@ def test_create_refuses(store: Store, other: dict[str, Any], replied: list[Any])
     before = store.content()
     given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
     result, ended = store.run_ending(
-        scripts.CREATE,
+        lua_scripts.CREATE,
         {"is_new": False, **VIEW},
         **{**creating(store, "b", "7"), **given},
     )
@@ -189,7 +189,7 @@ def test_create_ends_what_is_above_the_limit(store: Store, policy: str, left: li
     store.add("a", "7", login=9000, seen=10)
     store.add("b", "7", login=8000, seen=20)
     given = creating(store, "new", "7", limit=2, policy=policy)
-    assert store.run_ending(scripts.CREATE, {"is_new": True}, **given) == ([b"saved", b""], {"replaced": 1})
+    assert store.run_ending(lua_scripts.CREATE, {"is_new": True}, **given) == ([b"saved", b""], {"replaced": 1})
     assert sorted(store.names(store.partition.login)) == left
     assert store.note(({"a", "b"} - set(left)).pop()).startswith("replaced ")
 
@@ -200,7 +200,7 @@ def test_create_ends_what_is_above_the_limit(store: Store, policy: str, left: li
 def test_save_replaces_a_record_and_notes_its_view(store: Store) -> None:
     loaded = revision_of(store.add("a", "7"))
     given = saving(store, "a", "7", loaded=loaded, due=store.now + 2 * AGE, popularity=store.partition.viewed)
-    assert store.run_ending(scripts.SAVE, VIEW, **given) == ([b"saved"], {})
+    assert store.run_ending(lua_scripts.SAVE, VIEW, **given) == ([b"saved"], {})
     assert store.client.hget(store.partition.login, store.sid("a")) == given["record"]
     assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + 2 * AGE
     assert store.client.zscore(store.partition.viewed, "lamp") == -1
@@ -208,23 +208,23 @@ def test_save_replaces_a_record_and_notes_its_view(store: Store) -> None:
 
 def test_save_moves_a_session_to_the_lists_of_its_user(store: Store) -> None:
     store.add("a", "7")
-    assert store.run(scripts.SAVE, **saving(store, "a"))[0] == [b"saved"]
+    assert store.run(lua_scripts.SAVE, **saving(store, "a"))[0] == [b"saved"]
     assert store.names(store.partition.guests) == ["a"]
-    assert store.run(scripts.SAVE, **saving(store, "a", "8"))[0] == [b"saved"]
+    assert store.run(lua_scripts.SAVE, **saving(store, "a", "8"))[0] == [b"saved"]
     assert store.names(store.partition.online_user_of("8")) == ["a"]
 
 
 @pytest.mark.parametrize(("later_stays", "left"), [(True, AGE), (False, 1000)])
 def test_save_moves_a_deadline_earlier_only_if_told_to(store: Store, later_stays: bool, left: int) -> None:
     store.add("a")
-    store.run(scripts.SAVE, **saving(store, "a", due=store.now + 1000, later_stays=later_stays))
+    store.run(lua_scripts.SAVE, **saving(store, "a", due=store.now + 1000, later_stays=later_stays))
     assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + left
 
 
 def test_save_knows_its_own_repetition(store: Store) -> None:
     record = store.add("a")
     before = store.content()
-    assert store.run(scripts.SAVE, VIEW, **saving(store, "a", record=record, loaded=b"before"))[0] == [b"saved"]
+    assert store.run(lua_scripts.SAVE, VIEW, **saving(store, "a", record=record, loaded=b"before"))[0] == [b"saved"]
     assert store.content() == before
 
 
@@ -243,7 +243,7 @@ def test_save_refuses(store: Store, name: str, other: dict[str, Any], replied: l
     store.add("due", "7", due=-1)
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     before = store.content()
-    result, ended = store.run_ending(scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other})
+    result, ended = store.run_ending(lua_scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other})
     if replied[1] == "now":
         assert abs(int(result[1]) - store.now) < 1000
     expected = {"record": record, "now": result[1]}

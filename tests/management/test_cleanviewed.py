@@ -13,8 +13,7 @@ import pytest
 import redis as redis_py
 from django.core.management import call_command
 
-from django_redsess import cleaning as cleaner
-from django_redsess import viewed
+from django_redsess import cleaning, viewed
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers.behind import dump, have_views, stored
@@ -138,7 +137,7 @@ def test_each_batch_is_one_call(redis, commands) -> None:
 @pytest.mark.usefixtures("partitions")
 def test_an_item_viewed_often_after_the_scan_survives(redis) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(200)})
-    batches = cleaner.trimmed(limit=20, batch_size=10)
+    batches = cleaning.trimmed(limit=20, batch_size=10)
     next(batches)
     late = min(views_of(redis).items(), key=lambda entry: entry[1])[0]
     have_views(redis, {late: 1000})
@@ -180,7 +179,7 @@ def test_two_at_once_take_each_item_once(redis) -> None:
     counts: list[int] = []
 
     def trim() -> None:
-        counts.append(sum(cleaner.trimmed(limit=100, batch_size=5)))
+        counts.append(sum(cleaning.trimmed(limit=100, batch_size=5)))
 
     threads = [threading.Thread(target=trim) for _ in range(2)]
     for thread in threads:

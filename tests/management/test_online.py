@@ -17,9 +17,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, execute_from_command_line
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
-from django_redsess.online import searching as looking
+from django_redsess import cleaning, online, viewed
+from django_redsess.online import searching
 from django_redsess.online.labels import COLUMNS
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
@@ -182,8 +181,8 @@ def test_everyone_ends_with_who_was_evicted(redis, new_session) -> None:
         new_session(str(number))
     for _ in range(5):
         new_session(colour="blue")
-    evicted = sum(cleaner.evicted(maximum=4, guests=1))
-    cleaner.sample()
+    evicted = sum(cleaning.evicted(maximum=4, guests=1))
+    cleaning.sample()
     signed_in = 8 - online.count()
     assert 0 < signed_in < evicted
     last = f"Evicted in the last 24 hours: {evicted - signed_in} of guests, {signed_in} of users."
@@ -392,7 +391,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
 
 
 def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LOOKED_MAX", 1)
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 1)
     for name in ("alice", "bob"):
         visit(new_session(str(users[name].pk)))
     errors = StringIO()

@@ -11,7 +11,7 @@ import redis as redis_py
 from hypothesis import strategies as st
 
 from django_redsess import online
-from django_redsess.online import listing as pages
+from django_redsess.online import listing
 from tests.helpers.behind import have_partitions, make_due, stored
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.both_servers
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     have_partitions(monkeypatch, 64)
-    monkeypatch.setattr(pages, "NEAR_ENOUGH", 3)
+    monkeypatch.setattr(listing, "NEAR_ENOUGH", 3)
 
 
 # The user, or a guest; and when the session was seen. In one of two stores, one user has most sessions.
@@ -45,7 +45,7 @@ def test_a_page_over_many_partitions_is_what_it_should_be(
         for n, (user, ago) in enumerate(there)
     ]
     put(redis, known)
-    monkeypatch.setattr(pages, "SHALLOW", data.draw(st.sampled_from([0, 10_000])))
+    monkeypatch.setattr(listing, "SHALLOW", data.draw(st.sampled_from([0, 10_000])))
     guests, active = data.draw(st.booleans()), data.draw(st.sampled_from([None, 120]))
     by_seen = guests or active is not None
     order: online.Order = data.draw(st.sampled_from(["seen_at", "-seen_at"] if by_seen else ORDERS))
@@ -60,7 +60,7 @@ def test_a_page_over_many_partitions_is_what_it_should_be(
 def test_those_that_are_due_are_left_out_and_taken_out(
     redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch, users: Sequence[str], shallow: int
 ) -> None:
-    monkeypatch.setattr(pages, "SHALLOW", shallow)
+    monkeypatch.setattr(listing, "SHALLOW", shallow)
     now = now_of(redis)
     known = [Known(sid_for(users[n % len(users)], n), users[n % len(users)], now - n, now - n) for n in range(180)]
     put(redis, known)

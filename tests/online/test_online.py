@@ -13,8 +13,7 @@ import redis as redis_py
 from django.contrib.auth.models import User
 
 from benchmarks.fill import fill
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
@@ -492,7 +491,7 @@ def test_ending_of_some_users_leaves_the_others_and_those_to_keep(new_session) -
 
 def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "7")
-    cleaner.sample()
+    cleaning.sample()
     user = User(pk=7)
     assert run(online.asessions(order="login_at", limit=2)) == online.sessions(order="login_at", limit=2) != []
     assert run(online.aof_user(user)) == online.of_user(user) != []

@@ -18,14 +18,13 @@ import redis as redis_py
 from hypothesis import strategies as st
 
 from benchmarks.fill import fill
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from django_redsess.online import listing as pages_module
+from django_redsess.online import listing
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.round_trips import drive
@@ -62,7 +61,7 @@ def sid_for(user_id: str, number: int) -> str:
 
 def put(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
     """Store these sessions, with a week to live."""
-    reading.time().run()  # Agrees on the number of partitions.
+    script_calls.time().run()  # Agrees on the number of partitions.
     sessions = list(sessions)
     now = now_of(client)
     with client.pipeline(transaction=False) as together:
@@ -194,7 +193,7 @@ def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
     put(redis, known)
     for asked, (offset, limit) in questions:
         order = data.draw(st.sampled_from(orders_for(asked)))
-        monkeypatch.setattr(pages_module, "SHALLOW", data.draw(st.sampled_from([0, 2, 10_000])))
+        monkeypatch.setattr(listing, "SHALLOW", data.draw(st.sampled_from([0, 2, 10_000])))
         wanted = expected(known, now, order=order, **asked)
         found = online.sessions(offset=offset, limit=limit, order=order, **asked)
         assert [session.sid for session in found] == wanted[offset : offset + limit]
@@ -204,7 +203,7 @@ def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
 @pytest.fixture(autouse=True)
 def exact_search(monkeypatch) -> None:
     """Let a page be searched for to the end, though these stores are small."""
-    monkeypatch.setattr(pages_module, "NEAR_ENOUGH", 3)
+    monkeypatch.setattr(listing, "NEAR_ENOUGH", 3)
 
 
 @pytest.fixture
@@ -243,7 +242,7 @@ def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, par
     now = now_of(redis)
     # With one partition nothing is searched for.
     for shallow, questions in ((5, MANY), (10_000, MANY[:2] if partitions > 1 else [])):
-        monkeypatch.setattr(pages_module, "SHALLOW", shallow)
+        monkeypatch.setattr(listing, "SHALLOW", shallow)
         for asked in questions:
             for order in orders_for(asked)[1:]:
                 wanted = expected(large_store, now, order=order, **asked)
@@ -253,7 +252,7 @@ def test_all_pages_of_a_large_store_follow_on_each_other(redis, monkeypatch, par
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 0)
+    monkeypatch.setattr(listing, "SHALLOW", 0)
     now = now_of(redis)
     known = [
         Known(sid_for(str(number), number), str(number), now - 90_000 - number // 9, now - 30_000 - number // 11)
@@ -267,7 +266,7 @@ def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     fill(redis, 120, viewed=0, users=20)
     wanted = expected(all_known(redis), now_of(redis), order=order)
 
@@ -283,7 +282,7 @@ def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redi
 
 @pytest.mark.parametrize("order", [*ORDERS, None])
 def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     assert online.sessions(order=order) == []
     assert online.sessions(order=order, offset=100) == []
     assert online.sessions(guests=True, active_seconds=60, offset=100) == []
@@ -292,7 +291,7 @@ def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     now, space = now_of(redis), keyspace()
     users = [str(number) for number in range(60) if space.of_user(str(number)) != space.partitions[-1]] or ["1"]
     known = [
@@ -305,7 +304,7 @@ def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     now = now_of(redis)
     known = [Known(sid_for(str(number), number), str(number), now - number, now - number) for number in range(80)]
     put(redis, known)
@@ -325,7 +324,7 @@ def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, 
 def test_a_page_that_is_searched_for_takes_few_commands_and_reads_no_more_than_it_shows(
     redis, monkeypatch, partitions, order
 ) -> None:
-    monkeypatch.setattr(pages_module, "SHALLOW", 5)
+    monkeypatch.setattr(listing, "SHALLOW", 5)
     fill(redis, 3000, viewed=0, users=50)
     online.sessions()
     for offset in (0, 1500, 2970):
@@ -347,11 +346,11 @@ def test_a_page_takes_few_round_trips_at_any_depth(redis, round_trips, partition
     fill(redis, 10_500, viewed=0, users=8)
     online.sessions()
     round_trips()
-    assert len(online.sessions(offset=pages_module.SHALLOW - 25, limit=25)) == 25
+    assert len(online.sessions(offset=listing.SHALLOW - 25, limit=25)) == 25
     shallow = round_trips()
     # Users of unlike homes: a partition may be read again. What is found is looked up.
     assert shallow <= (1 if partitions == 1 else 3)
-    for offset in (pages_module.SHALLOW, 5_000, 9_976):
+    for offset in (listing.SHALLOW, 5_000, 9_976):
         assert len(online.sessions(offset=offset, limit=25)) == 25
         # Counted, searched for in a few steps, read, perhaps read again, and looked up.
         assert round_trips() <= (1 if partitions == 1 else 12)
@@ -688,7 +687,7 @@ def test_what_is_due_meanwhile_is_no_obstacle(redis) -> None:
 
     def clean() -> None:
         make_due(redis, *[sid for sid in (next(due, None),) if sid])
-        sum(cleaner.expired())
+        sum(cleaning.expired())
 
     end(BulkEnding(SessionFilter(), keep_users=["2"]), clean)
     assert sids_there(redis) <= protected

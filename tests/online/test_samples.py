@@ -17,11 +17,10 @@ from django.contrib.auth import logout
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import samples
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.behind import make_due, note, now_of, stored, written
@@ -46,7 +45,7 @@ def kept(client: redis_py.Redis) -> int:
 
 def sampled() -> samples.Sample:
     """Take the first sample, and read it."""
-    cleaner.sample()
+    cleaning.sample()
     [sample] = online.history()
     return sample
 
@@ -64,21 +63,21 @@ def test_a_sample_tells_how_long_it_is_until_the_next(redis) -> None:
     left = 60 - now.second - now.microsecond / 1e6
     for _ in range(2):
         # The script's clock has milliseconds, cut off.
-        assert left - 5 < cleaner.sample() <= left + 0.001
+        assert left - 5 < cleaning.sample() <= left + 0.001
 
 
 def test_there_is_one_sample_a_minute_however_often_it_is_called(redis, new_session) -> None:
-    cleaner.sample()
+    cleaning.sample()
     new_session("7")
     for _ in range(5):
-        cleaner.sample()
+        cleaning.sample()
     assert kept(redis) == 1
     # The first one.
     assert [sample.signed_in for sample in online.history()] == [0]
 
 
 def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
-    threads = [threading.Thread(target=cleaner.sample) for _ in range(8)]
+    threads = [threading.Thread(target=cleaning.sample) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -112,7 +111,7 @@ def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:
     this_minute = now_of(redis).replace(second=0, microsecond=0)
     note(redis, this_minute - timedelta(minutes=1))
     new_session("7")
-    cleaner.sample()
+    cleaning.sample()
     assert [sample.at for sample in online.history()] == [this_minute - timedelta(minutes=1), this_minute]
     assert online.history()[-1].signed_in == 1
 
@@ -135,7 +134,7 @@ def sign_out(session: SessionStore) -> None:
 
 def expire(redis: Any, *sessions: SessionStore) -> None:
     make_due(redis, *(session.sid for session in sessions))
-    list(cleaner.expired())
+    list(cleaning.expired())
 
 
 def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
@@ -145,7 +144,7 @@ def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
         session.flush()
     online.end(*(session.sid for session in sessions[3:6]))
     expire(redis, *sessions[6:10])
-    evicted = sum(cleaner.evicted(maximum=4))
+    evicted = sum(cleaning.evicted(maximum=4))
     assert evicted > 0
     counts = {"logout": 1, "invalidated": 2, "kicked": 3, "expired": 4, "evicted": evicted}
     sample = sampled()
@@ -158,7 +157,7 @@ def test_of_what_has_ended_guests_are_counted_apart(redis, new_session) -> None:
     members = [new_session(f"user {number}") for number in range(3)]
     expire(redis, *guests[:2], members[0])
     online.end(guests[2].sid, guests[3].sid, guests[4].sid)
-    evicted = sum(cleaner.evicted(guests=1))
+    evicted = sum(cleaning.evicted(guests=1))
     assert evicted > 0
     sample = sampled()
     assert sample.guests_ended == {**NOTHING_ENDED, "kicked": 3, "expired": 2, "evicted": evicted}
@@ -225,7 +224,7 @@ def test_a_create_that_is_repeated_counts_once(redis) -> None:
     sid = sid_of("a" * 32)
     one = written(sid)
     # As when the reply to the first was lost.
-    assert [operations.create(sid, one).run().status for _ in range(2)] == ["saved", "saved"]
+    assert [script_calls.create(sid, one).run().status for _ in range(2)] == ["saved", "saved"]
     assert stored(redis) == 1
     assert sampled().created == 1
 
@@ -234,7 +233,7 @@ def test_a_create_under_a_taken_sid_counts_nothing() -> None:
     sid = sid_of("a" * 32)
     for expected in ("saved", "taken"):
         # Another record each time: that of another session.
-        assert operations.create(sid, written(sid)).run().status == expected
+        assert script_calls.create(sid, written(sid)).run().status == expected
     assert sampled().created == 1
 
 
@@ -242,7 +241,7 @@ def test_samples_older_than_32_days_go(redis) -> None:
     now = now_of(redis)
     for days in (365, 40, 32.1, 31.9, 20):
         note(redis, now - timedelta(days=days))
-    cleaner.sample()
+    cleaning.sample()
     assert kept(redis) == 3
     assert len(online.history(hours=10_000)) == 3
 
@@ -264,7 +263,7 @@ def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
     while len(sizes) < 3 or sizes[-1] != sizes[-3]:
         for partition in keyspace().partitions:
             client.zpopmax(partition.samples) if len(sizes) > 1 else None
-        cleaner.sample()
+        cleaning.sample()
         sizes.append(kept(client))
     return online.history(hours=10_000)
 
@@ -333,10 +332,10 @@ def test_the_partitions_of_a_minute_are_added_up(redis, partitions) -> None:
 
 
 def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, partitions) -> None:
-    cleaner.sample()
+    cleaning.sample()
     online.history()
     commands()
-    cleaner.sample()
+    cleaning.sample()
     assert commands()["evalsha"] == partitions
     online.history(hours=48)
     assert commands()["evalsha"] == partitions
@@ -345,7 +344,7 @@ def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, parti
 def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, partitions) -> None:
     for number in range(40):
         new_session(str(number))
-    cleaner.sample()
+    cleaning.sample()
     assert [sample.created for sample in online.history()] == [40]
     redis.delete(keyspace().partitions[0].samples)
     assert online.history() == []
@@ -353,7 +352,7 @@ def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, 
 
 def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_session) -> None:
     new_session("7")
-    cleaner.sample()
+    cleaning.sample()
     for partition in keyspace().partitions:
         [(note, minute)] = redis.zrange(partition.samples, 0, -1, withscores=True)
         redis.delete(partition.samples)

@@ -15,11 +15,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import searching as addresses
-from django_redsess.online import searching as looking
+from django_redsess.online import searching
 from django_redsess.online.searching import LookedThrough
-from django_redsess.session import script_calls as reading
-from django_redsess.session.client_address import place_of
+from django_redsess.session import script_calls
+from django_redsess.session.client_address import address_score
 from django_redsess.session.record import Client, Record, client_packed, pack
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
@@ -38,7 +37,7 @@ NewSession = Callable[..., str]
 @pytest.fixture
 def arrive(redis: redis_py.Redis) -> NewSession:
     """Return a function that stores a session, a second later than the one before, and returns its sid."""
-    reading.time().run()  # Agrees on the number of partitions.
+    script_calls.time().run()  # Agrees on the number of partitions.
     start, arrived = int(redis.time()[0]) - 10_000, 0
 
     def arrive(address: str = "", user_agent: str = "", user: str = "", sid: str = "") -> str:
@@ -48,7 +47,7 @@ def arrive(redis: redis_py.Redis) -> NewSession:
         partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
         client = client_packed(Client(address, user_agent))
         if conf.INDEX_ADDRESSES and address:
-            redis.zadd(partition.places_of(has_user=bool(user)), {sid: place_of(ip_address(address).packed)})
+            redis.zadd(partition.places_of(has_user=bool(user)), {sid: address_score(ip_address(address).packed)})
         record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
         redis.hset(partition.login, sid, pack(sid, record))
         redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})
@@ -179,9 +178,9 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
     settings: Any, monkeypatch: pytest.MonkeyPatch, arrive: NewSession
 ) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
-    monkeypatch.setattr(looking, "LOOKED_MAX", 10)
-    monkeypatch.setattr(addresses, "NEAR_ENOUGH", 2)
-    monkeypatch.setattr(addresses, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
+    monkeypatch.setattr(searching, "NEAR_ENOUGH", 2)
+    monkeypatch.setattr(searching, "READ_AT_ONCE", 3)
     # Many have the same address, in all partitions.
     numbers = [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 9, 250, 250]
     stored = [(number, arrive(f"198.51.100.{number}", CHROME, str(user))) for user, number in enumerate(numbers, 1)]
@@ -203,17 +202,17 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
 
 
 def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive: NewSession) -> None:
-    monkeypatch.setattr(looking, "LOOKED_MAX", 3)
-    monkeypatch.setattr(looking, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
+    monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
     sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
     rows = OnlineSession.online.all().of_browser("chrome")
     assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))
     assert found(browser="chrome") == sids[:1:-1]
     assert found(browser="chrome", order="login_at") == sids[2:]
-    monkeypatch.setattr(looking, "LOOKED_SECONDS", -1)
-    monkeypatch.setattr(looking, "TIMED_AT_ONCE", 2)
+    monkeypatch.setattr(searching, "LOOKED_SECONDS", -1)
+    monkeypatch.setattr(searching, "TIMED_AT_ONCE", 2)
     assert (rows.count(), rows.looked_through) == (2, LookedThrough(2, is_all=False))
-    monkeypatch.setattr(looking, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(searching, "LOOKED_AT_ONCE", 1)
     assert rows.count() == 1
 
 
@@ -223,7 +222,7 @@ def test_long_records_are_searched_too(redis: redis_py.Redis, arrive: NewSession
     session.visit = Visit(lambda: Client("198.51.100.7", FIREFOX))
     session.update({"_auth_user_id": "1", "basket": urandom(1000).hex()})
     session.save()
-    assert redis.hstrlen(keyspace().of_sid(str(session.sid)).login, str(session.sid)) > looking.HEAD_BYTES
+    assert redis.hstrlen(keyspace().of_sid(str(session.sid)).login, str(session.sid)) > searching.HEAD_BYTES
     assert found(network="198.51.100.7") == [session.sid, sid]
     assert found(browser="firefox", user_ids=["1"]) == [session.sid]
 

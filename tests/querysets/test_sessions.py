@@ -17,7 +17,7 @@ from django.db.models import F, Q, QuerySet
 
 from benchmarks.fill import fill
 from django_redsess import online as public
-from django_redsess import querysets as sessions
+from django_redsess import querysets
 from django_redsess.models import OnlineSession
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.transport.keys import keyspace
@@ -272,7 +272,7 @@ def test_however_much_is_read_at_once_the_same_is_listed(redis, monkeypatch, siz
     fill(redis, 50, viewed=0, users=7)
     asked = [online.order_by("login_at"), online.with_guests(), online.of_users(["1", "2", "3"])]
     whole = [listed(rows) for rows in asked]
-    monkeypatch.setattr(sessions, "READ_AT_ONCE", size)
+    monkeypatch.setattr(querysets, "READ_AT_ONCE", size)
     assert [listed(rows.all()) for rows in asked] == whole
     assert [listed(rows[5:20]) for rows in asked] == [sids[5:20] for sids in whole]
     assert min(map(len, whole)) > 20

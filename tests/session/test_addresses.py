@@ -11,14 +11,13 @@ import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.cleaning import index_check as consistency
-from django_redsess.session.client_address import place_of
+from django_redsess.cleaning import index_check
+from django_redsess.session.client_address import address_score
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers.behind import make_due
@@ -81,7 +80,7 @@ def entries(redis: redis_py.Redis) -> dict[str, tuple[str, int]]:
 
 
 def entry(kind: str, address: str) -> tuple[str, int]:
-    return kind, place_of(ip_address(address).packed)
+    return kind, address_score(ip_address(address).packed)
 
 
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
@@ -229,9 +228,9 @@ def test_whatever_ends_a_session_takes_it_out(redis, partitions, index: Switch, 
     SessionStore(out.session_key).flush()
     assert entries(redis).keys() == {str(session.sid) for session in sessions[3:]}
     make_due(redis, str(due.sid))
-    assert sum(cleaner.expired()) == 1
+    assert sum(cleaning.expired()) == 1
     assert entries(redis).keys() == {str(session.sid) for session in sessions[4:]}
-    sum(cleaner.evicted(maximum=1, guests=0))
+    sum(cleaning.evicted(maximum=1, guests=0))
     assert entries(redis).keys() == {str(sessions[4].sid)}
     online.end_all()
     assert entries(redis) == {}
@@ -244,16 +243,16 @@ def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
     proxy, direct = Proxy(server.port), settings.CACHES
     settings.CACHES = caches(proxy.url)
     try:
-        proxy.lose_reply(scripts.ADD.digest)
+        proxy.lose_reply(lua_scripts.ADD.digest)
         session = visited(HOME, **user())
         save(session)
         assert entries(redis) == {session.sid: entry("users", HOME)}
-        proxy.lose_reply(scripts.CHANGE.digest)
+        proxy.lose_reply(lua_scripts.CHANGE.digest)
         save(visited(AWAY, session.session_key, colour="red"))
         assert entries(redis) == {session.sid: entry("users", AWAY)}
         again = visited(V6, session.session_key)
         again.cycle_key()
-        proxy.lose_reply(scripts.ROTATE.digest)
+        proxy.lose_reply(lua_scripts.ROTATE.digest)
         save(again)
         assert entries(redis) == {again.sid: entry("users", V6)}
     finally:
@@ -278,7 +277,7 @@ def test_a_full_server_enters_who_signs_in_in_place_of_guests(redis, index: Swit
 
 
 def faults(*, mend: bool = False) -> list[tuple[str, str, str]]:
-    return [(each.kind, each.sid, each.key) for step in consistency.check(mend=mend) for each in step.faults]
+    return [(each.kind, each.sid, each.key) for step in index_check.check(mend=mend) for each in step.faults]
 
 
 def test_a_repair_fills_the_index(redis, partitions, index: Switch) -> None:
@@ -333,13 +332,13 @@ def test_a_repair_corrects_a_place(redis, partitions, index: Switch, settings) -
 def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
     session = begun(HOME, **user())
     partition = keyspace().of_sid(str(session.sid))
-    check_places = consistency._check_places
+    check_places = index_check._check_places
 
     def check_later(*args: Any, **named: Any) -> Any:
         visited(AWAY, session.session_key, colour="red").save()
         redis.zrem(partition.addresses, str(session.sid))
         return check_places(*args, **named)
 
-    monkeypatch.setattr(consistency, "_check_places", check_later)
+    monkeypatch.setattr(index_check, "_check_places", check_later)
     assert faults(mend=True) == []
     assert entries(redis) == {}

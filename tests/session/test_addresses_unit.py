@@ -1,6 +1,6 @@
 import pytest
 
-from django_redsess.session.client_address import address_of, place_of
+from django_redsess.session.client_address import address_of, address_score
 from django_redsess.session.record import Client, client_packed
 
 pytestmark = pytest.mark.unit
@@ -17,7 +17,7 @@ PLACES = {
 
 @pytest.mark.parametrize("user_agent", ["", "Mozilla"])
 def test_the_address_in_a_record_has_its_place(user_agent: str) -> None:
-    places = {address: place_of(address_of(client_packed(Client(address, user_agent)))) for address in PLACES}
+    places = {address: address_score(address_of(client_packed(Client(address, user_agent)))) for address in PLACES}
     assert places == PLACES
 
 

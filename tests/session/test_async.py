@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport import sending as exchange
+from django_redsess.transport import sending
 from testproject.servers import Server
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
@@ -31,7 +31,7 @@ def run_async(function):
 def no_synchronous_command(request, monkeypatch) -> None:
     """Fail a test whose name says so when it sends anything by the synchronous half."""
     if "native" in request.node.name:
-        monkeypatch.setattr(exchange, "send", None)
+        monkeypatch.setattr(sending, "send", None)
 
 
 @run_async

@@ -9,8 +9,7 @@ from django.core.management import call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls as operations
-from django_redsess.session import script_calls as reading
+from django_redsess.session import script_calls
 from django_redsess.session.record import Client, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
@@ -96,8 +95,8 @@ def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> No
     session = new_session("7", colour="blue")
     session.set_expiry(1)
     session.save()
-    at = reading.time().run()
-    while reading.time().run() <= at + 1000:
+    at = script_calls.time().run()
+    while script_calls.time().run() <= at + 1000:
         threading.Event().wait(0.05)
     session["colour"] = "red"
     with pytest.raises(UpdateError):
@@ -267,7 +266,7 @@ def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session)
     due = [new_session("7").sid for _ in range(149)]
     make_due(redis, *due)
     # Another user of the same partition.
-    user = next(user for user in map(str, range(100, 99_999)) if operations.at_home(due[0], user))
+    user = next(user for user in map(str, range(100, 99_999)) if script_calls.at_home(due[0], user))
     new_session(user)
     assert stored(redis) == 50
     new_session(user)
@@ -277,7 +276,7 @@ def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session)
 
 def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
     sid = sid_of("k" * 32)
-    call = operations.create(sid, written(sid, "7"))
+    call = script_calls.create(sid, written(sid, "7"))
     assert call.run()
     assert call.run()
     assert online.count() == 1

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, stored
@@ -240,7 +240,9 @@ def test_a_sign_in_takes_as_many_calls_of_scripts_with_a_limit_as_without(
         set_limit(maximum, policy)
         session = new_session(basket="lamp")
         # Where the guest is in the user's home partition, a sign-in is one script.
-        user_id = next(user_id for user_id in map(str, itertools.count(1)) if operations.at_home(session.sid, user_id))
+        user_id = next(
+            user_id for user_id in map(str, itertools.count(1)) if script_calls.at_home(session.sid, user_id)
+        )
         sign_in(user_id)
         sign_in(user_id)
         commands()

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from django_redsess.session import user_limit as limits
+from django_redsess.session import user_limit
 from tests.helpers.sign_ins import SetLimit
 
 pytestmark = pytest.mark.unit
@@ -33,11 +33,11 @@ ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest on
 )
 def test_the_limit_is_said_in_words(set_limit: SetLimit, maximum: int, policy: str, text: str) -> None:
     set_limit(maximum, policy)
-    assert limits.describe(ALICE) == text
+    assert user_limit.describe(ALICE) == text
 
 
 def test_the_limit_is_said_in_german(set_limit: SetLimit) -> None:
     set_limit(2, "refuse")
     with translation.override("de"):
-        told = limits.describe(ALICE)
+        told = user_limit.describe(ALICE)
     assert told == "Höchstens 2 Sitzungen sind erlaubt. Eine weitere Anmeldung wird abgelehnt, bis eine Sitzung endet."

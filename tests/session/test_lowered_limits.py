@@ -10,7 +10,7 @@ import pytest
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.session.user_limit import Limit
 from tests.helpers.behind import make_due, make_older, stored, text_of
 from tests.helpers.sign_ins import ENDING, SetLimit, named, sids_of, sign_in, sign_in_before
@@ -82,7 +82,7 @@ def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due
     # A sign-in goes on with this until it is told that this was all: it must come to an end.
     limit = Limit(2, policy)
     for _ in range(20):
-        if not operations.end_above(limit, "7", keep=live[-1].sid).run():
+        if not script_calls.end_above(limit, "7", keep=live[-1].sid).run():
             break
     else:
         pytest.fail("it says again and again that it goes on, and ends nothing")
@@ -95,5 +95,5 @@ def test_the_rest_above_a_limit_is_counted_without_a_sign_in_that_has_gone_meanw
 ) -> None:
     gone, live = sign_in_before(redis, "7", 200, 100)
     online.end(gone.sid)
-    operations.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
+    script_calls.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
     assert sids_of("7") == named(live)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.session import compression as payload
+from django_redsess.session import compression
 
 pytestmark = pytest.mark.unit
 
@@ -15,4 +15,4 @@ def test_a_shared_object_takes_no_time_without_end() -> None:
     shared: Any = []
     for _ in range(100):
         shared = [shared, shared]
-    payload.check_depth({"basket": shared}, b"[" * 1000)
+    compression.check_depth({"basket": shared}, b"[" * 1000)

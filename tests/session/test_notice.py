@@ -27,12 +27,10 @@ from django.middleware.locale import LocaleMiddleware
 from django.test import AsyncClient, Client
 from django.utils.deprecation import MiddlewareMixin
 
-from django_redsess import accounts, online
-from django_redsess import cleaning as cleaner
+from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import ending
-from django_redsess.session import eviction as capacity
-from django_redsess.session import script_calls as operations
+from django_redsess.session import eviction, script_calls
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
@@ -76,7 +74,7 @@ urlpatterns = site_urls
 @pytest.fixture(autouse=True)
 def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session takes along what is due or too many, be it one."""
-    monkeypatch.setattr(capacity, "ALONG_MIN", 1)
+    monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 class Answers(MiddlewareMixin):
@@ -187,12 +185,12 @@ class Scene(NamedTuple):
         # A guest, if it is a guest's session: these do not go for others.
         user_id = ""
         if self.redis.zscore(self.partition.recent, self.sid) is not None:
-            user_id = next(name for name in map(str, count()) if operations.at_home(self.sid, name))
+            user_id = next(name for name in map(str, count()) if script_calls.at_home(self.sid, name))
         while True:
             session = SessionStore()
             session.update({SESSION_KEY: user_id} if user_id else {"colour": "blue"})
             session.save()
-            if operations.same_partition(session.sid or "", self.sid):
+            if script_calls.same_partition(session.sid or "", self.sid):
                 return
 
     def make_longest_unseen(self) -> None:
@@ -208,7 +206,7 @@ def kick(scene: Scene) -> None:
 
 def expire_by_cleaner(scene: Scene) -> None:
     make_due(scene.redis, scene.sid)
-    assert sum(cleaner.expired()) == 1
+    assert sum(cleaning.expired()) == 1
 
 
 def expire_by_command(scene: Scene) -> None:
@@ -229,7 +227,7 @@ def expire_by_count(scene: Scene) -> None:
 def evict_by_cleaner(scene: Scene) -> None:
     scene.newcomer()
     scene.make_longest_unseen()
-    assert sum(cleaner.evicted(maximum=1)) > 0
+    assert sum(cleaning.evicted(maximum=1)) > 0
 
 
 def evict_by_newcomer(scene: Scene) -> None:
@@ -239,7 +237,7 @@ def evict_by_newcomer(scene: Scene) -> None:
 
 
 def replace(scene: Scene) -> None:
-    assert len(drive(operations.end([scene.sid], Reason.REPLACED))) == 1
+    assert len(drive(script_calls.end([scene.sid], Reason.REPLACED))) == 1
 
 
 WAYS: dict[str, tuple[Callable[[Scene], None], Reason, int]] = {
@@ -379,7 +377,7 @@ def sign_out(session: SessionStore) -> None:
 
 
 def invalidate(session: SessionStore) -> None:
-    drive(operations.end([session.sid or ""], Reason.INVALIDATED))
+    drive(script_calls.end([session.sid or ""], Reason.INVALIDATED))
 
 
 @pytest.mark.parametrize("end", [sign_out, SessionStore.flush, SessionStore.delete, invalidate])
@@ -469,7 +467,7 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
     if again is expire_by_cleaner:
         call_command("clearsessions")
     elif again is replace:
-        assert drive(operations.end([session.sid], Reason.REPLACED)) == []
+        assert drive(script_calls.end([session.sid], Reason.REPLACED)) == []
     else:
         assert online.end(session.sid, message="Second.") == []
     assert note_of(redis, session.sid)[0] == note

@@ -22,12 +22,10 @@ from django.http import HttpRequest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
-from django_redsess import viewed as recording
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
@@ -235,7 +233,7 @@ class Sessions(RuleBasedStateMachine):
             return
         assert self._may_save(actor)
         # As the middleware does at the end.
-        drive(recording.send_view(actor.session))
+        drive(viewed.send_view(actor.session))
         saved = self._note_saved(actor)
         if item:
             self._note_viewed(saved, item)
@@ -278,10 +276,10 @@ class Sessions(RuleBasedStateMachine):
             self.due.add(session_key)
             if any(actor.key == session_key and actor.base is not None for actor in self.actors.values()):
                 # Who has read it knows when it is due, unless somebody has moved that, as here.
-                assert sum(cleaner.expired()) <= len(self.due)
+                assert sum(cleaning.expired()) <= len(self.due)
                 self.due.clear()
         elif what == "clean":
-            assert sum(cleaner.expired()) <= len(self.due)
+            assert sum(cleaning.expired()) <= len(self.due)
             self.due.clear()
         elif what == "list":
             signed_in = {sid_of(key): user_of(one.data) for key, one in self.stored.items() if user_of(one.data)}
@@ -387,7 +385,7 @@ class Sessions(RuleBasedStateMachine):
             data = actor.mine if actor.base is None else merged(actor.base, actor.mine, before.data)
             keeps_user = user_of(before.data) == user_of(data)
             gets_user = user_of(data) != "" and not keeps_user
-            moves = actor.rotates or gets_user or not operations.at_home(sid_of(actor.key), user_of(data))
+            moves = actor.rotates or gets_user or not script_calls.at_home(sid_of(actor.key), user_of(data))
             assert (new_key != actor.key) == moves
             del self.stored[actor.key]
             self.stored[new_key] = Stored(data, before.items, before.login_at if keeps_user else None)

@@ -9,7 +9,7 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.transport.keys import sid_of
 from tests.helpers.behind import written
 
@@ -94,9 +94,9 @@ def test_sign_in_takes_two_round_trips_with_one_partition(round_trips, new_sessi
 def test_a_rotation_whose_reply_was_lost_succeeds_when_repeated(new_session) -> None:
     session = new_session("7")
     number = 0
-    while not operations.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
+    while not script_calls.same_partition(session.sid, sid := sid_of(f"{number}" * 32)):
         number += 1
-    call = operations.rotate(session.sid, sid, written(sid, "7"), loaded=b"")
+    call = script_calls.rotate(session.sid, sid, written(sid, "7"), loaded=b"")
     assert call.run().status == "saved"
     assert call.run().status == "saved"
     assert [found.sid for found in online.sessions()] == [sid]

@@ -21,7 +21,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.session.record import Client, Record, revision_of, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport import lua_scripts as scripts
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import Steps, drive
 from testproject import servers
@@ -490,8 +490,8 @@ def test_a_save_whose_reply_was_lost_is_done_once(
             write(session, size=5)
             settings.CACHES = caches(proxy.url)
 
-    proxy.lose_reply(scripts.CHANGE.digest)
-    proxy.before(scripts.CHANGE.digest, lambda: proxy.before(scripts.CHANGE.digest, meanwhile))
+    proxy.lose_reply(lua_scripts.CHANGE.digest)
+    proxy.before(lua_scripts.CHANGE.digest, lambda: proxy.before(lua_scripts.CHANGE.digest, meanwhile))
     sent.clear()
     try:
         one.save()

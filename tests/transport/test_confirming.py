@@ -5,9 +5,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from django_redsess.signals import Reason
-from django_redsess.transport import replicas as confirming
+from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, worth
+from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
 from django_redsess.transport.sending import Behind, command, commands_in
 
 pytestmark = pytest.mark.unit
@@ -18,7 +18,7 @@ NOTHING = [1, b"1000"]
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirming, "_short_of_replicas", set())
+    monkeypatch.setattr(replicas, "_short_of_replicas", set())
 
 
 def after(confirmation: Confirmation, reply: Any) -> Behind | None:
@@ -73,8 +73,13 @@ def test_results_are_a_list_and_an_integer() -> None:
     confirmation = Confirmation(1, 300)
     assert (EndedList(), EndedCount(3)) == ([], 3)
     assert f"{EndedCount(1_000):,}" == "1,000"
-    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(None)), EndedList(), EndedCount(3)):
+    for result in (
+        EndedList([], *replica_status(confirmation)),
+        EndedCount(3, *replica_status(None)),
+        EndedList(),
+        EndedCount(3),
+    ):
         assert (result.confirmed_by, result.may_return) == (None, False)
     confirmation.confirmed_by = 0
-    for result in (EndedList([], *worth(confirmation)), EndedCount(3, *worth(confirmation))):
+    for result in (EndedList([], *replica_status(confirmation)), EndedCount(3, *replica_status(confirmation))):
         assert (result.confirmed_by, result.may_return) == (0, True)

@@ -15,8 +15,7 @@ import redis.asyncio
 from asgiref.sync import async_to_sync
 
 from django_redsess.backend import SessionStore
-from django_redsess.transport import connections
-from django_redsess.transport import sending as lines
+from django_redsess.transport import connections, sending
 from testproject.servers import Server
 from tests.helpers.outages import caches
 
@@ -107,10 +106,10 @@ def test_redis_py_without_a_private_class_is_used(
     server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delattr(redis._parsers, name)
-    found = runpy.run_path(lines.__file__)
+    found = runpy.run_path(sending.__file__)
     assert [found[each] for each in PARSERS] == [None, None]
     for each in (*PARSERS, "NOT_ENOUGH_DATA"):
-        monkeypatch.setattr(lines, each, None)
+        monkeypatch.setattr(sending, each, None)
     settings.CACHES = caches(f"{server.url}?client_name=without-{random.getrandbits(60)}")
     try:
         assert use_threads() == SAME

@@ -16,7 +16,7 @@ import redis.asyncio
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import sending as exchange
+from django_redsess.transport import sending
 from django_redsess.transport.cluster_map import FRESH_SECONDS, THREAD
 from django_redsess.transport.cluster_map import Cluster as Map
 from django_redsess.transport.connections import pool
@@ -178,7 +178,7 @@ def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new
     session_on_each(cluster, new_session)
 
     def numbers() -> list[int]:
-        return [exchange.ask(node, "CLIENT", "ID") for node in pool().nodes()]
+        return [sending.ask(node, "CLIENT", "ID") for node in pool().nodes()]
 
     before = numbers()
     there = in_child(lambda: repr(numbers()).encode())

@@ -20,9 +20,8 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, pools
-from django_redsess.transport import sending as exchange
-from django_redsess.transport.pools import Place
+from django_redsess.transport import connections, pools, sending
+from django_redsess.transport.pools import PooledConnection
 from django_redsess.transport.sending import command
 from testproject.servers import Server
 from tests.helpers.outages import caches
@@ -66,9 +65,9 @@ def use_either(request: pytest.FixtureRequest, use: Use) -> Use:
     return lambda **options: use(blocking=request.param, **options)
 
 
-def own_id(place: Place) -> int:
-    place.connection.send_command("CLIENT", "ID")
-    return int(place.connection.read_response())
+def own_id(pooled: PooledConnection) -> int:
+    pooled.connection.send_command("CLIENT", "ID")
+    return int(pooled.connection.read_response())
 
 
 def open_connections(redis: redis_py.Redis, pool: Any) -> int:
@@ -82,7 +81,7 @@ def close_all(redis: redis_py.Redis) -> None:
 
 
 def idle(pool: Any, count: int) -> list[Any]:
-    """See that ``pool`` has so many places that nobody uses, with open connections."""
+    """See that ``pool`` has so many connections that nobody uses, with open connections."""
     taken = [pool.take() for _ in range(count)]
     for connection in reversed(taken):
         pool.give(connection)
@@ -115,12 +114,12 @@ def test_no_more_connections_than_the_maximum(use_either: Use) -> None:
 def test_who_waits_first_is_first_served(use_either: Use) -> None:
     pool = use_either(max_connections=1)
     taken = pool.take()
-    got: list[tuple[int, Place]] = []
+    got: list[tuple[int, PooledConnection]] = []
 
     def visit(number: int) -> None:
-        place = pool.take()
-        got.append((number, place))
-        pool.give(place)
+        pooled = pool.take()
+        got.append((number, pooled))
+        pool.give(pooled)
 
     waiting = [threading.Thread(target=visit, args=(number,)) for number in range(5)]
     for count, thread in enumerate(waiting, 1):
@@ -214,7 +213,7 @@ def test_interruptions_take_no_place(use_either: Use, interrupted_after: Callabl
         except Interruption:
             interruptions += 1
     assert interruptions > 100
-    assert len({own_id(place) for place in idle(pool, 4)}) == 4
+    assert len({own_id(pooled) for pooled in idle(pool, 4)}) == 4
 
 
 def test_an_interrupted_greeting_takes_no_place(use_either: Use) -> None:
@@ -242,9 +241,9 @@ def test_what_is_lost_between_two_steps_takes_no_place(use_either: Use, redis: r
         # Neither kept by anybody nor given back, with a reply unread.
         pool.take().connection.send_command("ECHO", "somebody else's")
     taken = [pool.take(), pool.take()]
-    assert len({own_id(place) for place in taken}) == 2
-    for place in taken:
-        pool.give(place)
+    assert len({own_id(pooled) for pooled in taken}) == 2
+    for pooled in taken:
+        pool.give(pooled)
     # No socket of those lost is left open.
     assert open_connections(redis, pool) == 2
 
@@ -300,7 +299,7 @@ def test_what_was_unused_for_long_is_looked_at_first(
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
-    assert [exchange.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
+    assert [sending.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
 
 
 def test_a_restart_that_closed_all_connections_is_met_once(use_either: Use, redis: redis_py.Redis) -> None:
@@ -326,10 +325,10 @@ def test_a_restart_that_closed_all_connections_of_a_loop_is_met_once(use: Use, r
 
 def test_a_connection_that_timed_out_empties_the_pool(use_either: Use) -> None:
     pool = use_either(socket_timeout=0.1)
-    places = idle(pool, 3)
+    pooled_connections = idle(pool, 3)
     with pytest.raises(SessionStoreUnavailable):
         fetch("wait", WAIT, 1)
-    assert [place.is_open for place in places] == [False] * 3
+    assert [pooled.is_open for pooled in pooled_connections] == [False] * 3
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
@@ -350,7 +349,7 @@ def test_sessions_have_connections_of_their_own(use_either: Use, redis: redis_py
     kind, options = type(of_alias), dict(of_alias.connection_kwargs)
     for number in range(5):
         django_caches["sessions"].set("number", number)
-        assert exchange.ask(connections.pool(), "PING") == b"PONG"
+        assert sending.ask(connections.pool(), "PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
     assert redis.info("stats")["total_connections_received"] == before + 2
@@ -404,22 +403,22 @@ def test_new_credentials_reach_idle_connections_and_those_in_use(use: Use) -> No
     pool.give(unused)
     pool.re_auth_callback(Token())
     pool.give(used)
-    for place in (pool.take(), pool.take()):
-        place.connection.send_command("ACL", "WHOAMI")
-        assert place.connection.read_response() == b"shop"
+    for pooled in (pool.take(), pool.take()):
+        pooled.connection.send_command("ACL", "WHOAMI")
+        assert pooled.connection.read_response() == b"shop"
 
 
 def test_a_connection_that_is_to_move_is_opened_anew(use_either: Use) -> None:
     pool = use_either(protocol=3)
-    place = pool.take()
-    if not hasattr(place.connection, "mark_for_reconnect"):
+    pooled = pool.take()
+    if not hasattr(pooled.connection, "mark_for_reconnect"):
         pytest.skip("this redis-py knows no maintenance")
-    before = own_id(place)
-    pool.give(place)
+    before = own_id(pooled)
+    pool.give(pooled)
     # As redis-py does with all connections that are in use, when the server says that it moves.
     pool.source.update_active_connections_for_reconnect()
-    assert pool.take() is place
-    assert own_id(place) != before
+    assert pool.take() is pooled
+    assert own_id(pooled) != before
 
 
 @pytest.fixture

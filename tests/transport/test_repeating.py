@@ -12,9 +12,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections
-from django_redsess.transport import lua_scripts as scripts
-from django_redsess.transport import retries as repeating
+from django_redsess.transport import connections, lua_scripts, retries
 from django_redsess.transport import sending as packing
 from django_redsess.transport.round_trips import adrive, drive
 from testproject.servers import Server, free_port
@@ -141,10 +139,10 @@ def fetch(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(params=["threads", "tasks"])
 def run(request: pytest.FixtureRequest) -> Any:
     """Look no session up, with whatever is sent in front of it."""
-    args = "redsess", scripts.FIND, (b"{redsess}:login",), ()
+    args = "redsess", lua_scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
-        return lambda **more: drive(repeating.run(*args, **more))
-    return lambda **more: asyncio.run(adrive(repeating.run(*args, **more)))
+        return lambda **more: drive(retries.run(*args, **more))
+    return lambda **more: asyncio.run(adrive(retries.run(*args, **more)))
 
 
 def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
@@ -199,13 +197,13 @@ def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> N
 def test_plain_commands_beside_a_script(run, redis) -> None:
     wrong = packing.command("HGET", "no")
     assert run() == ([0], [])
-    reply, (pong, error) = run(along=repeating.Along(PING + wrong, 2))
+    reply, (pong, error) = run(along=retries.PipelineExtras(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(along=repeating.Along(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
+    assert run(along=retries.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import Plain, Steps, Tell, adrive, drive
+from django_redsess.transport.round_trips import Plain, SendSignal, Steps, adrive, drive
 from django_redsess.transport.sending import Pause, Send, command
 from testproject.servers import free_port
 from tests.helpers.outages import caches
@@ -65,7 +65,7 @@ def test_receivers_are_told_before_the_next_step(driven: Driver) -> None:
         told.append(sender(**named))
 
     def ending() -> Steps[Any]:
-        yield Tell(ended)
+        yield SendSignal(ended)
         return list(told)
 
     session_ended.connect(receive)

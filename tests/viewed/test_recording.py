@@ -12,9 +12,8 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
-from django_redsess import viewed as recording
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls as operations
+from django_redsess.session import script_calls
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.round_trips import drive
 from testproject.shop.models import Product
@@ -77,7 +76,7 @@ def full(redis: Any) -> Iterator[None]:
 
 def elsewhere(sid: str) -> str:
     """Name an item whose views are counted in another partition than that of the session."""
-    return next(item for item in map(str, range(100)) if operations.counted_elsewhere(sid, item))
+    return next(item for item in map(str, range(100)) if script_calls.counted_elsewhere(sid, item))
 
 
 @pytest.mark.usefixtures("partitions")
@@ -417,8 +416,8 @@ def test_a_view_is_counted_though_another_save_follows_the_one_that_took_it(part
     session.save()
     session.set_expiry(100)
     session.save()
-    drive(recording.send_view(session))
-    drive(recording.send_view(session))
+    drive(viewed.send_view(session))
+    drive(viewed.send_view(session))
     assert (guest.items, viewed.count(item)) == ([item], 1)
 
 

@@ -4,7 +4,6 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_redsess import online, viewed
-from django_redsess import viewed as items
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
@@ -244,7 +243,7 @@ def test_two_that_are_too_many_go_with_each_new_item(redis, new_session, setting
         if how == "rotate":
             session.cycle_key()
         session.save()
-        drive(items.count_pending_view(session))
+        drive(viewed.count_pending_view(session))
     assert viewed.total().items == before + 1 - 2
     viewed.record(session, "new")
     assert viewed.total().items == before + 1 - 2

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess import cleaning as cleaner
-from django_redsess.cleaning import index_check as consistency
+from django_redsess import cleaning
+from django_redsess.cleaning import index_check
 from django_redsess.cleaning.wake_up import Sleep, sleep_until_due
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
@@ -114,7 +114,7 @@ class Command(CleaningCommand):
         if self._sleep is None:
             # Only deadlines need a wake-up call. The maximum does not.
             self._sleep = sleep_until_due(keyspace().partitions if "expired" in self.kinds else [])
-        due_in = cleaner.seconds_to_next() if "expired" in self.kinds else None
+        due_in = cleaning.seconds_to_next() if "expired" in self.kinds else None
         seconds = min(
             REST_SECONDS_MAX if due_in is None else due_in, REST_SECONDS_MAX, self._next_sample - time.monotonic()
         )
@@ -135,7 +135,7 @@ class Command(CleaningCommand):
         return f"{verb} {expired} and {evicted} of {self.maximum:,}."
 
     def _backlog(self) -> dict[str, int]:
-        expired, evicted = cleaner.backlog(
+        expired, evicted = cleaning.backlog(
             maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds
         )
         return {kind: count for kind, count in (("expired", expired), ("evicted", evicted)) if kind in self.kinds}
@@ -144,20 +144,20 @@ class Command(CleaningCommand):
         how: dict[str, Any] = {"batch_size": self.options["batch_size"], "go_on": lambda: not self.stop.asked}
         for kind in self.kinds:
             batches = (
-                cleaner.expired(**how)
+                cleaning.expired(**how)
                 if kind == "expired"
-                else cleaner.evicted(maximum=self.maximum, guests=self.guests, **how)
+                else cleaning.evicted(maximum=self.maximum, guests=self.guests, **how)
             )
             for count in batches:
                 self.batch_done(kind, count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:
-            self._next_sample = time.monotonic() + cleaner.sample()
+            self._next_sample = time.monotonic() + cleaning.sample()
 
     def _compare(self) -> None:
         if not self.options["repair"]:
             # After an outage, the comparison starts again, and so do its counts.
             self.counts = dict.fromkeys(self.counts, 0)
-        for step in consistency.check(mend=self.options["repair"]):
+        for step in index_check.check(mend=self.options["repair"]):
             for fault in step.faults:
                 self.counts["faults"] += 1
                 self.counts["mended"] += self.options["repair"] and fault.can_be_mended

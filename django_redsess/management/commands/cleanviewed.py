@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_redsess import cleaning as cleaner
+from django_redsess import cleaning
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import command_errors, confirm, need_terminal
@@ -50,7 +50,7 @@ class Command(CleaningCommand):
         if self.options["dry_run"] or not self.options["interactive"]:
             return True
         with command_errors():
-            count, items = cleaner.backlog_of_items(limit=self.limit), cleaner.backlog_of_items(limit=0)
+            count, items = cleaning.backlog_of_items(limit=self.limit), cleaning.backlog_of_items(limit=0)
         if count <= items * ASKED_ABOVE:
             return True
         need_terminal(f"forget the views of {count:,} of {items:,} items")
@@ -59,13 +59,13 @@ class Command(CleaningCommand):
         return confirm(question, out, refused="Nothing was removed.")
 
     def total(self) -> int:
-        return cleaner.backlog_of_items(limit=self.limit)
+        return cleaning.backlog_of_items(limit=self.limit)
 
     def work(self) -> None:
         if self.options["dry_run"]:
             self.counts["items"] = self.total()
             return
-        for count in cleaner.trimmed(limit=self.limit, batch_size=self.options["batch_size"]):
+        for count in cleaning.trimmed(limit=self.limit, batch_size=self.options["batch_size"]):
             if not self.batch_done("items", count):
                 return
 

@@ -23,9 +23,8 @@ from django_redsess.management.terminal import (
     say,
     user_named,
 )
-from django_redsess.online import EndedList
-from django_redsess.online import labels as presentation
-from django_redsess.online.ending import least, look_again, too_few
+from django_redsess.online import EndedList, labels
+from django_redsess.online.ending import least, recheck_replicas, too_few
 from django_redsess.online.labels import printable
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import users_by_id
@@ -92,7 +91,7 @@ class Command(CommandWithExamples):
                     "would_end", count, f"Would end {self._whose}." if count else "There is nothing to end."
                 )
             elif not count:
-                self._replicas = look_again().confirmed_by
+                self._replicas = recheck_replicas().confirmed_by
                 earlier = self._worth()
                 self._summarize("ended", 0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
             elif not self._confirmed(count):
@@ -213,8 +212,8 @@ class Command(CommandWithExamples):
 
     def _worth(self) -> str:
         """Return a text about the replicas that hold what has ended, with a blank in front. ``""`` if none is asked."""
-        again = " Run it again to look again." if too_few(self._replicas) else ""
-        return f" {presentation.confirmed(self._replicas)}{again}" if self._replicas is not None else ""
+        again = " Run it again to check replication again." if too_few(self._replicas) else ""
+        return f" {labels.confirmed(self._replicas)}{again}" if self._replicas is not None else ""
 
     def _say(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""

@@ -33,7 +33,7 @@ from django_redsess.management.terminal import (
     say,
     user_named,
 )
-from django_redsess.online import labels as presentation
+from django_redsess.online import labels
 from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
 from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of
 from django_redsess.online.samples import evicted
@@ -120,8 +120,8 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
         "signed in": _time(session.login_at) if session.login_at else "",
         "last seen": _with_plain_spaces(ago),
         "expires": _time(session.expires_at),
-        "address": printable(presentation.stored(session.address)),
-        "browser": printable(presentation.stored(presentation.browser_name(session.user_agent))),
+        "address": printable(labels.stored(session.address)),
+        "browser": printable(labels.stored(labels.browser_name(session.user_agent))),
         "size": _with_plain_spaces(filesizeformat(session.size)),
         "newest item": printable(session.newest_item),
         "sid": printable(session.sid),

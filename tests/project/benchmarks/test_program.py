@@ -18,8 +18,7 @@ from benchmarks import python_cost, views
 from benchmarks.administrator import MINUTES, add_samples
 from benchmarks.engines import BASE, OURS
 from benchmarks.fill import fill
-from django_redsess import cleaning as cleaner
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
 from tests.helpers.behind import faults, make_older, stored
@@ -37,7 +36,7 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     assert [(session.user_id, session.address[:4]) for session in newest] == [("200", "198.")][: len(newest)]
     assert sum(item.views for item in viewed.popular(limit=100)) == 6000
     assert viewed.total()[:2] == (100, 6000)
-    assert sum(cleaner.expired()) == (1200 if due else 0)
+    assert sum(cleaning.expired()) == (1200 if due else 0)
 
 
 @pytest.mark.parametrize("ways", [(), ("--ways", "cleansessions, excess")])

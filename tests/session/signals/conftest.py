@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from django_redsess.session import eviction as capacity
+from django_redsess.session import eviction
 from django_redsess.signals import EndedSession, session_ended
 from tests.helpers.ends import Told
 from tests.helpers.visitors import Browser
@@ -16,7 +16,7 @@ from tests.helpers.visitors import Browser
 @pytest.fixture(autouse=True)
 def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session takes along what is due or too many, be it one."""
-    monkeypatch.setattr(capacity, "ALONG_MIN", 1)
+    monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
@@ -72,13 +71,13 @@ def test_a_guests_end_names_no_user(told, new_session) -> None:
 def test_any_user_id_arrives_intact(told, redis, new_session, user_id: str) -> None:
     sids = [new_session(user_id).sid for _ in range(2)]
     make_due(redis, sids[0])
-    assert sum(cleaner.expired()) == 1
+    assert sum(cleaning.expired()) == 1
     online.end(sids[1])
     assert ends(told) == [(sids[0], user_id, "expired"), (sids[1], user_id, "kicked")]
 
 
 WAYS_TO_EXPIRE: dict[str, Callable[[], object]] = {
-    "cleaner": lambda: list(cleaner.expired()),
+    "cleaner": lambda: list(cleaning.expired()),
     "clear_expired": SessionStore.clear_expired,
     "aclear_expired": lambda: async_to_sync(SessionStore.aclear_expired)(),
     "clearsessions": lambda: call_command("clearsessions"),
@@ -92,7 +91,7 @@ WAYS_TO_EXPIRE: dict[str, Callable[[], object]] = {
 
 
 WAYS_TO_EVICT: dict[str, Callable[[], object]] = {
-    "cleaner": lambda: list(cleaner.evicted()),
+    "cleaner": lambda: list(cleaning.evicted()),
     "cleansessions": lambda: call_command("cleansessions", verbosity=0),
     "create": lambda: add_session("7"),
 }
@@ -177,7 +176,7 @@ def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) ->
 
     def clean() -> None:
         both.wait(10)
-        list(cleaner.expired(batch_size=7))
+        list(cleaning.expired(batch_size=7))
 
     threads = [threading.Thread(target=clean) for _ in range(2)]
     for thread in threads:
@@ -201,7 +200,7 @@ def test_a_record_whose_user_is_no_text_is_told_all_the_same(told, redis, new_se
     redis.hset(partition.login, session.sid, record[:29] + b"\xff" + record[30:])
     redis.rename(partition.online_user_of("7"), partition.online_user_of("").encode() + b"\xff")
     make_due(redis, session.sid)
-    assert sum(cleaner.expired()) == 1
+    assert sum(cleaning.expired()) == 1
     assert ends(told) == [(session.sid, "\ufffd", "expired")]
 
 
@@ -221,7 +220,7 @@ def test_a_record_that_somebody_cut_short_is_ended_like_any_other(redis, told, n
     # Its user id would go on for longer than it does itself.
     redis.hset(partition.login, sid, record[:28] + b"\xff" + record[29:37])
     make_due(redis, sid, other)
-    assert sum(cleaner.expired()) == 2
+    assert sum(cleaning.expired()) == 2
     assert sorted(ends(told)) == sorted([(sid, "", "expired"), (other, "8", "expired")])
     # Whose it was nobody knew: the user's list still has it.
     redis.flushall()

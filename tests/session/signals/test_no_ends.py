@@ -5,8 +5,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import UpdateError
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
 from tests.helpers.ends import WAYS_TO_DELETE, ends, user_elsewhere
@@ -93,7 +92,7 @@ def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
     online.end(sid)
     for delete in WAYS_TO_DELETE.values():
         delete(key)
-    list(cleaner.expired())
+    list(cleaning.expired())
     SessionStore().flush()
     SessionStore("no such session " + "x" * 20).delete()
     assert told == []

@@ -8,8 +8,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess import cleaning as cleaner
-from django_redsess import online
+from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession
 from tests.helpers.behind import make_due
@@ -118,7 +117,7 @@ def test_a_receiver_that_raises_is_logged_and_does_not_stop_the_cleaner(
 ) -> None:
     sids = [new_session("7").sid for _ in range(5)]
     make_due(redis, *sids)
-    assert sum(cleaner.expired(batch_size=2)) == 5
+    assert sum(cleaning.expired(batch_size=2)) == 5
     assert len(told) == len(told_last) == 5
     assert failures(caplog) == 10
 
