@@ -8,7 +8,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
-from django_redsess.transport.sending import Behind, command, commands_in
+from django_redsess.transport.sending import FollowUp, command, commands_in
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +21,7 @@ def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "_short_of_replicas", set())
 
 
-def after(confirmation: Confirmation, reply: Any) -> Behind | None:
+def after(confirmation: Confirmation, reply: Any) -> FollowUp | None:
     return confirmation.after(keyspace().partitions[0], [b"what came before", reply])
 
 
