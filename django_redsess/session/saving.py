@@ -105,7 +105,7 @@ class SaveAttempts:
         # The limit is for a user who is new to this session, not for one who signs in again.
         if user_id not in ("", user_before):
             limit = limits.ceiling() if sign_in is None else sign_in.limit
-        # save.lua enforces no limit, but rotate.lua does. So with a limit, the session gets a new key.
+        # The script save enforces no limit, but rotate does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
             renews or self.must_create or session.pending.rotates_from is not None or user_id != user_before
@@ -159,7 +159,7 @@ class SaveAttempts:
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
-        # add.lua ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
+        # The script add ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
         if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
             outcome = yield from operations.add(sid, saving)

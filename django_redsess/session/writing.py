@@ -26,7 +26,7 @@ from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import Plain
 
 AHEAD_MIN = 5_000
-"""change.lua does not read the deadline. So it must be this many milliseconds ahead, longer than a request waits."""
+"""change does not read the deadline. So it must be this many milliseconds ahead, longer than a request waits."""
 
 Change = tuple[Known, Plain[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
