@@ -122,7 +122,7 @@ def _totals(users: int, guests: int, users_came: int, guests_came: int) -> dict[
 
 @cache
 def _counts(users: int, guests: int, users_came: int, guests_came: int) -> str:
-    """Return what a sample has after its minute: see ``take_sample.lua``."""
+    """Return what a sample has after its minute: see ``take_sample`` in ``lua/online.lua``."""
     totals = _totals(users, guests, users_came, guests_came)
     fields = ["created", *REASONS, *(f"guests:{reason}" for reason in REASONS)]
     return " ".join(map(str, [users, guests, *(totals.get(field, 0) for field in fields)]))

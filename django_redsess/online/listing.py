@@ -43,7 +43,7 @@ USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
 CONSIDERED_MAX = lua_scripts.CONSTANTS["CONSIDERED_MAX"]
-"""The most sign-ins of users that one call sorts. See ``lib/user_lists.lua``."""
+"""The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
 
 
 Guests = bool | Literal["only"]

@@ -346,7 +346,7 @@ def _newest_texts(
     with_scores: bool,
     keeps_due: bool = False,
 ) -> Steps[list[list[bytes]]]:
-    """Read up to ``count`` of the newest entries of each list, as one text. See ``newest.lua``."""
+    """Read up to ``count`` of the newest entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
     calls = [
         Call(
             partition,

@@ -42,7 +42,7 @@ class Allowed(NamedTuple):
     guests: int
 
     def too_many(self, signed_in: int, guests: int) -> int:
-        """Return how many of the given numbers of sessions are too many. ``lib/eviction.lua`` has the same rule."""
+        """Return how many of the given numbers of sessions are too many. ``too_many`` in Lua has the same rule."""
         guests_allowed = min(max(self.signed_in - signed_in, self.reserve), self.guests)
         return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
 

@@ -251,7 +251,7 @@ def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -
 
 
 AHEAD_MIN = 5_000
-"""change.lua does not read the deadline. So it must be this many milliseconds ahead, longer than a request waits."""
+"""Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
 
 Change = tuple[Known, Plain[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
@@ -415,7 +415,7 @@ class SaveAttempts:
         # The limit is for a user who is new to this session, not for one who signs in again.
         if user_id not in ("", user_before):
             limit = user_limit.ceiling() if sign_in is None else sign_in.limit
-        # save.lua enforces no limit, but rotate.lua does. So with a limit, the session gets a new key.
+        # The script save enforces no limit, but rotate does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
             renews or self.must_create or session.pending.rotates_from is not None or user_id != user_before
@@ -469,7 +469,7 @@ class SaveAttempts:
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, script_calls.AGAIN
         is_new = session.session_key == session.pending.own_key
-        # add.lua ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
+        # The script add ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
         if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
             outcome = yield from script_calls.add(sid, saving)

@@ -1,80 +1,117 @@
 """The Lua scripts, read once from ``lua/``.
 
-The first comment of a script declares what it takes. Lua and Python both go by that::
+What stands in a file above its first script are blocks that all scripts share, with blank lines between them. A script
+begins with a line that names it, and goes on to the next such line::
 
-    -- KEYS: samples popularity?
+    --- take_sample: Store who is online.
+    -- KEYS: partition samples
     -- ARGV: sid due:number named:flag kept:list items...
     -- ONCE: item? limit?
-    -- needs: clock, remove
+    -- Reply: milliseconds until the next minute.
+    return thin_out(now, due)
 
 ``KEYS`` and ``ARGV`` become Lua locals of these names. A ``:number`` may be None (nil). A ``:flag`` is a bool. A
 ``:list`` has any number of values, or is None (nil). ``...`` stands for all that is left, ``?`` for what may be left
 out, with all behind it. ``ONCE`` are arguments for what must not happen twice: they come last, and a repetition leaves
-them out. ``needs`` are the shared parts in ``lua/lib/`` whose names a file uses. Their keys come before its own.
+them out. ``partition`` stands for :data:`PARTITION`.
 
-A new script is a file, a line below, and a test in ``tests/lua``.
+A script gets the blocks that define a name which it uses, or which such a block uses: nothing else needs to be said.
+What a block uses stands above it, in its own file or in an earlier one of :data:`FILES`.
+
+A new script is a place in a file, a line below, and a test in ``tests/lua``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from itertools import takewhile
-from typing import Any, NamedTuple, cast
+from operator import itemgetter
+from typing import Any
 
 from django_redsess.transport.keys import Partition
 
 FOLDER = files("django_redsess") / "lua"
 
+FILES = ("common", "user_limit", "session", "online", "viewed", "cleaning", "agreement", "permissions")
+"""The files, in the order in which their blocks stand in a script."""
+
+PARTITION = (
+    "login expire recent guests online_user online_user_of viewed_by ended_of wake totals addresses guests_addresses"
+)
+"""The keys that most scripts declare. ``lua/common.lua`` says why."""
+
 Values = tuple[str | bytes | int, ...]
 
-
-class Declared(NamedTuple):
-    """A key or an argument of a script. ``kind`` is the word behind its colon, or ``...``, or ``?``; or ``""``."""
-
-    name: str
-    kind: str
+Declared = list[tuple[str, str]]
+"""Keys or arguments of a script: the name of each, and the word behind its colon, or ``...``, or ``?``; or ``""``."""
 
 
 class Block:
-    """A function of a shared part, or what else stands between two blank lines: its text, and the words in it."""
+    """Some lines of Lua: their text, the words in it, and the names that it defines for what stands below."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.words = set(re.findall(r"\w+", re.sub("--.*", "", text)))
-        self.function = "".join(re.findall(r"^local function (\w+)", text, re.MULTILINE)[:1])
+        defined = " ".join(re.findall(r"(?m)^local (?:function )?([\w, ]+)", text))
+        self.names = set(defined.replace(",", " ").split())
 
 
-class Source:
-    """A file of Lua, a script or a shared part: its text, and what the first comment declares."""
-
-    def __init__(self, path: str) -> None:
-        text = (FOLDER / f"{path}.lua").read_text(encoding="utf-8")
-        self.header = "".join(takewhile(lambda line: line.startswith("--"), text.splitlines(keepends=True)))
-        self.body = text[len(self.header) :]
+def _read() -> tuple[list[Block], dict[str, str]]:
+    """Return the shared blocks, and the texts of the scripts by their names."""
+    shared, texts = list[Block](), dict[str, str]()
+    for name in FILES:
+        top, *scripts = re.split(r"(?m)^--- (?=\w+: )", (FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
         # Lines within a function are indented.
-        self.blocks = [Block(block) for block in re.split(r"\n\n(?=\S)", self.body.strip())]
-        self.keys, self.arguments, self.once = (self._names(word) for word in ("KEYS", "ARGV", "ONCE"))
-        self.needs = [name.rstrip(",") for name in self._words("needs")]
-
-    def _words(self, label: str) -> list[str]:
-        return " ".join(re.findall(rf"^-- {label}: (.+)$", self.header, re.MULTILINE)).split()
-
-    def _names(self, label: str) -> list[Declared]:
-        return [Declared(*re.findall(r"(\w+):?(.*)", word)[0]) for word in self._words(label)]
+        shared += map(Block, re.split(r"\n\n(?=\S)", top.strip()))
+        texts |= {script.partition(":")[0]: f"-- {script.strip()}\n" for script in scripts}
+    return shared, texts
 
 
-@lru_cache
-def shared(name: str) -> Source:
-    """Read a shared part."""
-    return Source(f"lib/{name}")
+SHARED, TEXTS = _read()
+
+
+def declares(text: str, label: str) -> Declared:
+    """Return what a script declares by ``KEYS``, ``ARGV`` or ``ONCE``."""
+    words = " ".join(re.findall(rf"(?m)^-- {label}: (.+)$", text))
+    return re.findall(r"(\w+):?(\S*)", re.sub(r"\bpartition\b", PARTITION, words))
+
+
+def linked(text: str, shared: Sequence[Block]) -> str:
+    """Return a script as the server gets it: below those blocks of ``shared`` that it uses."""
+    header = "".join(takewhile(lambda line: line.startswith("--"), text.splitlines(keepends=True)))
+    body = Block(text[len(header) :])
+    # Arguments come behind the blocks, so that no name in a block hides one.
+    script = Block(_locals("ARGV", declares(text, "ARGV") + declares(text, "ONCE"), body.words) + body.text)
+    words, kept = script.words, ""
+    # What a block uses stands above it. So one look at each, from the last on, tells whether it is used.
+    for block in reversed(shared):
+        if block.names & words:
+            words, kept = words | block.words, f"{block.text}\n\n{kept}"
+    return header + _locals("KEYS", declares(text, "KEYS"), words) + kept + script.text
+
+
+def _locals(table: str, declared: Declared, used: set[str]) -> str:
+    """Return the Lua that makes locals of keys or arguments: of those whose names are ``used``."""
+    lines, base, place = "", "", 0
+    rest = "{{ unpack(KEYS, {}) }}" if table == "KEYS" else "arguments_from({})"
+    forms = {"...": rest, "number": "tonumber(ARGV[{}])", "flag": 'ARGV[{}] == "1"'}
+    for name, kind in declared:
+        place += 1
+        if kind == "list":
+            lines += f"local {name}, last_of_{name} = list_at({base}{place})\n"
+            # What comes behind it has no fixed place.
+            base, place = f"last_of_{name} + ", 0
+        elif name in used:
+            lines += f"local {name} = {forms.get(kind, table + '[{}]').format(f'{base}{place}')}\n"
+    return lines
 
 
 CONSTANTS = {
-    name: int(value) for name, value in re.findall(r"^local ([A-Z_]+) = (\d+)$", shared("constants").body, re.MULTILINE)
+    name: int(value) for each in SHARED for name, value in re.findall(r"(?m)^local ([A-Z_]+) = (\d+)$", each.text)
 }
 """Numbers that several scripts share, or scripts and Python."""
 
@@ -85,7 +122,7 @@ class Script:
 
     ``repeatable`` says whether a second run, after the reply to the first was lost, changes nothing more. ``task`` is
     what it is a short way to do: in an outage the two are one. ``ends`` says that it may end sessions: then its reply
-    is that of ``with_ended`` in ``lib/remove.lua``.
+    is that of ``with_ended`` in ``lua/common.lua``.
 
     ``declares_all`` says that it declares all keys that it uses. The other scripts make names of the name for ``""``,
     which is never there. So a cluster that moves their hash slot key by key refuses them before they run. Else they
@@ -95,20 +132,19 @@ class Script:
     They raise TypeError where a name is missing or unknown.
     """
 
-    def __init__(self, path: str, *, repeatable: bool = True, task: str = "") -> None:
-        source = Source(path)
-        parts = parts_of(source)
-        declared = [*(key for part in parts for key in shared(part).keys), *source.keys]
+    def __init__(self, name: str, *, repeatable: bool = True, task: str = "") -> None:
+        text = TEXTS[name]
+        keys = declares(text, "KEYS")
         # The first keys are those that a partition names by itself.
-        own = takewhile(lambda key: not key.kind and hasattr(Partition, key.name), declared)
-        self.path, self.name = path, path.rpartition("/")[2]
-        self.task, self.repeatable, self.ends = task or self.name, repeatable, "remove" in parts
-        self._own_keys = tuple(key.name for key in own)
+        own = takewhile(lambda key: not key[1] and hasattr(Partition, key[0]), keys)
+        self.name, self.task, self.repeatable = name, task or name, repeatable
+        self._own_keys = tuple(name for name, _ in own)
         self.declares_all = not {"online_user_of", "viewed_by", "ended_of"}.intersection(self._own_keys)
-        self._other_keys = _in_order(f"{self.name}.keys", declared[len(self._own_keys) :])
-        self.arguments = _in_order(f"{self.name}.arguments", source.arguments)
-        self.once = _in_order(f"{self.name}.once", source.once)
-        self.text = _assembled(source, parts, declared)
+        self._other_keys = _in_order(f"{name}.keys", keys[len(self._own_keys) :])
+        self.arguments = _in_order(f"{name}.arguments", declares(text, "ARGV"))
+        self.once = _in_order(f"{name}.once", declares(text, "ONCE"))
+        self.text = linked(text, SHARED)
+        self.ends = "with_ended(" in self.text
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def keys(self, partition: Partition, **others: str | bytes | Sequence[str]) -> tuple[bytes, ...]:
@@ -125,124 +161,86 @@ def _keys_of(partition: Partition, names: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple((key("") if callable(key) else key).encode() for key in keys)
 
 
-def _in_order(name: str, declared: Sequence[Declared]) -> Callable[..., Values]:
+def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
     """Make a function that takes the values of ``declared`` by name, and returns them in this order."""
-    taken = [f"{each.name}=None" if each.kind == "?" else each.name for each in declared]
-    made = {"flag": "int({})", "number": '"" if {0} is None else {0}', "list": "*listed({})", "...": "*{}"}
-    values = "".join(f"{made.get(each.kind, '{}').format(each.name)}, " for each in declared)
-    given = "given" if any(each.kind == "?" for each in declared) else ""
-    text = f"lambda {'*, ' if taken else ''}{', '.join(taken)}: {given}(({values}))"
-    # As namedtuple makes its methods: what is the same each time costs nothing at a call.
-    function: Any = eval(text, {"listed": _listed, "given": _given})  # noqa: S307
-    function.__name__ = function.__qualname__ = name
-    return cast("Callable[..., Values]", function)
+    names = [each for each, _ in declared]
+    numbers, flags, optional = (
+        [each for each, kind in declared if kind == wanted] for wanted in ("number", "flag", "?")
+    )
+    # From the last on: a list moves what is behind it.
+    lists = [(place, kind) for place, (_, kind) in enumerate(declared) if kind in ("list", "...")][::-1]
+    # By how many values are given: most often they are the first so many.
+    picks = {count: _picked(names[:count]) for count in range(len(names) - len(optional), len(names) + 1)}
+
+    def take(**given: Any) -> Values:
+        try:
+            for number in numbers:
+                if given[number] is None:
+                    given[number] = ""
+            for flag in flags:
+                given[flag] = int(given[flag])
+            values = picks[len(given)](given)
+        except KeyError:
+            filled = {**dict.fromkeys(optional), **given}
+            if wrong := filled.keys() ^ names:
+                raise TypeError(f"{name}() got names that are missing or unknown: {sorted(wrong)}") from None
+            values = picks[len(names)](filled)
+        if optional and None in values:
+            values = values[: values.index(None)]
+        for place, kind in lists:
+            value = values[place]
+            made = value if kind == "..." else ("",) if value is None else (len(value), *value)
+            values = (*values[:place], *made, *values[place + 1 :])
+        return values
+
+    return take
 
 
-def _listed(values: Sequence[str | bytes | int] | None) -> Values:
-    return ("",) if values is None else (len(values), *values)
+def _picked(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    # With one name, itemgetter returns no tuple.
+    return itemgetter(*names) if len(names) > 1 else lambda given: (given[names[0]],) if names else ()
 
 
-def _given(values: tuple[Any, ...]) -> Values:
-    return values[: values.index(None)] if None in values else values
+ADD = Script("add", task="create")
+CHANGE = Script("change", task="save")
+CLEAN_ALONG = Script("clean_along")
+CREATE = Script("create")
+END = Script("end")
+END_ABOVE = Script("end_above")
+PROLONG = Script("prolong")
+ROTATE = Script("rotate")
+SAVE = Script("save")
 
+COUNT = Script("count")
+FIND = Script("find")
+IN_NETWORK = Script("in_network")
+NEWEST = Script("newest")
+PAGE = Script("page")
+READ_RECORDS = Script("read_records")
+READ_SAMPLES = Script("read_samples")
+TAKE_SAMPLE = Script("take_sample")
 
-def parts_of(source: Source) -> list[str]:
-    """Name the shared parts that ``source`` needs: each once, and behind those that it needs itself."""
-    found: list[str] = []
+COUNT_ITEMS = Script("count_items")
+COUNT_VIEW = Script("count_view", repeatable=False)
+FORGET_ITEMS = Script("forget_items")
+ITEMS_BY_RANK = Script("items_by_rank")
+RECENT_ITEMS = Script("recent_items")
+RECORD_VIEW = Script("record_view", repeatable=False)
+RESET_COUNTS = Script("reset_counts")
+TRIM_ITEMS = Script("trim_items")
+VIEW_COUNTS = Script("view_counts")
 
-    def add(names: Iterable[str]) -> None:
-        for name in names:
-            if name not in found:
-                add(shared(name).needs)
-                found.append(name)
+BACKLOG = Script("backlog")
+CHECK_ENTRIES = Script("check_entries")
+CHECK_KEYS = Script("check_keys")
+CHECK_PLACES = Script("check_places")
+EVICT = Script("evict")
+EXPIRE = Script("expire")
+NEXT_DEADLINE = Script("next_deadline")
+SCAN_KEYS = Script("scan_keys")
 
-    if any(each.kind in ("list", "...") for each in source.arguments):
-        add(["arguments"])
-    add(source.needs)
-    return found
-
-
-def _assembled(source: Source, parts: Sequence[str], keys: Sequence[Declared]) -> str:
-    prologue = _prologue(source)
-    words = Block(prologue + source.body).words
-    kept: list[str] = []
-    # What is called stands above: so one look at each function, from the last on, tells whether it is called.
-    for block in reversed([block for part in parts for block in shared(part).blocks]):
-        if not block.function or block.function in words:
-            words |= block.words
-            kept.insert(0, f"{block.text}\n\n")
-    constants = [f"local {name} = {value}\n" for name, value in CONSTANTS.items() if name in words]
-    used = [(key.name, _from_table("KEYS", key, str(place))) for place, key in enumerate(keys, 1) if key.name in words]
-    # Arguments come behind the parts, so that no name in a part hides one.
-    return "".join((source.header, *constants, _locals(used), *kept, prologue, source.body))
-
-
-def _prologue(source: Source) -> str:
-    lines, chunk, base, place = "", list[tuple[str, str]](), "", 0
-    for each in (*source.arguments, *source.once):
-        place += 1
-        if each.kind == "list":
-            # What comes behind it has no fixed place.
-            last = f"last_of_{each.name}"
-            lines += _locals(chunk) + f"local {each.name}, {last} = list_at({base}{place})\n"
-            chunk, base, place = [], f"{last} + ", 0
-        else:
-            chunk.append((each.name, _from_table("ARGV", each, f"{base}{place}")))
-    return lines + _locals(chunk)
-
-
-def _from_table(table: str, declared: Declared, place: str) -> str:
-    """Return the Lua expression of a key or an argument."""
-    if declared.kind == "...":
-        return f"{{ unpack(KEYS, {place}) }}" if table == "KEYS" else f"arguments_from({place})"
-    value = f"{table}[{place}]"
-    return {"number": f"tonumber({value})", "flag": f'{value} == "1"'}.get(declared.kind, value)
-
-
-def _locals(pairs: Sequence[tuple[str, str]]) -> str:
-    return f"local {', '.join(name for name, _ in pairs)} = {', '.join(value for _, value in pairs)}\n" if pairs else ""
-
-
-ADD = Script("session/add", task="create")
-CHANGE = Script("session/change", task="save")
-CLEAN_ALONG = Script("session/clean_along")
-CREATE = Script("session/create")
-END = Script("session/end")
-END_ABOVE = Script("session/end_above")
-PROLONG = Script("session/prolong")
-ROTATE = Script("session/rotate")
-SAVE = Script("session/save")
-
-COUNT = Script("online/count")
-FIND = Script("online/find")
-IN_NETWORK = Script("online/in_network")
-NEWEST = Script("online/newest")
-PAGE = Script("online/page")
-READ_RECORDS = Script("online/read_records")
-READ_SAMPLES = Script("online/read_samples")
-TAKE_SAMPLE = Script("online/take_sample")
-
-COUNT_ITEMS = Script("viewed/count_items")
-COUNT_VIEW = Script("viewed/count_view", repeatable=False)
-FORGET_ITEMS = Script("viewed/forget_items")
-ITEMS_BY_RANK = Script("viewed/items_by_rank")
-RECENT_ITEMS = Script("viewed/recent_items")
-RECORD_VIEW = Script("viewed/record_view", repeatable=False)
-RESET_COUNTS = Script("viewed/reset_counts")
-TRIM_ITEMS = Script("viewed/trim_items")
-VIEW_COUNTS = Script("viewed/view_counts")
-
-BACKLOG = Script("cleaning/backlog")
-CHECK_ENTRIES = Script("cleaning/check_entries")
-CHECK_KEYS = Script("cleaning/check_keys")
-CHECK_PLACES = Script("cleaning/check_places")
-EVICT = Script("cleaning/evict")
-EXPIRE = Script("cleaning/expire")
-NEXT_DEADLINE = Script("cleaning/next_deadline")
-SCAN_KEYS = Script("cleaning/scan_keys")
-
-AGREEMENT = Script("transport/agreement")
-PERMISSIONS = Script("transport/permissions")
+AGREEMENT = Script("agreement")
+PERMISSIONS = Script("permissions")
 
 
 def every() -> list[Script]:

@@ -56,7 +56,7 @@ class EndedSessions(Collection[EndedSession]):
         at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
-            # See with_ended in remove.lua. A foreign record may have any text as its user, and a name that is no sid.
+            # See with_ended in common.lua. A foreign record may have any text as its user, and a name that is no sid.
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
                 sid = packed[start : start + 20].decode(errors="replace")

@@ -17,7 +17,7 @@ import redis as redis_py
 
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.lua_scripts import Script, Source
+from django_redsess.transport.lua_scripts import Script, declares
 
 AGE = 900_000
 """Milliseconds until a session is due, where a test does not say so."""
@@ -61,7 +61,7 @@ class Store:
 
         ``given`` are its arguments, and the keys that a partition does not name; ``once`` what a repetition leaves out.
         """
-        declared = {each.name for each in Source(script.path).keys}
+        declared = {name for name, _ in declares(script.text, "KEYS")}
         keys = {name: given.pop(name) for name in declared & given.keys()}
         names = script.keys(self.partition, **keys)
         more = () if once is None else script.once(**once)

@@ -1,4 +1,4 @@
-"""What the scripts in lua/session take, by name, where a test does not say otherwise."""
+"""What the scripts in lua/session.lua take, by name, where a test does not say otherwise."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ VIEW = {"item": "lamp", "keep": 25, "items_max": 100}
 
 
 def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:
-    """What add.lua takes for a new session."""
+    """What add takes for a new session."""
     keys = store.partition
     listed: dict[str, Any] = {"seen_list": keys.guests}
     if user:

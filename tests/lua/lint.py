@@ -1,7 +1,7 @@
 """
 ``luacheck`` on the scripts as the server gets them: ``python -m tests.lua.lint``.
 
-A shared part by itself would not do: the names that it uses are those of other files.
+A file by itself would not do: the names that it uses are also those of other files.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ def main() -> int:
         print("Lua was not linted: luacheck is not on PATH (on Debian: apt-get install lua-check).")
         return 0
     shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
     for script in lua_scripts.every():
-        path = FOLDER / f"{script.path}.lua"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script.text, encoding="utf-8")
+        (FOLDER / f"{script.name}.lua").write_text(script.text, encoding="utf-8")
     return subprocess.run(["luacheck", *OPTIONS, "--", FOLDER]).returncode
 
 

@@ -1,4 +1,4 @@
-"""Each script in lua/cleaning by itself."""
+"""Each script in lua/cleaning.lua by itself."""
 
 from collections.abc import Callable
 from typing import Any

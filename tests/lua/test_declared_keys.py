@@ -16,10 +16,10 @@ pytestmark = pytest.mark.unit
 MAKES_NAMES = re.compile(r"\b(?:online_user_of|viewed_by|ended_of) \.\.")
 
 
-@pytest.mark.parametrize("script", lua_scripts.every(), ids=lambda script: script.path)
+@pytest.mark.parametrize("script", lua_scripts.every(), ids=lambda script: script.name)
 def test_a_script_that_makes_names_of_keys_declares_one_that_is_never_there(script: Script) -> None:
     if MAKES_NAMES.search(script.text):
-        # add.lua declares it only for a user, whose list it writes.
+        # add declares it only for a user, whose list it writes.
         assert not script.declares_all or script is lua_scripts.ADD
 
 

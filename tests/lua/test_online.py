@@ -1,4 +1,4 @@
-"""Each script in lua/online by itself."""
+"""Each script in lua/online.lua by itself."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The scripts in lua/session that write a record, each by itself. Where one refuses, it writes nothing."""
+"""The scripts in lua/session.lua that write a record, each by itself. Where one refuses, it writes nothing."""
 
 from typing import Any
 

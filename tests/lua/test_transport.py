@@ -1,4 +1,4 @@
-"""Each script in lua/transport by itself."""
+"""The scripts in lua/agreement.lua and lua/permissions.lua, each by itself."""
 
 from typing import Any
 

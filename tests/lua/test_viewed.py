@@ -1,4 +1,4 @@
-"""Each script in lua/viewed by itself."""
+"""Each script in lua/viewed.lua by itself."""
 
 from typing import Any
 

@@ -332,13 +332,13 @@ def test_a_repair_corrects_a_place(redis, partitions, index: Switch, settings) -
 def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
     session = begun(HOME, **user())
     partition = keyspace().of_sid(str(session.sid))
-    check_places = index_check._check_places
+    check_places = index_check._check_scores
 
     def check_later(*args: Any, **named: Any) -> Any:
         visited(AWAY, session.session_key, colour="red").save()
         redis.zrem(partition.addresses, str(session.sid))
         return check_places(*args, **named)
 
-    monkeypatch.setattr(index_check, "_check_places", check_later)
+    monkeypatch.setattr(index_check, "_check_scores", check_later)
     assert faults(mend=True) == []
     assert entries(redis) == {}

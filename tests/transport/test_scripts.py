@@ -30,7 +30,7 @@ def test_replies_read_the_same_in_both_protocols(protocol, new_session) -> None:
     assert SessionStore(session.session_key).load() == {}
 
 
-@pytest.mark.parametrize("script", lua_scripts.every(), ids=lambda script: script.path)
+@pytest.mark.parametrize("script", lua_scripts.every(), ids=lambda script: script.name)
 def test_every_script_begins_with_a_comment_and_compiles(redis, script: Script) -> None:
     assert script.text.startswith("-- ")
     assert redis.script_load(script.text) == script.digest

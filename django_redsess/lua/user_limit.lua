@@ -1,5 +1,4 @@
 -- How many sessions a user may have.
--- needs: partition, clock, remove
 
 -- Of a user with more sessions, only those that signed in first are looked at.
 local looked_at_max = 1000
@@ -62,3 +61,13 @@ end
 local function end_excess(sids, excess, reason)
   return remove(sids, reason) < excess and "crowded" or ""
 end
+
+--- end_above: End sessions of a user above a limit: the rest, if a sign-in has found too many for one script.
+-- KEYS: partition
+-- ARGV: user_id sid limit:number policy
+-- `sid` is the session that signed in. It stays.
+-- Reply: "crowded" if that was not all, else "". See with_ended.
+-- It may have been ended by a later sign-in: then no room is kept for it.
+if not redis.call("ZSCORE", online_user_of .. user_id, sid) then limit = limit + 1 end
+local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy)
+return with_ended(leaving and end_excess(leaving, excess, reason) or "")

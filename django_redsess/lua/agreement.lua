@@ -1,5 +1,5 @@
--- Read what a site and its store must agree on. It is enough if the store knows one of the secret keys: so a key can be
--- replaced while processes run that only have the old one. The store knows eight.
+--- agreement: Read what a site and its store must agree on. It is enough if the store knows one of the secret keys: so
+-- a key can be replaced while processes run that only have the old one. The store knows eight.
 -- KEYS: meta
 -- ARGV: partitions format begins:flag takes_key:flag fingerprints...
 -- The number of partitions, and the format of records. The fingerprints are of the secret key, then of its fallbacks.

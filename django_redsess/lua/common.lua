@@ -1,0 +1,307 @@
+-- What scripts of several files share. A script gets what it uses of this.
+
+-- `partition` among the KEYS of a script stands for all these: login expire recent guests online_user online_user_of
+-- viewed_by ended_of wake totals addresses guests_addresses. A user id is appended to online_user_of, a sid to
+-- viewed_by and to ended_of. These three names by themselves are never there. So while a cluster moves this slot key by
+-- key, it refuses the script before it runs: a key that is met half-way could be on the other node.
+
+-- Numbers that several scripts share, or scripts and Python.
+
+-- The most sessions that one call takes out or looks up. More would keep the server from others for too long.
+local AT_ONCE_MAX = 250
+
+-- The most bytes of records that one call reads.
+local BYTES_MAX = 1048576
+
+-- The most due sessions that a call takes out which only reads.
+local DUE_MAX = 200
+
+-- The most sign-ins of several users that are put in order.
+local CONSIDERED_MAX = 5000
+
+-- Milliseconds.
+local HOUR = 3600000
+
+-- Milliseconds.
+local DAY = 86400000
+
+-- Arguments whose number varies.
+
+-- The arguments from a place on.
+local function arguments_from(place)
+  local list = {}
+  for index = place, #ARGV do list[#list + 1] = ARGV[index] end
+  return list
+end
+
+-- A list of arguments, and the place of its last one. Its length stands at `place`: "" for no list (nil).
+local function list_at(place)
+  local length, list = tonumber(ARGV[place]), {}
+  for index = place + 1, place + (length or 0) do list[#list + 1] = ARGV[index] end
+  return length and list, place + #list
+end
+
+-- The server's time, in milliseconds.
+
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Write a number as digits. Lua's own conversion would write a time as 1.79e+12.
+local function digits(number)
+  return string.format("%.0f", number)
+end
+
+-- The header of a record, as record.py writes it.
+
+-- Where the length of the user id stands.
+local length_at = 29
+
+-- Whether a record has this release's format, 4. Another release may write another one.
+local function is_readable(record)
+  return #record > length_at and string.byte(record, 1) == 52 and #record >= length_at + string.byte(record, length_at)
+end
+
+-- The user id of a record; "" for a guest's, and for one that can't be read.
+local function user_of(record)
+  if not record or not is_readable(record) then return "" end
+  return string.sub(record, length_at + 1, length_at + string.byte(record, length_at))
+end
+
+-- The revision of a record.
+
+-- Each write has a new revision. Two records are the same exactly if their revisions are.
+local function revision_of(record)
+  return string.sub(record, 2, 7)
+end
+
+-- When sessions were last seen.
+
+-- The list that says when sessions of this user were last seen. A user id of "" stands for guests.
+local function seen_list_of(user_id)
+  return user_id == "" and guests or recent
+end
+
+-- When a session was last seen, with a user or without; or false.
+local function last_seen(sid)
+  return redis.call("ZSCORE", recent, sid) or redis.call("ZSCORE", guests, sid)
+end
+
+-- The index of addresses. The place of a session is the number by which its address is ordered.
+
+-- The list of places of sessions with this user. A user id of "" stands for guests.
+local function places_of(user_id)
+  return user_id == "" and guests_addresses or addresses
+end
+
+-- Write the place of a session. "" leaves the index as it is, "none" takes the session out of it.
+local function set_place(sid, user_id, place)
+  if place == "none" then
+    redis.call("ZREM", places_of(user_id), sid)
+  elseif place ~= "" then
+    redis.call("ZADD", places_of(user_id), place, sid)
+  end
+end
+
+-- When sessions are due.
+
+-- The earliest deadline of all, or nil.
+local function first_deadline()
+  return tonumber(redis.call("ZRANGE", expire, 0, 0, "WITHSCORES")[2])
+end
+
+-- The deadline of a session, if it is still ahead; or false.
+local function deadline_ahead(sid)
+  local deadline = tonumber(redis.call("ZSCORE", expire, sid) or 0)
+  return deadline > now and deadline
+end
+
+-- Up to so many sids of due sessions, the earliest deadline first.
+local function due_sids(count_max)
+  return redis.call("ZRANGE", expire, "-inf", digits(now), "BYSCORE", "LIMIT", 0, count_max)
+end
+
+-- The time of a write. It is now. Where the clock has stepped back, it is the time that is stored already.
+
+-- A stored time that is ahead of now, else now. At most a day ahead: no fast clock is believed further.
+local function steady_time(stored)
+  return math.max(now, math.min(tonumber(stored or 0), now + DAY))
+end
+
+-- The same, for the newest entry of a list.
+local function steady_time_of(list)
+  return steady_time(redis.call("ZRANGE", list, -1, -1, "WITHSCORES")[2])
+end
+
+-- Whether the caller made its record at that time, give or take a second. It is sealed: no script can change it.
+local function is_made_at(at, expected)
+  return math.abs(expected - at) <= 1000
+end
+
+-- The only way out: sessions are taken out of every key.
+
+-- What has ended in this script, for with_ended: for each reason, the reason, how many, and whom.
+local ended = {}
+
+-- The reply of every script that may end sessions: its own result, its time, and what has ended. That is for each
+-- reason: the reason; how many; and one text with sid (20 bytes), length of the user id (1 byte) and user id of each.
+-- The text is empty where nobody asked for it.
+local function with_ended(result)
+  return { result, digits(now), unpack(ended) }
+end
+
+-- How long a note stays. Ends for other reasons are the user's own doing, and leave a note only if there is a message.
+local note_lifetimes = { kicked = DAY, replaced = HOUR, expired = HOUR, evicted = HOUR }
+
+-- Sort sids by what must be taken out for them, until their records have too many bytes. Returns how many were sorted,
+-- how many bytes that were, and the lists: sids with a user first, then those of unknown records.
+local function sort_out(sids, named)
+  local views, user_lists, members, of_guests, unknown, names, there = {}, {}, {}, {}, {}, {}, 0
+  local count, size, batch = 0, 0, 1
+  -- Each batch has twice as many records as the one before, unless so many of their size would be too much.
+  while batch >= 1 and count < #sids do
+    local records = redis.call("HMGET", login, unpack(sids, count + 1, math.min(count + batch, #sids)))
+    for _, record in ipairs(records) do
+      size = size + (record and #record or 0)
+      if size > BYTES_MAX and count > 0 then break end
+      count = count + 1
+      local sid = sids[count]
+      local user_id_length = record and is_readable(record) and string.byte(record, length_at)
+      views[count] = viewed_by .. sid
+      if not user_id_length then
+        unknown[#unknown + 1] = sid
+      elseif user_id_length > 0 then
+        user_lists[#user_lists + 1] = online_user_of .. string.sub(record, length_at + 1, length_at + user_id_length)
+        members[#user_lists] = sid
+      else
+        of_guests[#of_guests + 1] = sid
+      end
+      there = there + (record and 1 or 0)
+      if record and named and #sid == 20 then
+        local owner = user_id_length and string.sub(record, length_at, length_at + user_id_length) or "\0"
+        names[#names + 1] = sid .. owner
+      end
+    end
+    batch = math.min(2 * batch, 16, math.floor((BYTES_MAX - size) * count / math.max(size, 1)))
+  end
+  local guests_there = #of_guests
+  -- Whose record can't be read may be in any list.
+  for _, sid in ipairs(unknown) do
+    members[#members + 1], of_guests[#of_guests + 1] = sid, sid
+  end
+  return count, math.min(size, BYTES_MAX), {
+    views = views, user_lists = user_lists, members = members, of_guests = of_guests, names = names, there = there,
+    guests_there = guests_there,
+  }
+end
+
+-- Delete the first `count` sids from every key, but for the lists of users. They are the first of the list `order`, if
+-- that is given.
+local function delete_sids(sids, count, sorted, order)
+  redis.call("DEL", unpack(sorted.views))
+  redis.call("HDEL", login, unpack(sids, 1, count))
+  local members = sorted.members
+  local of_guests = sorted.of_guests
+  local listed = { [expire] = sids, [recent] = members, [guests] = of_guests, [online_user] = members }
+  -- Another process may write the index of addresses, even if this one does not.
+  listed[addresses], listed[guests_addresses] = members, of_guests
+  for name, some in pairs(listed) do
+    if name == order then
+      redis.call("ZREMRANGEBYRANK", name, 0, count - 1)
+    elseif #some > 0 then
+      redis.call("ZREM", name, unpack(some, 1, math.min(count, #some)))
+    end
+  end
+end
+
+-- Take sessions out of every key: up to AT_ONCE_MAX, or as many as have BYTES_MAX of records together. Returns how many
+-- of the sids were dealt with, and how many bytes their records had.
+-- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
+-- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
+local function remove(sids, reason, order, quiet, message)
+  if #sids == 0 then return 0, 0 end
+  local count, size, sorted = sort_out(sids, reason and not quiet)
+  delete_sids(sids, count, sorted, order)
+  message = message or ""
+  local lifetime = reason and (note_lifetimes[reason] or message ~= "" and DAY)
+  local note = lifetime and reason .. " " .. digits(now) .. " " .. message
+  for index, name in ipairs(sorted.user_lists) do
+    redis.call("ZREM", name, sorted.members[index])
+    -- pcall: the session has ended, even if a full server refuses the note.
+    if note then redis.pcall("SET", ended_of .. sorted.members[index], note, "PX", lifetime) end
+  end
+  if reason and sorted.there > 0 then
+    for _, part in ipairs({ reason, sorted.there, table.concat(sorted.names) }) do table.insert(ended, part) end
+    -- pcall: they have ended, even if a full server refuses to count.
+    redis.pcall("HINCRBY", totals, reason, sorted.there)
+    if sorted.guests_there > 0 then redis.pcall("HINCRBY", totals, "guests:" .. reason, sorted.guests_there) end
+  end
+  return count, size
+end
+
+-- Sessions that are too many. Guests' end first, to make room for those with a user.
+
+-- How many guests' sessions are too many, and how many with a user. `maximum` may have a user. Guests may have what
+-- these leave of it, but `reserve` at least and `guests_maximum` at most. capacity.Allowed has the same rule.
+local function too_many(maximum, reserve, guests_maximum)
+  local with_user = redis.call("ZCARD", recent)
+  local allowed = math.min(math.max(maximum - with_user, reserve), guests_maximum)
+  return math.max(0, redis.call("ZCARD", guests) - allowed), math.max(0, with_user - maximum)
+end
+
+-- End up to `limit` sessions that are too many, the longest unseen first. Returns how many are still too many.
+local function evict(maximum, reserve, guests_maximum, limit, quiet)
+  local of_guests, with_user = too_many(maximum, reserve, guests_maximum)
+  local left = of_guests + with_user
+  for _, each in ipairs({ { guests, of_guests }, { recent, with_user } }) do
+    local list, count = each[1], math.min(each[2], limit)
+    local taken = count > 0 and remove(redis.call("ZRANGE", list, 0, count - 1), "evicted", list, quiet) or 0
+    left, limit = left - taken, limit - taken
+  end
+  return left
+end
+
+-- How often items were viewed by all visitors. The script's KEYS have `popularity` and `totals`.
+
+-- Up to two of the least viewed items besides this one, and how many views they have. Among items with equally many
+-- views, `turn` chooses: it is another number each time. If the last in the order of bytes went always, no new item
+-- with such a name would ever stay.
+local function least_viewed(item, count, turn)
+  local card = redis.call("ZCARD", popularity)
+  local lowest = redis.call("ZRANGE", popularity, -1, -1, "WITHSCORES")[2]
+  local level = redis.call("ZCOUNT", popularity, lowest, lowest)
+  local last = card - 1 - turn * 7919 % math.max(1, level - 2)
+  local candidates, leaving, views = redis.call("ZRANGE", popularity, math.max(0, last - 2), last, "WITHSCORES"), {}, 0
+  for at = #candidates - 1, 1, -2 do
+    if candidates[at] ~= item and #leaving < math.min(count, 2) then
+      leaving[#leaving + 1] = candidates[at]
+      views = views - candidates[at + 1]
+    end
+  end
+  return leaving, views
+end
+
+-- Count a view of an item. If there are more items than `items_max`, two of the least viewed go with each new one. So
+-- their number is bounded without a cleaner.
+local function count_view(item, items_max)
+  local is_new = tonumber(redis.call("ZINCRBY", popularity, -1, item)) == -1
+  local total = redis.call("HINCRBY", totals, "views", 1)
+  if total == 1 then redis.call("HSET", totals, "views_since", redis.call("TIME")[1]) end
+  local above = is_new and redis.call("ZCARD", popularity) - items_max or 0
+  if above <= 0 then return end
+  local leaving, views = least_viewed(item, above, total)
+  if #leaving == 0 then return end
+  redis.call("ZREM", popularity, unpack(leaving))
+  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
+end
+
+-- What a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the item's views.
+
+-- Record that a session viewed an item, and count the view. A session keeps its newest `keep` items.
+local function record_view(sid, item, keep, items_max)
+  local items = viewed_by .. sid
+  -- Later than the newest, even if the clock has stepped back: else this item could be the first to be trimmed.
+  local newest = redis.call("ZRANGE", items, -1, -1, "WITHSCORES")
+  redis.call("ZADD", items, digits(newest[2] and math.max(now, newest[2] + 1) or now), item)
+  redis.call("ZREMRANGEBYRANK", items, 0, -keep - 1)
+  if popularity then count_view(item, items_max) end
+end

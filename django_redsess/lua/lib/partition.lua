@@ -1,5 +1,0 @@
--- The keys of a partition. A user id is appended to online_user_of, a sid to viewed_by and to ended_of. These three
--- names by themselves are never there. So while a cluster moves this slot key by key, it refuses the script before it
--- runs: a key that is met half-way could be on the other node.
--- KEYS: login expire recent guests online_user online_user_of viewed_by ended_of wake totals addresses
--- KEYS: guests_addresses

@@ -1,0 +1,350 @@
+-- Sessions: added, saved, moved, ended.
+
+-- Whether a session lives.
+
+-- The record of a session that is there and not due, and its deadline; or false.
+local function live_record(sid)
+  local deadline = deadline_ahead(sid)
+  return deadline and redis.call("HGET", login, sid), deadline
+end
+
+-- Why a session is gone.
+
+-- The note of a session that is gone: "rotated" and its new sid, and "guest" if it had no user; or the reason of its end,
+-- the time, and the message for its user. "" where there is none.
+local function note_of(sid)
+  -- pcall: another program may have stored anything there.
+  local note = redis.pcall("GET", ended_of .. sid)
+  return type(note) == "string" and note or ""
+end
+
+-- A session's entries in the sorted sets.
+
+-- Write a deadline. `before` is the one so far, or that of the old sid; nil for a new session.
+local function set_deadline(sid, due, before)
+  local sooner = not before or due < before
+  local first = sooner and first_deadline()
+  redis.call("ZADD", expire, digits(due), sid)
+  -- A cleaner sleeps until the first deadline. An earlier one wakes it: once, however many come.
+  -- pcall: the session is written, even if a full server refuses this.
+  if sooner and (not first or due < first) and redis.pcall("LLEN", wake) == 0 then
+    redis.pcall("LPUSH", wake, "earlier")
+  end
+end
+
+-- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as
+-- in set_place.
+local function enter(sid, user_id, login_time, at, place)
+  redis.call("ZADD", seen_list_of(user_id), "GT", at, sid)
+  set_place(sid, user_id, place)
+  if user_id == "" then return end
+  redis.call("ZADD", online_user, login_time, sid)
+  redis.call("ZADD", online_user_of .. user_id, login_time, sid)
+end
+
+-- Take a session out of these lists.
+local function leave(sid, user_id)
+  redis.call("ZREM", seen_list_of(user_id), sid)
+  redis.call("ZREM", places_of(user_id), sid)
+  if user_id == "" then return end
+  redis.call("ZREM", online_user, sid)
+  redis.call("ZREM", online_user_of .. user_id, sid)
+end
+
+-- Room for a record on a server that is full and evicts nothing by itself.
+
+-- About how many bytes a session takes besides its record. Rather too many for one with a user, rather too few for a
+-- guest's: so enough is freed.
+local entries_of_user, entries_of_guest = 550, 200
+
+-- The most guests' sessions that one script ends for this: more would keep the server from others for too long.
+local relieved_max = 1000
+
+-- The sessions that the script is about. They must stay. There are two at most.
+local spared = {}
+
+-- End guests' sessions, the longest unseen first, until so many bytes are free.
+local function relieve(bytes)
+  local freed, taken, each = 0, 0, entries_of_guest
+  bytes = math.min(bytes, BYTES_MAX)
+  while freed < bytes and taken < relieved_max do
+    local wanted, sids = math.min(AT_ONCE_MAX, relieved_max - taken, math.ceil((bytes - freed) / each)), {}
+    for _, sid in ipairs(redis.call("ZRANGE", guests, 0, wanted + 1)) do
+      if not spared[sid] and #sids < wanted then sids[#sids + 1] = sid end
+    end
+    local count, size = remove(sids, "evicted")
+    if count == 0 then break end
+    taken, freed = taken + count, freed + size + count * entries_of_guest
+    each = freed / taken
+  end
+end
+
+-- Write a record. This must be the first write of a script: a full server refuses the first and no later one. So
+-- nothing may be written before, not even a removal of nothing. If it is refused, guests' sessions are ended, and the
+-- record is written again. Where there are no guests, the script fails.
+local function first_write(sid, record)
+  spared[sid] = true
+  local reply = redis.pcall("HSET", login, sid, record)
+  if type(reply) ~= "table" or not reply.err then return end
+  if string.find(reply.err, "^%-?OOM") then
+    relieve(#record + (user_of(record) == "" and entries_of_guest or entries_of_user))
+  end
+  redis.call("HSET", login, sid, record)
+end
+
+-- A session under a new sid.
+
+-- Add a session to every key. `before` is as in set_deadline, `place` as in set_place.
+local function add_session(sid, record, user_id, login_time, at, due, place, before)
+  first_write(sid, record)
+  set_deadline(sid, due, before)
+  enter(sid, user_id, login_time, at, place)
+end
+
+-- When a record was written, or up to a second earlier. Where the deadline was set as a date, it is that date.
+local function written_at(record)
+  if #record < length_at then return 0 end
+  local deadline, age = struct.unpack(">I5I4", record, 8)
+  return (deadline - age - 1) * 1000
+end
+
+--- add: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
+-- rest.
+-- KEYS: login expire totals seen_list online_user? online_user_of? places?
+-- ARGV: sid record at due user_id place limit:number full_at:number
+-- ONCE: first
+-- seen_list is recent and the next two are given if there is a user; else it is guests. The record was made `at` that
+-- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
+-- and then no list is given. With a guest's place, `online_user` and `online_user_of` are given as seen_list, and not
+-- used. `limit` and `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have
+-- to end.
+-- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time
+-- by which the record must be made.
+if not first then return 0 end
+local expected = steady_time_of(seen_list)
+if not is_made_at(at, expected) then return digits(expected) end
+local own = user_id ~= "" and redis.call("ZCARD", online_user_of .. user_id) or 0
+if own > 0 and (limit and own >= limit or full_at and redis.call("ZCARD", seen_list) >= full_at) then return 0 end
+-- pcall: a full server refuses it, and `create` can make room.
+if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
+redis.call("ZADD", expire, due, sid)
+redis.call("ZADD", seen_list, at, sid)
+if user_id ~= "" then
+  redis.call("ZADD", online_user, at, sid)
+  redis.call("ZADD", online_user_of .. user_id, at, sid)
+end
+if place ~= "" then redis.call("ZADD", places, place, sid) end
+redis.call("HINCRBY", totals, "created", 1)
+return 1
+
+--- create: Add a session. Only this script and `add` add any.
+-- KEYS: partition popularity?
+-- ARGV: sid record user_id login_time at due:number place limit:number policy full_at:number viewed:list
+-- ONCE: is_new:flag item? keep? items_max?
+-- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
+-- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
+-- happens above that, `full_at` as in above_limit. The rest is as in `save`.
+-- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
+-- has this sid; "clock" and the time by which the record must be made; "refused" and "". The last two are followed by
+-- the item. See with_ended.
+local found = not is_new and redis.call("HGET", login, sid)
+-- The client repeats a command whose reply was lost. Whether that reply said "crowded" is not known: it is said again.
+if found then
+  return with_ended({ revision_of(found) == revision_of(record) and "saved" or "taken", limit and "crowded" })
+end
+-- A repetition does not bring back what has ended meanwhile.
+if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
+local expected = steady_time_of(seen_list_of(user_id))
+if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy, full_at)
+if not leaving then return with_ended({ "refused", "", item }) end
+
+add_session(sid, record, user_id, login_time, at, due, place)
+for index = 1, viewed and #viewed or 0, 2 do
+  redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
+end
+-- pcall, twice: the session is there, even if a full server refuses these.
+if item then pcall(record_view, sid, item, keep, items_max) end
+if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
+return with_ended({ "saved", end_excess(leaving, excess, reason) })
+
+--- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
+-- `save` does the rest.
+-- KEYS: login expire places?
+-- ARGV: sid loaded record due place? left?
+-- `loaded` is the revision that was loaded, `due` a deadline, or "" to keep the one there is. A later deadline stays.
+-- If the address has changed, either the session gets a `place` in the list `places` of the index of addresses, or it
+-- is taken out of the list `left`.
+-- Reply: 1. Or nothing is written: the record that is there; or false or 0, and `save` must be asked.
+local found = redis.call("HGET", login, sid)
+if not found or string.sub(found, 2, 7) ~= loaded then return found end
+-- pcall: a full server refuses it, and `save` can make room.
+if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
+if places then
+  redis.call("ZADD", places, place, sid)
+elseif left then
+  -- This list is not among the KEYS: it is often not there, and a cluster that moves the slot would refuse the script.
+  -- pcall: there, it may be on the other node.
+  redis.pcall("ZREM", left, sid)
+end
+if due ~= "" then redis.call("ZADD", expire, "XX", "GT", due, sid) end
+return 1
+
+--- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `change`
+-- is not for.
+-- KEYS: partition popularity?
+-- ARGV: sid record user_id login_time at due:number place later_stays:flag loaded
+-- ONCE: item? keep? items_max?
+-- The record was made `at` that time. A guest has "" as user id and login time. `place` is as in set_place.
+-- `later_stays` keeps a later deadline. `loaded` is the revision that was loaded, "" to replace any. `item` is viewed;
+-- a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
+-- in this partition.
+-- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
+-- time by which the record must be made. These are followed by the item. See with_ended.
+local found, before = live_record(sid)
+if not found then return with_ended({ "gone", note_of(sid), item }) end
+-- The client repeats a command whose reply was lost: then its record is there already.
+if revision_of(found) == revision_of(record) then return with_ended({ "saved" }) end
+if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
+local user_before = user_of(found)
+local expected = steady_time(redis.call("ZSCORE", seen_list_of(user_before), sid))
+if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+
+first_write(sid, record)
+if later_stays then due = math.max(due, before) end
+if due ~= before then set_deadline(sid, due, before) end
+if user_before ~= user_id then leave(sid, user_before) end
+enter(sid, user_id, login_time, at, place)
+-- pcall: the session is written, even if a full server refuses this.
+if item then pcall(record_view, sid, item, keep, items_max) end
+return with_ended({ "saved" })
+
+--- prolong: Move the deadline of a session, if it is still the one that was read, and still ahead.
+-- KEYS: expire seen_list
+-- ARGV: sid read:number due:number
+-- `seen_list` is recent if there is a user, else guests. `read` is the deadline that was read, `due` the new one.
+-- Reply: 1 if it has moved, else 0.
+local before = tonumber(redis.call("ZSCORE", expire, sid) or 0)
+if before ~= read or before <= now then return 0 end
+if due < before then
+  -- Last seen is ahead of now: the clock has stepped back. That must not move a deadline earlier. The second is for the
+  -- caller's time, which is no more exact.
+  local ahead = tonumber(redis.call("ZSCORE", seen_list, sid) or 0) - now
+  if ahead > 0 then due = math.min(before, due + ahead + 1000) end
+end
+-- pcall: a full server refuses this, and the session can be read all the same.
+local moved = due ~= before and redis.pcall("ZADD", expire, "XX", "CH", digits(due), sid)
+return moved == 1 and 1 or 0
+
+--- rotate: Give a session a new sid and a new record, and move what it viewed. For five minutes a note under the old
+-- sid tells late requests.
+-- KEYS: partition popularity?
+-- ARGV: old_sid sid record user_id login_time at due:number place loaded limit:number policy full_at:number
+-- ONCE: item? keep? items_max?
+-- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
+-- `full_at` are as in `create`, the rest as in `save`.
+-- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; and it may be
+-- "refused", as in `create`.
+local note, note_lifetime = "rotated " .. sid, 300000
+
+-- The client repeats a command whose reply was lost: then the session has moved already.
+if string.sub(note_of(old_sid), 1, #note) == note then return with_ended({ "saved", limit and "crowded" }) end
+local found, before = live_record(old_sid)
+if not found then return with_ended({ "gone", note_of(old_sid), item }) end
+if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
+local expected = steady_time_of(seen_list_of(user_id))
+if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+local leaving, excess, reason = above_limit(user_id, sid, old_sid, limit, policy, full_at)
+if not leaving then return with_ended({ "refused", "", item }) end
+
+-- The new sid first: if a full server refuses it, the old one is as it was.
+if record ~= "" then
+  spared[old_sid] = true
+  add_session(sid, record, user_id, login_time, at, due, place, before)
+  if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
+    redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
+  end
+  -- pcall: the session is written, even if a full server refuses this.
+  if item then pcall(record_view, sid, item, keep, items_max) end
+end
+redis.call("HDEL", login, old_sid)
+redis.call("ZREM", expire, old_sid)
+leave(old_sid, user_of(found))
+if record == "" then redis.call("DEL", viewed_by .. old_sid) end
+if user_of(found) == "" then note = note .. " guest" end
+redis.call("SET", ended_of .. old_sid, note, "PX", note_lifetime)
+return with_ended({ "saved", end_excess(leaving, excess, reason) })
+
+--- end: End sessions: those that are named, or up to AT_ONCE_MAX of a list.
+-- KEYS: partition source?
+-- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list low high skipped:number sids...
+-- `source` is the list. Then `low` and `high` are scores in it, and so many of the lowest are left out because they
+-- stay; else `sids` are up to AT_ONCE_MAX. A reason of "" says that nobody is told: nobody has had these sessions. The
+-- message is for their users to read.
+-- Sessions stay that began after `began_by`, or were not seen since `since` (nil: none stays for that), and the kept.
+-- Reply: how many sids it has dealt with; of a list, 1 if that was not all, and where to go on: the score, and how many
+-- to leave out there; of named ones, the new sids of those that have got another key. See with_ended.
+local sids_kept, users_kept, scores, size = {}, {}, {}, 0
+for _, sid in ipairs(kept_sids) do sids_kept[sid] = true end
+for _, user_id in ipairs(kept_users) do users_kept[user_id] = true end
+if source then
+  local flat =
+    redis.call("ZRANGE", source, low, high, "BYSCORE", "LIMIT", skipped, AT_ONCE_MAX, "WITHSCORES")
+  for index = 1, #flat, 2 do
+    sids[#sids + 1] = flat[index]
+    scores[#scores + 1] = flat[index + 1]
+  end
+end
+
+-- Of a guest's session it is known when it was seen and when its record was written, but not when it began.
+local function began_later(login_time, seen_at, record)
+  if login_time then return tonumber(login_time) > began_by end
+  return seen_at > began_by and written_at(record or "") > began_by
+end
+
+local function is_kept(sid)
+  if sids_kept[sid] then return true end
+  if not began_by and not since and #kept_users == 0 then return false end
+  local seen_at = tonumber(last_seen(sid) or 0)
+  if since and seen_at < since then return true end
+  local login_time = redis.call("ZSCORE", online_user, sid)
+  local record = (#kept_users > 0 or not login_time) and redis.call("HGET", login, sid)
+  size = size + (record and #record or 0)
+  return began_by and began_later(login_time, seen_at, record) or users_kept[user_of(record)] or false
+end
+
+local ending, places, stays, dealt_with = {}, {}, {}, 0
+for place, sid in ipairs(sids) do
+  if size > BYTES_MAX then break end
+  dealt_with = place
+  stays[place] = is_kept(sid)
+  if not stays[place] then
+    ending[#ending + 1] = sid
+    places[#ending] = place
+  end
+end
+local count = remove(ending, reason ~= "" and reason, nil, false, message)
+if count < #ending then dealt_with = places[count + 1] - 1 end
+
+-- Sessions that stay may be seen meanwhile, and move up. So the next call goes on from a score, and not from a rank.
+local score = scores[dealt_with]
+local left_out = score and tonumber(score) == tonumber(low) and skipped or 0
+for place = 1, dealt_with do
+  if stays[place] and scores[place] == score then left_out = left_out + 1 end
+end
+-- If all that were named have ended now, none has moved, and no note needs to be read.
+local moved = {}
+for index = 1, (source or ended[2] == count) and 0 or count do
+  local sid = string.match(note_of(ending[index]), "^rotated (%S+)")
+  if sid then moved[#moved + 1] = sid end
+end
+local more = (dealt_with < #sids or #sids == AT_ONCE_MAX) and 1 or 0
+return with_ended({ dealt_with, more, score or "", left_out, moved })
+
+--- clean_along: Clean up beside a new session: end sessions that are due, then those that are too many.
+-- KEYS: partition
+-- ARGV: maximum:number reserve:number guests_maximum:number limit:number named:flag
+-- The arguments are as in `evict`. `limit` is for both together.
+-- Reply: how many are still too many. See with_ended.
+local taken = remove(due_sids(limit), "expired", expire, not named)
+return with_ended(evict(maximum, reserve, guests_maximum, limit - taken, not named))

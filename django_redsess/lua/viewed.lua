@@ -1,0 +1,89 @@
+-- What sessions viewed, and how often items were viewed.
+
+--- record_view: Record that a session viewed an item, and count the view.
+-- KEYS: partition popularity?
+-- ARGV: sid item keep items_max
+-- A session keeps so many items, and there may be `items_max` in all. `popularity` is given if the item's views are
+-- counted in this partition.
+-- Reply: 1; or 0 if the session is gone or due, and nothing is written.
+local lives = deadline_ahead(sid) and redis.call("HEXISTS", login, sid) == 1
+if lives then record_view(sid, item, keep, items_max) end
+return lives and 1 or 0
+
+--- count_view: Count a view of an item whose views are counted in another partition than its session's.
+-- KEYS: totals popularity
+-- ARGV: item items_max
+-- There may be `items_max` items in all.
+-- Reply: 1.
+count_view(item, items_max)
+return 1
+
+--- recent_items: Read what a live session viewed, the newest first.
+-- KEYS: partition
+-- ARGV: sid limit
+-- At most `limit` items; 0 stands for all.
+-- Reply: item, time, item, time, …
+return deadline_ahead(sid) and redis.call("ZRANGE", viewed_by .. sid, 0, limit - 1, "REV", "WITHSCORES") or {}
+
+--- forget_items: Forget what a session viewed.
+-- KEYS: items
+-- ARGV: item?
+-- `items` are those that it viewed. Without an item, all are forgotten.
+-- Reply: how many items those were.
+if item then return redis.call("ZREM", items, item) end
+local count = redis.call("ZCARD", items)
+redis.call("DEL", items)
+return count
+
+--- view_counts: Read how often items were viewed.
+-- KEYS: popularity
+-- ARGV: items...
+-- Reply: a score for each, negative, or false.
+return redis.call("ZMSCORE", popularity, unpack(items))
+
+--- items_by_rank: Read items by rank.
+-- KEYS: items
+-- ARGV: first last
+-- `items` is a sorted set of them.
+-- Reply: item, score, item, score, …
+return redis.call("ZRANGE", items, first, last, "WITHSCORES")
+
+--- count_items: Count the items that were viewed at least so often.
+-- KEYS: totals popularity
+-- ARGV: at_least
+-- Reply: how many, the views of all items together, and the second of the first view; 0 before it.
+local views, since = unpack(redis.call("HMGET", totals, "views", "views_since"))
+return { redis.call("ZCOUNT", popularity, "-inf", -at_least), views or 0, since or 0 }
+
+--- trim_items: Remove the least viewed items.
+-- KEYS: totals popularity
+-- ARGV: keep:number limit:number
+-- So many items stay. At most `limit` are removed.
+-- Reply: how many it removed, and how many are still too many.
+local above = redis.call("ZCARD", popularity) - keep
+local count, views = math.max(0, math.min(above, limit)), 0
+if count > 0 then
+  local removed = redis.call("ZPOPMAX", popularity, count)
+  for at = 2, #removed, 2 do views = views - removed[at] end
+  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
+end
+return { count, math.max(0, above - count) }
+
+--- reset_counts: Forget how often items were viewed.
+-- KEYS: totals popularity
+-- ARGV: items...
+-- No items stands for all.
+-- Reply: how many views those were.
+local views = 0
+if #items == 0 then
+  views = redis.call("HGET", totals, "views") or 0
+  -- UNLINK: memory is freed in the background, however many items there are.
+  redis.call("UNLINK", popularity)
+  redis.call("HDEL", totals, "views", "views_since")
+  return tonumber(views)
+end
+for _, score in ipairs(redis.call("ZMSCORE", popularity, unpack(items))) do views = views - (score or 0) end
+if redis.call("ZREM", popularity, unpack(items)) > 0 then
+  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
+end
+return views
