@@ -43,7 +43,7 @@ from django_redsess.session import notice
 from django_redsess.session.client_address import client_of
 from django_redsess.session.notice import MESSAGE_KEY, Notice
 from django_redsess.session.saving import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
-from django_redsess.session.session_store import SessionLifecycle, session_of
+from django_redsess.session.session_store import session_of
 from django_redsess.signals import RequestScope
 from django_redsess.transport.round_trips import Steps, adrive, drive
 
@@ -81,7 +81,7 @@ def _forbids_sharing(said: str) -> bool:
     return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
 
 
-def set_cookie(session: SessionLifecycle, response: HttpResponseBase) -> None:
+def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
     """Set the session cookie to the key of ``session``."""
     at_browser_close = session.get_expire_at_browser_close()
     age = None if at_browser_close else session.get_expiry_age()
@@ -166,7 +166,7 @@ def _take_back(request: HttpRequest) -> None:
         storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]
 
 
-def is_unchanged(request: HttpRequest, session: SessionLifecycle) -> bool:
+def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
     """Tell whether session and cookie can stay as they are. For most responses, nothing else is to be done."""
     if (
         session.modified
@@ -189,7 +189,7 @@ def interruption() -> SessionInterrupted:
 class Closing:
     """The work on ``session`` when ``response`` is ready. Not needed if :func:`is_unchanged`."""
 
-    def __init__(self, request: HttpRequest, session: SessionLifecycle, response: HttpResponseBase) -> None:
+    def __init__(self, request: HttpRequest, session: SessionStore, response: HttpResponseBase) -> None:
         self.request, self.session, self.response = request, session, response
         self.saves_always = settings.SESSION_SAVE_EVERY_REQUEST and not session.passive
         # A shared cache sends a stored response to other visitors, with its cookie.

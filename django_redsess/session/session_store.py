@@ -1,5 +1,5 @@
 """
-The class of a session object: loading, sign-in, key rotation and end. Saving is in ``saving.py``.
+The class of a session object: Django's session API, loading, sign-in, key rotation and end. Saving is in ``saving.py``.
 
 The work is written as steps: see :mod:`django_redsess.transport.round_trips`.
 """
@@ -11,11 +11,13 @@ from typing import Any
 
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
+from django.core.management.base import CommandError
+from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, script_calls
-from django_redsess.session.notice import MESSAGE_KEY
+from django_redsess.session.notice import MESSAGE_KEY, Notice
 from django_redsess.session.record import log_unusable, named, unpack
 from django_redsess.session.saving import (
     GONE,
@@ -25,6 +27,7 @@ from django_redsess.session.saving import (
     SaveAttempts,
     SessionState,
     SignIn,
+    change_of,
     give_key,
     looking,
     move_home,
@@ -39,8 +42,138 @@ from django_redsess.transport.outage import is_moving
 from django_redsess.transport.round_trips import Steps, T, adrive, drive
 
 
-class SessionLoading(SessionState):
-    """The loading of a session's data."""
+class ClearingError(SessionStoreUnavailable, CommandError):
+    """An outage during Django's ``manage.py clearsessions``. The command prints a CommandError in one line."""
+
+
+class SessionStore(SessionState):
+    """
+    Django's session API for sessions in Redis.
+
+    Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
+    them. ``save`` first tries a short way without steps, which most saves can go.
+    """
+
+    @property
+    def ended(self) -> Notice | None:
+        """
+        Why the cookie's session has ended: a notice with ``reason``, ``message`` and ``ended_at``, or None.
+
+        A notice is kept for a day if the session was kicked or ended with a message, and otherwise for an hour. Guests'
+        sessions, sign-outs and invalidations without a message leave none. Reading this property loads the session,
+        unless it is loaded. Raises SessionStoreUnavailable in an outage.
+        """
+        self.run(self.opening())
+        return self.cookie.notice
+
+    async def aended(self) -> Notice | None:
+        """Await what :attr:`ended` returns."""
+        await self.arun(self.opening())
+        return self.cookie.notice
+
+    def exists(self, session_key: str) -> bool:
+        """Tell whether a live session has this key. The session is not touched."""
+        return self.run(self.existing(session_key))
+
+    async def aexists(self, session_key: str) -> bool:
+        return await self.arun(self.existing(session_key))
+
+    def load(self) -> dict[str, Any]:
+        """
+        Return the session's data as a dict. If there is no such session, the dict is empty, and the object loses its
+        key.
+
+        Data that this site did not write for this session, or can't read, count as no session. This is logged.
+        """
+        return self.run(self.loading())
+
+    async def aload(self) -> dict[str, Any]:
+        return await self.arun(self.loading())
+
+    def create(self) -> None:
+        """Store a new session under a new key, with the data that this object already holds."""
+        self.run(self.creating())
+
+    async def acreate(self) -> None:
+        await self.arun(self.creating())
+
+    def save(self, must_create: bool = False) -> None:
+        """
+        Store the session's data.
+
+        If another request has changed the session since it was loaded, only the top-level keys that this request
+        changed are written.
+
+        ``must_create`` stores a new session, and raises CreateError if the key is taken. Without it, UpdateError is
+        raised if the session was ended, has expired or got another key. Such a session is not stored again. Raises
+        SessionLimitReached if a sign-in exceeds the user's limit.
+        """
+        if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
+            change = change_of(self)
+            if change is not None:
+                known, step = change
+                try:
+                    outcome = step.run()
+                except NoScriptError:
+                    return self.run(self.saving())
+                except SessionStoreUnavailable as error:
+                    self.met(error)
+                    raise
+                if outcome.status == "saved":
+                    self.known = known
+                    return
+                return self.run(self.saving(met=outcome))
+        self.run(self.saving(must_create))
+
+    async def asave(self, must_create: bool = False) -> None:
+        await self.arun(self.saving(must_create))
+
+    def cycle_key(self) -> None:
+        """
+        Choose a new key for the same session. The next save moves the session to it.
+
+        Until that save, the session is stored under its old key.
+        """
+        self.run(self.cycling())
+
+    async def acycle_key(self) -> None:
+        await self.arun(self.cycling())
+
+    def delete(self, session_key: str | None = None) -> None:
+        """End the session with this key. None stands for this session. A missing session is no error."""
+        self.run(self.deleting(session_key))
+
+    async def adelete(self, session_key: str | None = None) -> None:
+        await self.arun(self.deleting(session_key))
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """End every session whose deadline has passed. ``manage.py clearsessions`` calls this."""
+        # The cleaner is a layer above, and nothing but this command needs it.
+        from django_redsess import cleaning
+
+        try:
+            for _ in cleaning.expired():
+                pass
+        except SessionStoreUnavailable as error:
+            raise ClearingError(str(error)) from error
+
+    def _get_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            self._session_cache = {} if no_load else self.load()
+            return self._session_cache
+
+    async def _aget_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            return await self.arun(self.opening(no_load))
+
+    _session = property(_get_session)
 
     def opening(self, no_load: bool = False) -> Steps[dict[str, Any]]:
         """Return the data. Load them first, unless they are loaded already, or ``no_load`` says that they are empty."""
@@ -146,10 +279,6 @@ class SessionLoading(SessionState):
             return False
         loaded = yield from script_calls.read(sid_of(session_key))
         return loaded.record is not None
-
-
-class SessionLifecycle(SessionLoading):
-    """All operations of a session, as steps. ``SessionStore`` drives them, and offers Django's session API."""
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """
@@ -296,7 +425,7 @@ class SessionLifecycle(SessionLoading):
             raise copy(self.unavailable)
 
 
-def session_of(request: Any) -> SessionLifecycle | None:
+def session_of(request: Any) -> SessionStore | None:
     """Return the session of ``request``. None if it has no session, or one of another engine."""
     session = getattr(request, "session", None)
-    return session if isinstance(session, SessionLifecycle) else None
+    return session if isinstance(session, SessionStore) else None

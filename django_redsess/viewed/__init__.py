@@ -17,7 +17,7 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, script_calls
 from django_redsess.session.script_calls import Touch, items_max, templates, time_of, viewing, viewing_keys
-from django_redsess.session.session_store import SessionLifecycle, session_of
+from django_redsess.session.session_store import SessionStore, session_of
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import is_sid, keyspace
 from django_redsess.transport.round_trips import Call, Steps, both, together
@@ -88,7 +88,7 @@ def forget_viewed(sid: str, item: str | None = None) -> Call[int]:
     return Call(partition, script, keys, script.arguments(item=item), int)
 
 
-def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
+def record_view(session: SessionStore, item: str) -> Steps[bool]:
     """Record that ``session`` viewed ``item``, and count the view. Return False if nothing was recorded."""
     if (sid := session.stored_sid) is not None:
         if session.touch is Touch.ACTIVE and deadlines.may_move():
@@ -110,7 +110,7 @@ def record_view(session: SessionLifecycle, item: str) -> Steps[bool]:
     return True
 
 
-def count_pending_view(session: SessionLifecycle) -> Steps[None]:
+def count_pending_view(session: SessionStore) -> Steps[None]:
     """Count the view that a save of ``session`` recorded, if the item is counted in another partition."""
     item = session.pending.uncounted
     if item:
@@ -324,8 +324,8 @@ def _sid(session: SessionBase | str) -> str | None:
     return _ours(session).stored_sid
 
 
-def _ours(session: SessionBase) -> SessionLifecycle:
-    if not isinstance(session, SessionLifecycle):
+def _ours(session: SessionBase) -> SessionStore:
+    if not isinstance(session, SessionStore):
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
     session.fail_at_once()
     return session
@@ -353,7 +353,7 @@ def note_view(request: HttpRequest) -> Steps[None]:
         yield from send_view(session)
 
 
-def send_view(session: SessionLifecycle) -> Steps[None]:
+def send_view(session: SessionStore) -> Steps[None]:
     """Record the view that no save has recorded. An outage is logged, and does not fail the page."""
     item = session.pending.item
     session.viewed("")
