@@ -3,12 +3,12 @@
 What stands in a file above its first script are blocks that all scripts share, with blank lines between them. A script
 begins with a line that names it, and goes on to the next such line::
 
-    --- take_sample: Store who is online.
-    -- KEYS: partition samples
+    --- name: What it does.
+    -- KEYS: partition popularity?
     -- ARGV: sid due:number named:flag kept:list items...
     -- ONCE: item? limit?
-    -- Reply: milliseconds until the next minute.
-    return thin_out(now, due)
+    -- Reply: 1.
+    return 1
 
 ``KEYS`` and ``ARGV`` become Lua locals of these names. A ``:number`` may be None (nil). A ``:flag`` is a bool. A
 ``:list`` has any number of values, or is None (nil). ``...`` stands for all that is left, ``?`` for what may be left
@@ -51,7 +51,7 @@ Declared = list[tuple[str, str]]
 
 
 class Block:
-    """Some lines of Lua: their text, the words in it, and the names that it defines for what stands below."""
+    """Some lines of Lua, the words in them, and the names that they define for what stands below."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -60,18 +60,13 @@ class Block:
         self.names = set(defined.replace(",", " ").split())
 
 
-def _read() -> tuple[list[Block], dict[str, str]]:
-    """Return the shared blocks, and the texts of the scripts by their names."""
-    shared, texts = list[Block](), dict[str, str]()
-    for name in FILES:
-        top, *scripts = re.split(r"(?m)^--- (?=\w+: )", (FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
-        # Lines within a function are indented.
-        shared += map(Block, re.split(r"\n\n(?=\S)", top.strip()))
-        texts |= {script.partition(":")[0]: f"-- {script.strip()}\n" for script in scripts}
-    return shared, texts
-
-
-SHARED, TEXTS = _read()
+SHARED = list[Block]()
+TEXTS = dict[str, str]()
+for _file in FILES:
+    _shared, *_scripts = re.split(r"(?m)^--- (?=\w+: )", (FOLDER / f"{_file}.lua").read_text(encoding="utf-8"))
+    # Lines within a function are indented.
+    SHARED += map(Block, re.split(r"\n\n(?=\S)", _shared.strip()))
+    TEXTS |= {text.partition(":")[0]: f"-- {text.strip()}\n" for text in _scripts}
 
 
 def declares(text: str, label: str) -> Declared:
@@ -151,7 +146,7 @@ class Script:
         """Return the keys in the script's order. ``others`` are those that ``partition`` does not name by itself."""
         named: Sequence[Any] = self._other_keys(**others)
         own = _keys_of(partition, self._own_keys)
-        return (*own, *(key.encode() if isinstance(key, str) else key for key in named)) if named else own
+        return (*own, *[key.encode() if isinstance(key, str) else key for key in named]) if named else own
 
 
 @lru_cache(maxsize=4096)
@@ -164,9 +159,8 @@ def _keys_of(partition: Partition, names: tuple[str, ...]) -> tuple[bytes, ...]:
 def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
     """Make a function that takes the values of ``declared`` by name, and returns them in this order."""
     names = [each for each, _ in declared]
-    numbers, flags, optional = (
-        [each for each, kind in declared if kind == wanted] for wanted in ("number", "flag", "?")
-    )
+    flags, optional = ([each for each, kind in declared if kind == wanted] for wanted in ("flag", "?"))
+    may_be_none = [each for each, kind in declared if kind in ("number", "list")]
     # From the last on: a list moves what is behind it.
     lists = [(place, kind) for place, (_, kind) in enumerate(declared) if kind in ("list", "...")][::-1]
     # By how many values are given: most often they are the first so many.
@@ -174,9 +168,9 @@ def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
 
     def take(**given: Any) -> Values:
         try:
-            for number in numbers:
-                if given[number] is None:
-                    given[number] = ""
+            for each in may_be_none:
+                if given[each] is None:
+                    given[each] = ""
             for flag in flags:
                 given[flag] = int(given[flag])
             values = picks[len(given)](given)
@@ -189,8 +183,9 @@ def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
             values = values[: values.index(None)]
         for place, kind in lists:
             value = values[place]
-            made = value if kind == "..." else ("",) if value is None else (len(value), *value)
-            values = (*values[:place], *made, *values[place + 1 :])
+            if value != "":
+                made = value if kind == "..." else (len(value), *value)
+                values = (*values[:place], *made, *values[place + 1 :])
         return values
 
     return take
