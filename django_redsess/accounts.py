@@ -1,7 +1,7 @@
 """
 End a user's sessions when the account changes.
 
-Public: ``logout_everywhere`` and its twin ``alogout_everywhere``, ``without_limit``.
+Public: ``logout_everywhere`` and its async variant ``alogout_everywhere``, ``without_limit``.
 
 Django's signals report when a user is saved or deleted, in the admin or elsewhere. The sessions end when the database
 has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user.
@@ -33,7 +33,7 @@ from django_redsess.session.session_store import session_of
 from django_redsess.session.user_limit import without_limit
 from django_redsess.signals import Reason, request_answered
 from django_redsess.transport.replicas import EndedCount
-from django_redsess.transport.round_trips import Steps, both, drive
+from django_redsess.transport.round_trips import Steps, adrive, drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -52,6 +52,10 @@ logger = logging.getLogger("django_redsess")
 
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
+    return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, message=message))
+
+
+def logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
@@ -63,10 +67,12 @@ def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, messa
     Raises ValueError for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an
     outage.
     """
-    return (yield from _ending(online.user_id_of(user), request_answered(), keep=keep, message=message))
+    return drive(_logout_everywhere(user, keep=keep, message=message))
 
 
-logout_everywhere, alogout_everywhere = both(_logout_everywhere)
+async def alogout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
+    """Await what :func:`logout_everywhere` returns."""
+    return await adrive(_logout_everywhere(user, keep=keep, message=message))
 
 
 def receive_signals() -> None:

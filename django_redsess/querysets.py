@@ -2,7 +2,7 @@
 QuerySets whose rows are read from Redis, so that Django's admin can use them as it uses a table.
 
 They support the filters, orders and slices that the server answers quickly. All others raise NotSupportedError.
-Private: :mod:`django_redsess.models` is the public module.
+Private: :mod:`django_redsess.models` is the public module. It imports this one, so rows have no type here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from django_redsess.session.client_address import named_network, network_of
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
     from django.db.models import QuerySet
-
-    from django_redsess.models import OnlineSession, PopularItem
 
 
 READ_AT_ONCE = 1000
@@ -181,7 +179,7 @@ CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421} | dict.f
 """Unicode has a picture for each control character. Half a surrogate pair can't be sent: it becomes "�"."""
 
 
-class RankingQuerySet(RedisQuerySet["PopularItem"]):
+class RankingQuerySet(RedisQuerySet[Any]):
     """
     The items that were viewed, the most viewed first.
 
@@ -245,7 +243,7 @@ class RankingQuerySet(RedisQuerySet["PopularItem"]):
     def _count(self) -> int:
         return self.total.items if self._items is None else len(self._found())
 
-    def _rows(self) -> list[PopularItem]:
+    def _rows(self) -> list[Any]:
         first, last = self.query.low_mark, self.query.high_mark
         entries = self._read(first, last) if self._items is None else self._found()[first:last]
         objects = self._resolve([entry.item for entry in entries]) if self._resolve and entries else {}
@@ -290,7 +288,7 @@ def visible(text: str) -> str:
     return text.translate(CONTROLS)
 
 
-def _rank(rows: Sequence[PopularItem], first: int) -> None:
+def _rank(rows: Sequence[Any], first: int) -> None:
     """Set the ranks of consecutive rows. ``first`` is the position of the first row, from 0."""
     for position, row in enumerate(rows, 1):
         if position > 1 and row.views == rows[position - 2].views:
@@ -319,7 +317,7 @@ REVERSED: dict[online.Order, online.Order] = {
 }
 
 
-class SessionQuerySet(RedisQuerySet["OnlineSession"]):
+class SessionQuerySet(RedisQuerySet[Any]):
     """
     The signed-in sessions, the latest sign-in first.
 
@@ -499,7 +497,7 @@ class SessionQuerySet(RedisQuerySet["OnlineSession"]):
         self._looked_through = found.looked_through
         return found
 
-    def _rows(self) -> list[OnlineSession]:
+    def _rows(self) -> list[Any]:
         sessions = self._read()
         users = users_by_id({session.user_id for session in sessions} - {""})
         rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]

@@ -12,14 +12,14 @@ from django.contrib.auth import get_user_model
 from django_redsess.online import listing, samples, searching
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, session_of_row
-from django_redsess.online.samples import Sample
+from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.session import notice, script_calls
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
-from django_redsess.transport.round_trips import Steps, both, drive
+from django_redsess.transport.round_trips import Steps, adrive, drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -104,24 +104,6 @@ def _sessions(
     active_seconds: float | None = None,
     **client: Unpack[ClientFilters],
 ) -> Steps[list[Session]]:
-    """
-    Return signed-in sessions: at most ``limit``, after skipping ``offset``.
-
-    ``order`` is by sign-in (``"login_at"``) or by last seen (``"seen_at"``). ``"-"`` before it puts the latest first.
-    The default is ``"-login_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys as text.
-    ``guests`` adds guests' sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``.
-    ``active_seconds`` keeps sessions seen in the last so many seconds. With either of these, the only order is by last
-    seen, by default the latest first. With several users, or with ``user_ids`` by last seen, each partition lists at
-    most its latest 5 000 sign-ins.
-
-    ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. ``browser`` is a browser,
-    or the beginning of its name with its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system,
-    such as ``"Windows"``. Case does not matter. With any of these, only the newest 10 000 sessions are looked through,
-    by sign-in or by last seen. See :ref:`how far a search looks <looking>`.
-
-    Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
-    ``network`` that is none.
-    """
     session_filter = filter_of(user_ids, guests, active_seconds, **client)
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
@@ -144,7 +126,69 @@ def _sessions(
     return [session for session in found if session is not None]
 
 
-sessions, asessions = both(_sessions)
+def sessions(
+    *,
+    offset: int = 0,
+    limit: int = 100,
+    order: Order | None = None,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> list[Session]:
+    """
+    Return signed-in sessions: at most ``limit``, after skipping ``offset``.
+
+    ``order`` is by sign-in (``"login_at"``) or by last seen (``"seen_at"``). ``"-"`` before it puts the latest first.
+    The default is ``"-login_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys as text.
+    ``guests`` adds guests' sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``.
+    ``active_seconds`` keeps sessions seen in the last so many seconds. With either of these, the only order is by last
+    seen, by default the latest first. With several users, or with ``user_ids`` by last seen, each partition lists at
+    most its latest 5 000 sign-ins.
+
+    ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. ``browser`` is a browser,
+    or the beginning of its name with its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system,
+    such as ``"Windows"``. Case does not matter. With any of these, only the newest 10 000 sessions are looked through,
+    by sign-in or by last seen. See :ref:`how far a search looks <looking>`.
+
+    Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
+    ``network`` that is none.
+    """
+    return drive(
+        _sessions(
+            offset=offset,
+            limit=limit,
+            order=order,
+            user_ids=user_ids,
+            guests=guests,
+            active_seconds=active_seconds,
+            **client,
+        )
+    )
+
+
+async def asessions(
+    *,
+    offset: int = 0,
+    limit: int = 100,
+    order: Order | None = None,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> list[Session]:
+    """Await what :func:`sessions` returns."""
+    return await adrive(
+        _sessions(
+            offset=offset,
+            limit=limit,
+            order=order,
+            user_ids=user_ids,
+            guests=guests,
+            active_seconds=active_seconds,
+            **client,
+        )
+    )
 
 
 def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
@@ -154,24 +198,29 @@ def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool)
     return [session for session in found if session and matching.wanted.has(session.address, session.user_agent)]
 
 
-page_of, apage_of = both(_page_of)
-matching_of, amatching_of = both(searching.matching)
+def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> list[Session]:
+    return drive(_page_of(matching, offset, limit, latest_first=latest_first))
+
+
+def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matching:
+    return drive(searching.matching(session_filter, by_seen=by_seen))
 
 
 def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
-    """Return up to ``limit`` sessions of ``user``, newest sign-in first. Raises ValueError for an unsaved user."""
     return (yield from _sessions(limit=limit, user_ids=[user_id_of(user)]))
 
 
-of_user, aof_user = both(_of_user)
+def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
+    """Return up to ``limit`` sessions of ``user``, newest sign-in first. Raises ValueError for an unsaved user."""
+    return drive(_of_user(user, limit=limit))
+
+
+async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
+    """Await what :func:`of_user` returns."""
+    return await adrive(_of_user(user, limit=limit))
 
 
 def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
-    """
-    Return the live sessions with these sids, guests' too, in the order of ``sids``. Others are left out.
-
-    ``follow`` also looks up sessions that got another key. They come last, under their present sids.
-    """
     wanted = [sid for sid in sids if is_sid(sid)]
     found, named = list[Session](), set(wanted)
     while wanted:
@@ -190,16 +239,33 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     return found
 
 
-find, afind = both(_find)
+def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
+    """
+    Return the live sessions with these sids, guests' too, in the order of ``sids``. Others are left out.
+
+    ``follow`` also looks up sessions that got another key. They come last, under their present sids.
+    """
+    return drive(_find(sids, follow=follow))
+
+
+async def afind(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
+    """Await what :func:`find` returns."""
+    return await adrive(_find(sids, follow=follow))
 
 
 def _get(sid: str) -> Steps[Session | None]:
-    """Return the live session ``sid``, a guest's too. None if it is gone or due, or if ``sid`` is no sid."""
     found = yield from _find([sid])
     return found[0] if found else None
 
 
-get, aget = both(_get)
+def get(sid: str) -> Session | None:
+    """Return the live session ``sid``, a guest's too. None if it is gone or due, or if ``sid`` is no sid."""
+    return drive(_get(sid))
+
+
+async def aget(sid: str) -> Session | None:
+    """Await what :func:`get` returns."""
+    return await adrive(_get(sid))
 
 
 def _count(
@@ -209,17 +275,35 @@ def _count(
     active_seconds: float | None = None,
     **client: Unpack[ClientFilters],
 ) -> Steps[int]:
-    """
-    Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
-    ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
-    """
     session_filter = filter_of(user_ids, guests, active_seconds, **client)
     if session_filter.names_client:
         return (yield from searching.matching(session_filter)).count
     return (yield from listing.total(session_filter))
 
 
-count, acount = both(_count)
+def count(
+    *,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> int:
+    """
+    Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
+    ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
+    """
+    return drive(_count(user_ids=user_ids, guests=guests, active_seconds=active_seconds, **client))
+
+
+async def acount(
+    *,
+    user_ids: Sequence[str] | None = None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **client: Unpack[ClientFilters],
+) -> int:
+    """Await what :func:`count` returns."""
+    return await adrive(_count(user_ids=user_ids, guests=guests, active_seconds=active_seconds, **client))
 
 
 def _census(session_filter: SessionFilter) -> Steps[tuple[int, int]]:
@@ -230,14 +314,31 @@ def _census(session_filter: SessionFilter) -> Steps[tuple[int, int]]:
     return counted, at
 
 
-census, acensus = both(_census)
-total, atotal = both(listing.total)
+def census(session_filter: SessionFilter) -> tuple[int, int]:
+    return drive(_census(session_filter))
 
 
-details, adetails = both(read_details)
+def total(session_filter: SessionFilter, *, listed: bool = False) -> int:
+    return drive(listing.total(session_filter, listed=listed))
+
+
+def details(sid: str) -> Details | None:
+    """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
+    return drive(read_details(sid))
+
+
+async def adetails(sid: str) -> Details | None:
+    """Await what :func:`details` returns."""
+    return await adrive(read_details(sid))
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
+    message = notice.check(message)
+    named = [sid for sid in sids if is_sid(sid)]
+    return (yield from kick(named, message=message, keep_users=keep_users, follow=True))
+
+
+def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
     """
     End these sessions, and return those that were there. The next request of each is signed out.
 
@@ -245,15 +346,19 @@ def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ste
     text) stay. A session that got another key is ended under it. Unknown sids are ignored. Raises ValueError for a
     longer message.
     """
-    message = notice.check(message)
-    named = [sid for sid in sids if is_sid(sid)]
-    return (yield from kick(named, message=message, keep_users=keep_users, follow=True))
+    return drive(_end(*sids, message=message, keep_users=keep_users))
 
 
-end, aend = both(_end)
+async def aend(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
+    """Await what :func:`end` returns."""
+    return await adrive(_end(*sids, message=message, keep_users=keep_users))
 
 
 def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
+    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
+
+
+def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
@@ -261,23 +366,31 @@ def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str =
     copy of its cookie is then worth nothing. ``message`` is as in :func:`end`. Raises ValueError for a longer message,
     and for a user without a primary key.
     """
-    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
+    return drive(_end_user(user, keep=keep, message=message))
 
 
-end_user, aend_user = both(_end_user)
+async def aend_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
+    """Await what :func:`end_user` returns."""
+    return await adrive(_end_user(user, keep=keep, message=message))
 
 
 def _end_all(*, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
+    return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
+
+
+def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
     """
     End all signed-in sessions, except the one whose sid is ``keep``. Return how many have ended.
 
     Each call to the server ends up to 250, so that others are served in between. ``keep`` and ``message`` are as in
     :func:`end_user`.
     """
-    return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
+    return drive(_end_all(keep=keep, message=message))
 
 
-end_all, aend_all = both(_end_all)
+async def aend_all(*, keep: str | None = None, message: str = "") -> EndedCount:
+    """Await what :func:`end_all` returns."""
+    return await adrive(_end_all(keep=keep, message=message))
 
 
 def end_in_batches(
@@ -300,10 +413,17 @@ def end_in_batches(
         yield drive(work.step())
 
 
-until_now, auntil_now = both(samples.until_now)
+def until_now(
+    *, hours: float = 24, day: tuple[datetime, datetime] | None = None
+) -> tuple[Sequence[Sample | Present], Present]:
+    return drive(samples.until_now(hours=hours, day=day))
 
 
 def _history(*, hours: float = 24) -> Steps[list[Sample]]:
+    return (yield from samples.history(hours=hours))
+
+
+def history(*, hours: float = 24) -> list[Sample]:
     """
     Return the samples of the last ``hours``, the earliest first: :class:`Sample`.
 
@@ -314,10 +434,12 @@ def _history(*, hours: float = 24) -> Steps[list[Sample]]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    return (yield from samples.history(hours=hours))
+    return drive(_history(hours=hours))
 
 
-history, ahistory = both(_history)
+async def ahistory(*, hours: float = 24) -> list[Sample]:
+    """Await what :func:`history` returns."""
+    return await adrive(_history(hours=hours))
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

@@ -1,6 +1,5 @@
 """
-One round trip to the server that holds the sessions: names of keys, sending, repeating, and what is an outage.
+One round trip to the server that holds the sessions: names of keys, sending, retries, and what is an outage.
 
-Everything that threads and event loops do alike is written once, as steps, and taken by one of two drivers. This room
-may import ``conf``, ``signals`` and ``exceptions``, and nothing of the rooms above it.
+Everything that threads and event loops do alike is written once, as steps, and taken by one of two drivers. Private.
 """

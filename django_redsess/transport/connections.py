@@ -96,7 +96,7 @@ async def loop_pool(connections: Any) -> Any:
     known = pools.get(connections)
     if known is not None:
         return known[0]
-    made = _asyncio_twin(connections)
+    made = _asyncio_pool(connections)
     lifetime = _lifetime(made)
     pools[connections] = made, lifetime
     await anext(lifetime)
@@ -137,7 +137,7 @@ async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
             await each.disconnect()
 
 
-def _asyncio_twin(pool: Pool) -> LoopPool:
+def _asyncio_pool(pool: Pool) -> LoopPool:
     # A loop may have any number of requests under way, so it may have as many connections as all threads.
     return LoopPool(_asyncio_source(pool.source), pool.max_connections, pool.wait_seconds)
 

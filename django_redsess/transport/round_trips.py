@@ -13,17 +13,15 @@ entries that are spread over partitions, and :func:`bisect` finds a rank over al
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 import time
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial, wraps
-from types import SimpleNamespace
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, get_args, get_type_hints
+from functools import partial
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -243,29 +241,6 @@ def now(partition: Partition) -> Steps[int]:
         reply = yield from retries.fetch(partition.tag, "time", command("TIME"), 1)
         known = of(partition).clock.learn(reply[0])
     return known
-
-
-def both(steps: Callable[P, Steps[T]]) -> tuple[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:
-    """Make two functions of one that returns steps: one that drives them, and one that awaits them."""
-
-    @wraps(steps)
-    def run_steps(*args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(steps(*args, **kwargs))
-
-    @wraps(steps)
-    async def arun_steps(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await adrive(steps(*args, **kwargs))
-
-    # Help shows what they return, and not that it takes steps. The annotations of arguments are not looked at: they may
-    # name what is imported for type checking only.
-    returns = SimpleNamespace(__annotations__={"return": steps.__annotations__["return"]})
-    *_, returned = get_args(get_type_hints(returns, steps.__globals__)["return"])
-    signature = inspect.signature(steps).replace(return_annotation=returned)
-    name = steps.__name__.removeprefix("_")
-    for made, made_name in ((run_steps, name), (arun_steps, f"a{name}")):
-        made.__name__ = made.__qualname__ = made_name
-        made.__signature__ = signature  # type: ignore[union-attr]
-    return run_steps, arun_steps
 
 
 def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T]]:

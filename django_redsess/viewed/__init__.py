@@ -20,7 +20,7 @@ from django_redsess.session.script_calls import Touch, items_max, templates, tim
 from django_redsess.session.session_store import SessionStore, session_of
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import is_sid, keyspace
-from django_redsess.transport.round_trips import Call, Steps, both, together
+from django_redsess.transport.round_trips import Call, Steps, adrive, drive, together
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
 
@@ -188,6 +188,11 @@ def records_view(item: str | Callable[..., str | int | None]) -> Callable[[View]
 
 
 def _record(session: SessionBase, item: str | int) -> Steps[bool]:
+    item = item_id(item)
+    return (yield from record_view(_ours(session), item))
+
+
+def record(session: SessionBase, item: str | int) -> bool:
     """
     Record that ``session`` viewed ``item``, and count the view. The command is sent immediately.
 
@@ -199,20 +204,15 @@ def _record(session: SessionBase, item: str | int) -> Steps[bool]:
     Raises ValueError if ``item`` can't be an id, TypeError for a session of another engine, and SessionStoreUnavailable
     in an outage. After an outage it is unknown whether the view was counted.
     """
-    item = item_id(item)
-    return (yield from record_view(_ours(session), item))
+    return drive(_record(session, item))
 
 
-record, arecord = both(_record)
+async def arecord(session: SessionBase, item: str | int) -> bool:
+    """Await what :func:`record` returns."""
+    return await adrive(_record(session, item))
 
 
 def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[ViewedItem]]:
-    """
-    Return up to ``limit`` items that ``session`` viewed, newest first, as a list of :class:`ViewedItem`.
-
-    ``session`` is a session or a sid. The list is empty if there is no such session. Raises TypeError for a session of
-    another engine.
-    """
     sid = _sid(session)
     if sid is None or limit < 1:
         return []
@@ -220,16 +220,22 @@ def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[Viewed
     return [ViewedItem(item, at) for item, at in found]
 
 
-recent, arecent = both(_recent)
+def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
+    """
+    Return up to ``limit`` items that ``session`` viewed, newest first, as a list of :class:`ViewedItem`.
+
+    ``session`` is a session or a sid. The list is empty if there is no such session. Raises TypeError for a session of
+    another engine.
+    """
+    return drive(_recent(session, limit=limit))
+
+
+async def arecent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
+    """Await what :func:`recent` returns."""
+    return await adrive(_recent(session, limit=limit))
 
 
 def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[int]:
-    """
-    Forget that ``session`` viewed ``item``. None stands for all items. Return how many items were forgotten.
-
-    ``session`` is a session or a sid. The view counts stay. Raises ValueError if ``item`` can't be an id, and TypeError
-    for a session of another engine.
-    """
     text = None if item is None else item_id(item)
     sid = _sid(session)
     if sid is None:
@@ -237,15 +243,22 @@ def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[
     return (yield from forget_viewed(sid, text))
 
 
-forget, aforget = both(_forget)
+def forget(session: SessionBase | str, item: str | int | None = None) -> int:
+    """
+    Forget that ``session`` viewed ``item``. None stands for all items. Return how many items were forgotten.
+
+    ``session`` is a session or a sid. The view counts stay. Raises ValueError if ``item`` can't be an id, and TypeError
+    for a session of another engine.
+    """
+    return drive(_forget(session, item))
+
+
+async def aforget(session: SessionBase | str, item: str | int | None = None) -> int:
+    """Await what :func:`forget` returns."""
+    return await adrive(_forget(session, item))
 
 
 def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[ViewCount]]:
-    """
-    Return up to ``limit`` of the most viewed items, after skipping ``offset``, as a list of :class:`ViewCount`.
-
-    Raises ValueError for a negative ``offset``.
-    """
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if limit < 1:
@@ -254,54 +267,95 @@ def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[ViewCount]]:
     return [ViewCount(item, count) for item, count in found]
 
 
-popular, apopular = both(_popular)
+def popular(*, limit: int = 10, offset: int = 0) -> list[ViewCount]:
+    """
+    Return up to ``limit`` of the most viewed items, after skipping ``offset``, as a list of :class:`ViewCount`.
+
+    Raises ValueError for a negative ``offset``.
+    """
+    return drive(_popular(limit=limit, offset=offset))
+
+
+async def apopular(*, limit: int = 10, offset: int = 0) -> list[ViewCount]:
+    """Await what :func:`popular` returns."""
+    return await adrive(_popular(limit=limit, offset=offset))
 
 
 def _count(item: str | int) -> Steps[int]:
-    """Return how often ``item`` was viewed. Raises ValueError if ``item`` can't be an id."""
     return (yield from popularity.views_of(item_id(item)))
 
 
-count, acount = both(_count)
+def count(item: str | int) -> int:
+    """Return how often ``item`` was viewed. Raises ValueError if ``item`` can't be an id."""
+    return drive(_count(item))
+
+
+async def acount(item: str | int) -> int:
+    """Await what :func:`count` returns."""
+    return await adrive(_count(item))
 
 
 def _rank(views: int) -> Steps[int]:
-    """Return the rank of an item with so many ``views``. The most viewed has rank 1. Equal views share a rank."""
     more = yield from together(popularity.counted(views + 1))
     return sum(part.items for part in more) + 1
 
 
-rank, arank = both(_rank)
+def rank(views: int) -> int:
+    """Return the rank of an item with so many ``views``. The most viewed has rank 1. Equal views share a rank."""
+    return drive(_rank(views))
+
+
+async def arank(views: int) -> int:
+    """Await what :func:`rank` returns."""
+    return await adrive(_rank(views))
 
 
 def _total() -> Steps[ViewTotal]:
-    """Return how many items were viewed, how many views they have together, and since when they are counted."""
     counted = yield from together(popularity.counted(1))
     since = min((part.since for part in counted if part.since is not None), default=None)
     return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted), since)
 
 
-total, atotal = both(_total)
+def total() -> ViewTotal:
+    """Return how many items were viewed, how many views they have together, and since when they are counted."""
+    return drive(_total())
+
+
+async def atotal() -> ViewTotal:
+    """Await what :func:`total` returns."""
+    return await adrive(_total())
 
 
 def _reset(*items: str | int) -> Steps[int]:
+    return sum((yield from together(popularity.reset([item_id(item) for item in items]))))
+
+
+def reset(*items: str | int) -> int:
     """
     Set the view counts of these items back to 0. Return how many views were removed.
 
     What each session viewed stays. Raises ValueError if an item can't be an id. Then no count changes.
     """
-    return sum((yield from together(popularity.reset([item_id(item) for item in items]))))
+    return drive(_reset(*items))
 
 
-reset, areset = both(_reset)
+async def areset(*items: str | int) -> int:
+    """Await what :func:`reset` returns."""
+    return await adrive(_reset(*items))
 
 
 def _reset_all() -> Steps[int]:
-    """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
     return sum((yield from together(popularity.reset_all())))
 
 
-reset_all, areset_all = both(_reset_all)
+def reset_all() -> int:
+    """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
+    return drive(_reset_all())
+
+
+async def areset_all() -> int:
+    """Await what :func:`reset_all` returns."""
+    return await adrive(_reset_all())
 
 
 def resolve(items: Collection[str]) -> dict[str, Any]:

@@ -7,12 +7,10 @@ What the reference and the pages on architecture are written with.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Sequence
 from importlib import import_module
 from textwrap import indent
-from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -63,14 +61,14 @@ class LayersDirective(SphinxDirective):
         )
 
 
-class TwinsDirective(SphinxDirective):
-    """Name the functions of a module that have a twin to be awaited."""
+class AsyncVariantsDirective(SphinxDirective):
+    """Name the async variants of a module's functions."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        names = facts.twins(import_module(self.arguments[0])).values()
-        return self.parse_text_to_nodes(f"The twins are {', '.join(f'``{name}()``' for name in names)}.")
+        names = facts.async_variants(import_module(self.arguments[0])).values()
+        return self.parse_text_to_nodes(f"The async variants are {', '.join(f'``{name}()``' for name in names)}.")
 
 
 class Picture(SphinxDirective):
@@ -95,13 +93,6 @@ class SequenceDirective(Picture):
         return sequence.draw("\n".join(self.content), alt=self.options["alt"])
 
 
-def show_what_is_returned(app: Sphinx, obj: Any, bound_method: bool) -> None:
-    """Have autodoc show what both twins return, and not that the work is written as steps."""
-    signature = getattr(obj, "__signature__", None)
-    if inspect.isfunction(obj) and signature is not None:
-        obj.__annotations__ = {**obj.__annotations__, "return": signature.return_annotation}
-
-
 def _plain(text: str) -> str:
     # Help texts are for terminals: no sign in them is markup. Two hyphens would become a dash.
     for sign in "\\*`_|":
@@ -116,9 +107,8 @@ def _literal(language: str, lines: Sequence[str]) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("setting", SettingDirective)
     app.add_directive("command", CommandDirective)
-    app.add_directive("twins", TwinsDirective)
+    app.add_directive("async-variants", AsyncVariantsDirective)
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
-    app.connect("autodoc-before-process-signature", show_what_is_returned)
     app.add_object_type("check", "check", "pair: %s; system check")
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""What the pages say that the code says already: settings, commands, twins. Needs no Sphinx."""
+"""What the pages say that the code says already: settings, commands, async variants. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _lines(words: list[str]) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def twins(module: ModuleType) -> Mapping[str, str]:
-    """Return the functions of ``module`` that have a twin to be awaited, each with the name of its twin."""
+def async_variants(module: ModuleType) -> Mapping[str, str]:
+    """Return the functions of ``module`` that have an async variant, each with its name."""
     public = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
     return {
         name: f"a{name}"

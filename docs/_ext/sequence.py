@@ -26,7 +26,7 @@ def draw(text: str, *, alt: str) -> str:
     parts = [
         f'<path d="M{x:g} {HEAD - 14:g}V{bottom:g}" style="stroke: {svg.MUTED}; opacity: 0.4"/>' for x in at.values()
     ]
-    parts += [svg.box(x, HEAD / 2, ACROSS - 24, 28, name, kind="room") for name, x in at.items()]
+    parts += [svg.box(x, HEAD / 2, ACROSS - 24, 28, name) for name, x in at.items()]
     for row, line in enumerate(lines):
         found = LINE.fullmatch(line)
         if found is None:

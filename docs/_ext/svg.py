@@ -18,19 +18,14 @@ def picture(width: float, height: float, parts: list[str], *, alt: str) -> str:
 
 
 MUTED = "var(--color-foreground-secondary, #667)"
-FILLS = {
-    "door": "var(--color-background-primary, #fff)",
-    "room": "var(--color-background-secondary, #eef)",
-}
 
 
-def box(x: float, y: float, width: float, height: float, text: str, *, kind: str = "door") -> str:
+def box(x: float, y: float, width: float, height: float, text: str) -> str:
     """Draw a box around the middle ``x``, ``y``, with one line of text."""
-    border = "var(--color-brand-content, #0a6847)" if kind == "room" else MUTED
     return (
         f'<rect x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" height="{height:g}" rx="5" '
-        f'style="fill: {FILLS[kind]}; stroke: {border}; stroke-width: {2 if kind == "room" else 1}"/>'
-        + label(x, y + 4.5, text, weight=600 if kind == "room" else 400)
+        'style="fill: var(--color-background-secondary, #eef); stroke: var(--color-brand-content, #0a6847); stroke-width: 2"/>'
+        + label(x, y + 4.5, text, weight=600)
     )
 
 

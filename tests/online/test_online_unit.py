@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from django_redsess import online
-from django_redsess.transport.replicas import EndedList
+from django_redsess import accounts, online, viewed
 
 pytestmark = pytest.mark.unit
-
-TWINS = ("sessions", "of_user", "find", "get", "count", "census", "details", "end", "end_user", "end_all", "history")
 
 
 @pytest.mark.parametrize(
@@ -41,22 +38,12 @@ def test_more_than_a_thousand_users_can_be_neither_counted_nor_ended() -> None:
         list(online.end_in_batches(user_ids=users))
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_have_names_and_texts_of_their_own(name: str) -> None:
-    one, twin = getattr(online, name), getattr(online, f"a{name}")
-    assert (one.__name__, one.__qualname__) == (name, name)
-    assert (twin.__name__, twin.__qualname__) == (f"a{name}", f"a{name}")
-    assert one.__doc__ == twin.__doc__ != ""
-    assert inspect.signature(one) == inspect.signature(twin)
-    assert "Steps" not in str(inspect.signature(one))
-    assert inspect.iscoroutinefunction(twin)
-    assert not inspect.iscoroutinefunction(one)
-
-
-@pytest.mark.parametrize(
-    ("name", "returned"),
-    [("sessions", list[online.Session]), ("get", online.Session | None), ("count", int), ("end", EndedList)],
-)
-def test_signatures_tell_what_is_returned(name: str, returned: object) -> None:
-    assert inspect.signature(getattr(online, name)).return_annotation == returned
-    assert inspect.signature(getattr(online, f"a{name}")).return_annotation == returned
+@pytest.mark.parametrize("module", [accounts, online, viewed], ids=lambda module: module.__name__)
+def test_a_function_and_its_async_variant_take_and_return_the_same(module) -> None:
+    names = [name for name in module.__all__ if f"a{name}" in module.__all__]
+    assert names
+    for name in names:
+        function, variant = getattr(module, name), getattr(module, f"a{name}")
+        assert inspect.signature(function) == inspect.signature(variant)
+        assert inspect.iscoroutinefunction(variant)
+        assert not inspect.iscoroutinefunction(function)

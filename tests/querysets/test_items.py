@@ -243,7 +243,7 @@ def test_a_slice_is_neither_filtered_nor_ordered(known) -> None:
 
 
 WORK = {
-    # What the admin uses, what comes for nothing, and its twins to be awaited.
+    # What the admin uses, what comes for nothing, and the async variants.
     *("all", "none", "filter", "order_by", "count", "exists", "get", "first", "iterator", "resolving", "counting_once"),
     *("contains", "in_bulk", "using", "as_manager", "fetch_mode"),
 }

@@ -343,7 +343,7 @@ def arguments_for(method: Any) -> list[Any]:
 
 
 WORK = {
-    # What the admin uses, what comes for nothing, and its twins to be awaited.
+    # What the admin uses, what comes for nothing, and the async variants.
     *("all", "none", "filter", "order_by", "reverse", "count", "exists", "get", "first", "last", "iterator"),
     *("of_users", "with_guests", "only_guests", "active", "newest", "marking", "counting_once"),
     *("of_network", "of_browser", "of_system", "looked_through"),
@@ -367,11 +367,11 @@ def test_every_other_method_is_refused(sids, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["aggregate", "create", "delete", "earliest", "update", "bulk_create"])
-def test_twins_to_be_awaited_are_refused_as_well(sids, name: str) -> None:
-    twin = getattr(online.all(), f"a{name}")
+def test_async_variants_are_refused_as_well(sids, name: str) -> None:
+    variant = getattr(online.all(), f"a{name}")
     arguments = arguments_for(getattr(QuerySet, f"a{name}"))[1:]
     with pytest.raises(NotSupportedError, match="Online sessions"):
-        asyncio.run(twin(*arguments))
+        asyncio.run(variant(*arguments))
 
 
 @pytest.mark.django_db(transaction=True)

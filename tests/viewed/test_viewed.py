@@ -125,7 +125,7 @@ def test_a_view_in_the_request_that_signs_in_is_kept(new_session) -> None:
     assert [found.item for found in viewed.recent(session)] == ["lamp"]
 
 
-def test_twins_do_the_same(new_session) -> None:
+def test_async_variants_do_the_same(new_session) -> None:
     session = new_session()
 
     async def all_of_them() -> list[object]:

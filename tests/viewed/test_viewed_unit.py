@@ -1,7 +1,5 @@
 """What the public functions refuse, and what they answer without a question to the server."""
 
-import inspect
-
 import pytest
 
 from django_redsess import viewed
@@ -26,14 +24,6 @@ def test_a_session_of_another_engine_is_a_clear_error() -> None:
 
     with pytest.raises(TypeError, match=r"django_redsess\.backend"):
         viewed.record(OtherSession(), "lamp")
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_function_has_a_twin_to_be_awaited(name: str) -> None:
-    function, twin = getattr(viewed, name), getattr(viewed, f"a{name}")
-    assert inspect.iscoroutinefunction(twin)
-    assert inspect.signature(function) == inspect.signature(twin)
-    assert inspect.getdoc(function) == inspect.getdoc(twin)
 
 
 @pytest.mark.parametrize(

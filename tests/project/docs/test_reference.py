@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs" / "reference"
 PACKAGE = ROOT / "django_redsess"
 
-DOORS = (
+PUBLIC_MODULES = (
     "accounts",
     "admin",
     "backend",
@@ -64,15 +64,15 @@ def directives(text: str, name: str) -> dict[str, str]:
     return {argument: dedent(content) for argument, content in found}
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_page_has_what_its_module_has_in_all(door: str) -> None:
-    module = import_module(f"django_redsess.{door}")
+@pytest.mark.parametrize("public", PUBLIC_MODULES)
+def test_a_page_has_what_its_module_has_in_all(public: str) -> None:
+    module = import_module(f"django_redsess.{public}")
     kinds = "auto(?:function|class|exception|data|decorator)"
-    named = re.findall(rf"^\.\. {kinds}:: (?:django_redsess\.{door}\.(?:\w+\.)?)?(\w+)$", page(door), re.MULTILINE)
-    twins = facts.twins(module)
-    # One sentence of the page names the twins.
-    assert bool(twins) == (f".. twins:: django_redsess.{door}\n" in page(door))
-    assert sorted([*named, *(twins[name] for name in named if name in twins)]) == sorted(module.__all__)
+    named = re.findall(rf"^\.\. {kinds}:: (?:django_redsess\.{public}\.(?:\w+\.)?)?(\w+)$", page(public), re.MULTILINE)
+    variants = facts.async_variants(module)
+    # One sentence of the page names the async variants.
+    assert bool(variants) == (f".. async-variants:: django_redsess.{public}\n" in page(public))
+    assert sorted([*named, *(variants[name] for name in named if name in variants)]) == sorted(module.__all__)
 
 
 def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: Any) -> None:

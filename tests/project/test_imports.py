@@ -1,0 +1,32 @@
+"""No file of the package imports another that imports it, nor in a longer circle."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import django_redsess
+
+pytestmark = pytest.mark.unit
+
+PACKAGE = Path(django_redsess.__file__).parent
+
+
+def test_no_imports_are_in_a_circle() -> None:
+    # Those of type checkers and of functions count, too.
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    graph: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE.name:
+                named = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= {each if each in files else str(node.module) for each in named} - {name}
+    assert sum(map(len, graph.values())) > 200
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
