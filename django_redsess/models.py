@@ -110,7 +110,7 @@ class PopularItem(models.Model):
     def __str__(self) -> str:
         return visible(self.item)
 
-    @property  # type: ignore[no-redef]
+    @property
     def pk(self) -> str:  # Django's own pk is a property, too.
         """The item as a form can carry it."""
         return key_of(self.item)

@@ -24,8 +24,8 @@ def box(x: float, y: float, width: float, height: float, text: str) -> str:
     """Draw a box around the middle ``x``, ``y``, with one line of text."""
     return (
         f'<rect x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" height="{height:g}" rx="5" '
-        'style="fill: var(--color-background-secondary, #eef); stroke: var(--color-brand-content, #0a6847); stroke-width: 2"/>'
-        + label(x, y + 4.5, text, weight=600)
+        'style="fill: var(--color-background-secondary, #eef); stroke: var(--color-brand-content, #0a6847); '
+        'stroke-width: 2"/>' + label(x, y + 4.5, text, weight=600)
     )
 
 
