@@ -1,0 +1,61 @@
+"""Plant each fault into a copy of this tree, run the tests that have to find it, and say which did."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.planted import Fault, faults
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("benchmarks", "django_redsess", "docs", "testproject", "tests", "pyproject.toml", "README.rst")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="FAULT", help="names of patches in tests/planted (default: all)")
+    parser.add_argument("--slow", action="store_true", help="run slow tests, too, as make test-all does")
+    parser.add_argument("--processes", default="2", metavar="N", help="how many processes run tests (default: 2)")
+    options = parser.parse_args()
+    known = {fault.name: fault for fault in faults()}
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"there is no fault {unknown[0]!r} in tests/planted")
+    chosen = [known[name] for name in options.names] or list(known.values())
+    missed = [fault for fault in chosen if not _is_found(fault, slow=options.slow, processes=options.processes)]
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} planted faults were found.")
+    return 1 if missed else 0
+
+
+def _is_found(fault: Fault, *, slow: bool, processes: str) -> bool:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="redsess-planted-") as name:
+        copy = Path(name)
+        for each in COPIED:
+            if (ROOT / each).is_dir():
+                shutil.copytree(ROOT / each, copy / each, ignore=shutil.ignore_patterns("__pycache__", "results"))
+            else:
+                shutil.copy(ROOT / each, copy / each)
+        fault.plant(copy)
+        chosen = [] if slow else ["-m", "not slow"]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-n", processes]
+            + ["--dist=worksteal", "--hypothesis-profile=short", *chosen, *fault.tests],
+            cwd=copy,
+            capture_output=True,
+            text=True,
+        )
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+    seconds = f"{time.monotonic() - began:.0f} s"
+    print(f"{fault.name}: {found[0] if found else 'NOT FOUND'} ({seconds})", flush=True)
+    # 1: a test has failed. Anything else that is not 0 is a fault that no test could miss, or no test that was run.
+    return run.returncode in (1, 2) and bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
