@@ -42,10 +42,10 @@ def _is_found(fault: Fault, *, slow: bool, processes: str) -> bool:
             else:
                 shutil.copy(ROOT / each, copy / each)
         fault.plant(copy)
-        chosen = [] if slow else ["-m", "not slow"]
+        how = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--hypothesis-profile=short"]
+        how += ["-n", processes, "--dist=worksteal", *([] if slow else ["-m", "not slow"])]
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-n", processes]
-            + ["--dist=worksteal", "--hypothesis-profile=short", *chosen, *fault.tests],
+            [sys.executable, "-m", "pytest", *how, *fault.tests],
             cwd=copy,
             capture_output=True,
             text=True,
