@@ -25,6 +25,9 @@ test-clock: .venv/installed-test  ## Run tests that count hours or days around m
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
 	@$(BIN)/python -m tests.helpers.django_sessions $(ARGS)
 
+test-planted: .venv/installed-test  ## Plant faults into copies of the package, and see that tests find them (ARGS=seal-without-sid: one; without, an hour)
+	@$(BIN)/python -m tests.planted $(ARGS)
+
 test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
@@ -69,4 +72,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-matrix bench lint docs screenshots format dist clean
+.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots format dist clean
