@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO, TextIOWrapper
@@ -222,17 +221,10 @@ def test_a_dry_run_shows_what_would_end_and_ends_nothing(redis, sids, interactiv
     assert dump(redis) == before
 
 
-def test_without_a_terminal_it_must_be_told_not_to_ask(sids, start) -> None:
-    command = start("endsessions", "--all")
-    error = "CommandError: There is no terminal to ask on: give --noinput to end 4 sessions without asking.\n"
-    assert command.ended() == (1, error)
-    assert online.count() == 4
-
-
 def test_without_a_terminal_a_name_that_is_none_is_told_first(sids) -> None:
     with pytest.raises(CommandError, match=r"There is no user or session nobody\."):
         run("nobody", interactive=True)
-    with pytest.raises(CommandError, match="There is no terminal to ask on"):
+    with pytest.raises(CommandError, match="--noinput"):
         run("alice", interactive=True)
     assert online.count() == 4
 
@@ -291,75 +283,27 @@ def test_an_outage_in_the_middle_tells_how_far_it_came(own_server, new_session) 
     online.count()
 
 
-class OnTerminal:
-    """The command as a process, with a terminal for everything."""
-
-    def __init__(self, folder: Path, url: str, *arguments: str) -> None:
-        self._ear, mouth = pty.openpty()
-        termios.tcsetwinsize(mouth, (24, 100))
-        self.shown = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "testproject/manage.py", "endsessions", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)},
-            stdin=mouth,
-            stdout=mouth,
-            stderr=mouth,
-        )
+@pytest.mark.parametrize(("typed", "status", "online_then"), [("y\n", 0, 0), (None, 130, 300)], ids=["yes", "Ctrl-C"])
+def test_on_a_terminal_it_asks_and_ctrl_c_ends_nothing(
+    server, new_session, tmp_path, typed: str | None, status: int, online_then: int
+) -> None:
+    for _ in range(300):
+        new_session("7")
+    ear, mouth = pty.openpty()
+    termios.tcsetwinsize(mouth, (24, 100))
+    command = [sys.executable, "testproject/manage.py", "endsessions", "--all"]
+    environ = {**os.environ, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(tmp_path)}
+    shown = b""
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdin=mouth, stdout=mouth, stderr=mouth) as process:
         os.close(mouth)
-
-    def type(self, text: str) -> None:
-        os.write(self._ear, text.encode())
-
-    def read_until(self, words: str) -> None:
-        deadline = time.monotonic() + 20
-        while words not in self.shown:
-            assert time.monotonic() < deadline
-            self.shown += os.read(self._ear, 65536).decode()
-
-    def ended(self) -> int:
         # Once nobody holds the other end any more, reading is an error.
         with suppress(OSError):
-            while part := os.read(self._ear, 65536):
-                self.shown += part.decode()
-        return self.process.wait(timeout=20)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._ear)
-
-
-@pytest.fixture
-def on_terminal(server, tmp_path) -> Iterator[Callable[..., OnTerminal]]:
-    started: list[OnTerminal] = []
-
-    def start(*arguments: str) -> OnTerminal:
-        started.append(OnTerminal(tmp_path, server.url, *arguments))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.close()
-
-
-def test_a_terminal_asks(new_session, on_terminal) -> None:
-    for _ in range(600):
-        new_session("7")
-    command = on_terminal("--all")
-    command.read_until("End 600 sessions, all that are signed in? [y/N] ")
-    assert online.count() == 600
-    command.type("y\n")
-    assert command.ended() == 0
-    assert command.shown.endswith("Ended 600 sessions of 1 user.\r\n")
-    assert online.count() == 0
-
-
-def test_ctrl_c_at_the_question_ends_nothing(new_session, on_terminal) -> None:
-    new_session("7")
-    command = on_terminal("--all")
-    command.read_until("[y/N] ")
-    command.process.send_signal(signal.SIGINT)
-    assert command.ended() == 130
-    assert "CommandError: Nothing was ended." in command.shown
-    assert online.count() == 1
+            while part := os.read(ear, 65536):
+                shown += part
+                if shown.endswith(b"[y/N] "):
+                    assert b"300 sessions" in shown
+                    assert online.count() == 300
+                    os.write(ear, typed.encode()) if typed else process.send_signal(signal.SIGINT)
+    os.close(ear)
+    assert (process.returncode, b"Traceback" in shown) == (status, False)
+    assert online.count() == online_then
