@@ -46,7 +46,7 @@ def test_a_wrong_argument_is_one_line_that_names_it(line: str) -> None:
         call_command(command, *arguments)
     error = str(raised.value)
     assert error.isprintable()
-    assert any(argument.partition("=")[0] in error for argument in arguments if argument[0:2] == "--")
+    assert all(argument.partition("=")[0] in error for argument in arguments if argument[0:2] == "--")
 
 
 @pytest.mark.parametrize("command", ["online", "endsessions --all --noinput", "cleansessions", "cleanviewed"])
