@@ -18,57 +18,36 @@ def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) ->
     settings.SESSION_CACHE_ALIAS = alias
     [error] = messages()
     assert error.id == "django_redsess.E004"
-    assert ("which does not exist" in error.msg) == (alias == "missing")
-    assert error.hint == "Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: 'sessions'."
-
-
-def test_where_no_cache_is_of_django_redis_those_are_named_that_there_are(settings) -> None:
-    local = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-    settings.CACHES = {"default": local, "pages": local}
-    [error] = messages()
-    assert error.id == "django_redsess.E004"
-    assert "CACHES has 'default', 'pages':" in error.hint
+    assert "'sessions'" in error.hint
 
 
 @pytest.mark.parametrize(
-    ("location", "options", "wrong"),
+    ("location", "options"),
     [
-        ("http://:hush@127.0.0.1", {}, "begins with none of redis://, rediss://, unix://"),
-        ("127.0.0.1:6379", {}, "begins with none of redis://, rediss://, unix://"),
-        ([6379], {}, "is missing, or not a string"),
+        ("http://:hush@127.0.0.1", {}),
+        ("127.0.0.1:6379", {}),
+        ([6379], {}),
         # A slash in a password has to be escaped: this is a port "hush".
-        ("redis://:hush/1@127.0.0.1", {}, "has a host and port that can't be read"),
-        ("redis://:hush,1@127.0.0.1", {}, "has a host and port that can't be read"),
-        ("redis://:hush[1@127.0.0.1", {}, "has a host and port that can't be read"),
-        ("redis://:hush@127.0.0.1:66379", {}, "has a host and port that can't be read"),
-        ("redis://:hush@127.0.0.1?db=hush", {}, "Invalid value for 'db'"),
-        ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}, "can't be used"),
-        ("redis://127.0.0.1/0", {"SOCKET_TIMEOUT": "1"}, "can't be used"),
-        ("redis://127.0.0.1/0", {"CONNECTION_POOL_KWARGS": {"tiemout": 1}}, "can't be used"),
+        ("redis://:hush/1@127.0.0.1", {}),
+        ("redis://:hush,1@127.0.0.1", {}),
+        ("redis://:hush[1@127.0.0.1", {}),
+        ("redis://:hush@127.0.0.1?db=hush", {}),
+        ("redis://127.0.0.1/0", {"CLIENT_CLASS": "django_redis.client.ShardClient"}),
+        ("redis://127.0.0.1/0", {"CONNECTION_POOL_KWARGS": {"tiemout": 1}}),
     ],
 )
 def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_url(
-    set_cache: SetCache, location: object, options: dict[str, Any], wrong: str
+    set_cache: SetCache, location: object, options: dict[str, Any]
 ) -> None:
     set_cache(location, **options)
     [error] = messages()
     assert error.id == "django_redsess.E004"
-    assert wrong in error.msg
     assert "hush" not in error.msg + error.hint
 
 
-@pytest.mark.parametrize("in_url", [True, False])
-def test_a_connection_that_decodes_is_refused(set_cache: SetCache, server: servers.Server, in_url: bool) -> None:
-    if in_url:
-        set_cache(f"{server.url}?decode_responses=true")
-    else:
-        set_cache(CONNECTION_POOL_KWARGS={"decode_responses": True})
+def test_decoding_in_the_url_is_refused(set_cache: SetCache, server: servers.Server) -> None:
+    set_cache(f"{server.url}?decode_responses=true")
     assert found() == ["E007"]
-
-
-def test_a_connection_that_is_told_not_to_decode_is_fine(set_cache: SetCache) -> None:
-    set_cache(CONNECTION_POOL_KWARGS={"decode_responses": False})
-    assert found() == []
 
 
 @pytest.mark.parametrize("of", ["django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"])
@@ -129,49 +108,35 @@ def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_
 
 
 @pytest.mark.parametrize(
-    ("timeout", "words"), [({}, "20 seconds"), ({"timeout": None}, "for ever"), ({"timeout": 0.6}, "0.6 seconds")]
+    ("timeout", "warnings"),
+    [({}, ["W020"]), ({"timeout": None}, ["W020"]), ({"timeout": 0.6}, ["W020"]), ({"timeout": 0.5}, [])],
 )
 def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(
-    set_cache: SetCache, timeout: dict[str, Any], words: str
+    set_cache: SetCache, timeout: dict[str, Any], warnings: list[str]
 ) -> None:
     set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
-    [warning] = messages()
-    assert warning.id == "django_redsess.W020"
-    assert f"waits {words} for a free connection" in warning.msg
-    assert "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}" in warning.hint
-
-
-def test_a_pool_that_makes_requests_wait_no_longer_than_the_server_may_is_fine(set_cache: SetCache) -> None:
-    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS={"timeout": 0.5})
-    assert found() == []
+    assert found() == warnings
 
 
 def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache: SetCache) -> None:
     set_cache(alias="default", **TIMEOUTS)
     settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {"default": settings.CACHES["default"]}
-    [warning] = messages()
-    assert warning.id == "django_redsess.W009"
-    assert "SESSION_CACHE_ALIAS = 'sessions'" in warning.hint
+    assert found() == ["W009"]
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    "options",
     [
-        ({"SOCKET_TIMEOUT": None}, ["socket_timeout"]),
-        ({"SOCKET_CONNECT_TIMEOUT": 0}, ["socket_connect_timeout"]),
-        ({"SOCKET_TIMEOUT": None, "SOCKET_CONNECT_TIMEOUT": None}, ["socket_timeout", "socket_connect_timeout"]),
-        ({"CONNECTION_POOL_KWARGS": {"socket_timeout": None}}, ["socket_timeout"]),
+        {"SOCKET_TIMEOUT": None},
+        {"SOCKET_CONNECT_TIMEOUT": 0},
+        {"SOCKET_TIMEOUT": None, "SOCKET_CONNECT_TIMEOUT": None},
+        {"CONNECTION_POOL_KWARGS": {"socket_timeout": None}},
     ],
 )
-def test_a_connection_without_time_outs_is_warned_of(
-    set_cache: SetCache, options: dict[str, Any], named: list[str]
-) -> None:
+def test_a_connection_without_time_outs_is_warned_of(set_cache: SetCache, options: dict[str, Any]) -> None:
     set_cache(**options)
-    [warning] = messages()
-    assert warning.id == "django_redsess.W010"
-    assert all(f"no {name}" in warning.msg for name in named)
-    assert "'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5" in warning.hint
+    assert found() == ["W010"]
 
 
 def test_time_outs_may_be_in_the_url(set_cache: SetCache, server: servers.Server) -> None:
@@ -181,18 +146,19 @@ def test_time_outs_may_be_in_the_url(set_cache: SetCache, server: servers.Server
 
 
 @pytest.mark.parametrize(
-    "repeating",
-    [{"retry": Retry(NoBackoff(), 3)}, {"retry_on_timeout": True}, {"retry_on_error": [BusyLoadingError]}],
+    ("given", "warnings"),
+    [
+        *(({"retry": Retry(NoBackoff(), 3)}, ["W011"]), ({"retry": NEVER}, [])),
+        *(({"retry_on_timeout": True}, ["W011"]), ({"retry_on_timeout": False}, [])),
+        *(({"retry_on_error": [BusyLoadingError]}, ["W011"]), ({"retry_on_error": []}, [])),
+        *(({"decode_responses": True}, ["E007"]), ({"decode_responses": False}, [])),
+    ],
 )
-def test_retries_of_redis_py_are_warned_of(set_cache: SetCache, repeating: dict[str, Any]) -> None:
-    set_cache(CONNECTION_POOL_KWARGS=repeating)
-    assert found() == ["W011"]
-
-
-@pytest.mark.parametrize("given", [{"retry": NEVER}, {"retry_on_timeout": False}, {"retry_on_error": []}])
-def test_retries_that_are_turned_off_are_fine(set_cache: SetCache, given: dict[str, Any]) -> None:
+def test_retries_of_redis_py_are_warned_of_and_decoding_is_refused(
+    set_cache: SetCache, given: dict[str, Any], warnings: list[str]
+) -> None:
     set_cache(CONNECTION_POOL_KWARGS=given)
-    assert found() == []
+    assert found() == warnings
 
 
 @pytest.fixture
@@ -216,9 +182,7 @@ def test_a_site_behind_sentinels_is_warned_of_their_retries_and_connects_to_noth
     set_sentinel(
         SENTINEL_KWARGS={**{name.lower(): value for name, value in TIMEOUTS.items()}, "retry": Retry(NoBackoff(), 3)}
     )
-    [warning] = messages()
-    assert warning.id == "django_redsess.W011"
-    assert "'SENTINEL_KWARGS'" in warning.hint
+    assert found() == ["W011"]
     assert not was_called(silent)
 
 
@@ -250,9 +214,7 @@ def test_sentinels_that_nothing_asks_are_refused(
     set_cache: SetCache, silent: socket.socket, client: dict[str, Any]
 ) -> None:
     set_cache("redis://shop/0", SENTINELS=[silent.getsockname()], **client)
-    [error] = messages()
-    assert error.id == "django_redsess.E053"
-    assert "'CONNECTION_FACTORY': 'django_redis.pool.SentinelConnectionFactory'" in error.hint
+    assert found() == ["E053"]
     assert not was_called(silent)
 
 

@@ -60,24 +60,17 @@ def test_a_master_that_refuses_without_its_replicas_is_fine(
     assert found() == ["W025"]
 
 
-def test_a_master_without_replicas_is_not_warned_of(put: Callable[..., None]) -> None:
-    put()
-    assert found() == []
-
-
-def test_a_master_without_sentinels_is_not_warned_of(set_cache: SetCache, replica: None, own_server: Server) -> None:
-    set_cache(own_server.url)
-    assert found() == []
-
-
-def test_a_master_that_refuses_to_tell_is_not_warned_of(
-    put: Callable[..., None], replica: None, own_server: Server
+@pytest.mark.parametrize("case", ["no replicas", "no sentinels", "refuses to tell", "could hold up the command"])
+def test_a_master_is_not_warned_of_where(
+    put: Callable[..., None], set_cache: SetCache, own_server: Server, request: pytest.FixtureRequest, case: str
 ) -> None:
-    own_server.client.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
-    put(USERNAME="site", PASSWORD="any")
-    assert found() == []
-
-
-def test_a_master_is_not_asked_where_it_could_hold_up_the_command(put: Callable[..., None], replica: None) -> None:
-    put(SOCKET_TIMEOUT=None)
-    assert found() == ["W010"]
+    if case != "no replicas":
+        request.getfixturevalue("replica")
+    if case == "refuses to tell":
+        own_server.client.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
+        put(USERNAME="site", PASSWORD="any")
+    elif case == "no sentinels":
+        set_cache(own_server.url)
+    else:
+        put(**({"SOCKET_TIMEOUT": None} if "hold" in case else {}))
+    assert found() == (["W010"] if "hold" in case else [])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command, execute_from_command_line
+from django.core.management import call_command, execute_from_command_line
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.online import searching
@@ -85,26 +85,16 @@ def test_a_table_tells_who_it_is_and_from_where(users, new_session) -> None:
     earliest = datetime.now(UTC).strftime("%Y-%m-%d")
     session = new_session(str(users["alice"].pk))
     visit(session, item="lamp")
-    titles, row, summary = run()
-    assert re.split("  +", titles) == [
-        *("USER", "SIGNED IN", "LAST SEEN", "EXPIRES", "ADDRESS", "BROWSER", "SIZE", "NEWEST ITEM", "SID"),
-    ]
-    user, login_at, seen, expires_at, address, browser, size, item, sid = re.split("  +", row)
+    _, row, _ = run()
+    user, login_at, _, expires_at, address, browser, _, item, sid = re.split("  +", row)
     assert (user, address, browser, item, sid) == ("alice", "192.0.2.7", "Firefox 145 on Linux", "lamp", session.sid)
-    assert seen == "just now"
     assert earliest <= login_at < expires_at
-    assert re.fullmatch(r"\d+ bytes", size)
-    assert summary == "1 session is online."
 
 
 def test_nobody_is_an_answer(new_session) -> None:
     new_session(colour="blue")
-    assert run() == ["Nobody is signed in."]
-    assert run("--active", "1d") == ["No such session is online."]
-
-
-def test_not_even_a_guest_is_an_answer() -> None:
-    assert run("--everyone") == ["Nobody is online."]
+    assert len(run()) == len(run("--active", "1d")) == len(run("--search", "nowhere")) == 1
+    assert rows() == rows("--search", "nowhere") == []
 
 
 @pytest.mark.usefixtures("partitions")
@@ -123,16 +113,6 @@ def test_an_order_with_a_minus_needs_no_equals_sign(sids, settings, capsys) -> N
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_how_long_ago_somebody_was_seen_is_told_in_words(redis, sids) -> None:
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    for name, seconds in (("alice", 150), ("bob", 2 * 3600 + 100), ("carol", 3 * 86400 + 100)):
-        make_seen(redis, sids[name], now - seconds * 1000)
-    table = "\n".join(run())
-    assert [re.search(rf"^{name} .*?((?:\d+ \w+ ago))", table, re.M)[1] for name in sids] == [
-        *("2 min ago", "2 h ago", "3 d ago"),
-    ]
-
-
 @pytest.mark.usefixtures("partitions")
 def test_only_the_named_users_are_listed(sids) -> None:
     assert names("--user", "alice", "--user", "carol") == ["carol", "alice"]
@@ -147,31 +127,22 @@ def test_a_part_of_a_name_or_an_address_finds_users(sids, term: str, found: list
     assert names("--search", term) == found
 
 
-def test_what_fits_no_user_lists_nothing(sids) -> None:
-    assert run("--search", "nowhere") == ["No such session is online."]
-    assert rows("--search", "nowhere") == []
-
-
-def test_only_staff_is_listed(sids) -> None:
-    assert names("--staff") == ["carol"]
-
-
 def test_several_conditions_all_hold(redis, sids) -> None:
     make_seen(redis, sids["carol"], 1_700_000_000_000)
     assert names("--search", "o", "--user", "bob", "--user", "carol") == ["carol", "bob"]
     assert names("--search", "o", "--user", "bob", "--user", "carol", "--active", "1h") == ["bob"]
     assert names("--search", "o", "--user", "bob", "--staff") == []
+    assert names("--staff") == ["carol"]
 
 
 @pytest.mark.usefixtures("partitions")
 def test_everyone_is_listed_with_guests(redis, sids, new_session) -> None:
     [guest] = sign_in(new_session, "")
-    assert [(row["sid"], row["user_id"], row["user"]) for row in rows("--everyone", "--limit", "1")] == [
-        (guest, "", None)
-    ]
+    [row] = rows("--everyone", "--limit", "1")
+    assert (row["sid"], row["user_id"], row["user"], row["login_at"]) == (guest, "", None, None)
+    assert row["address"] is row["browser"] is row["user_agent"] is None
     assert run("--everyone")[1].startswith("guest ")
-    assert run("--everyone")[-1] == "4 sessions are online."
-    assert run()[-1] == "3 sessions are online."
+    assert (len(rows("--everyone")), len(rows())) == (4, 3)
 
 
 def test_everyone_ends_with_who_was_evicted(redis, new_session) -> None:
@@ -207,27 +178,9 @@ def test_only_who_was_seen_lately_is_listed(redis, sids, time: str, found: list[
     assert run("--active", time)[-1].startswith(f"{len(found)} ")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *(["--user", "alice", "--user", "bob"], ["--search", "example"], ["--active", "1d", "--search", "example"]),
-        *(["--address", "192.0.2.0/24"], ["--browser", "Firefox"], ["--system", "Linux"]),
-    ],
-    ids=" ".join,
-)
-def test_what_a_filter_leaves_is_not_said_to_be_all(users, new_session, options: list[str]) -> None:
-    for name in users:
-        visit(new_session(str(users[name].pk)), **({"address": "", "user_agent": ""} if name == "carol" else {}))
-    assert run(*options)[-1] == "2 sessions match."
-    assert run(*options, "--limit", "1")[-1] == "1 of 2 matching sessions: --offset 1 shows the next."
-    assert run(*options, "--offset", "2")[-1] == "2 sessions match. There are none after the first 2."
-
-
 @pytest.mark.usefixtures("partitions")
 def test_pages_follow_on_each_other(sids) -> None:
-    assert run("--limit", "2")[-1] == "2 of 3 online sessions: --offset 2 shows the next."
-    assert run("--limit", "2", "--offset", "2")[-1] == "3 to 3 of 3 online sessions."
-    assert run("--offset", "3") == ["3 sessions are online. There are none after the first 3."]
+    assert names("--offset", "3") == []
     assert names("--limit", "2") + names("--limit", "2", "--offset", "2") == ["carol", "bob", "alice"]
 
 
@@ -246,7 +199,7 @@ def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> No
     sign_in(new_session, str(first.pk), str(last.pk))
     said = StringIO()
     assert [row["user"] for row in rows("--search", "user", stderr=said)] == [first.username]
-    assert said.getvalue() == "More than 1,000 users match: only sessions of the first 1,000 are listed.\n"
+    assert "1,000" in said.getvalue()
 
 
 def test_one_session_is_found_by_its_sid(sids, new_session) -> None:
@@ -281,18 +234,6 @@ def test_json_has_every_detail(users, new_session) -> None:
     }
 
 
-def test_json_of_nobody_is_nothing() -> None:
-    assert run("--json") == []
-
-
-def test_a_guest_of_json_has_not_signed_in(new_session) -> None:
-    new_session(colour="blue")
-    [row] = rows("--everyone")
-    assert (row["user_id"], row["user"], row["login_at"]) == ("", None, None)
-    assert row["address"] is row["browser"] is row["user_agent"] is None
-    assert run("--everyone")[1].count("not stored") == 2
-
-
 def test_no_session_key_is_shown(users, new_session) -> None:
     session = new_session(str(users["alice"].pk))
     visit(session, item="lamp")
@@ -308,38 +249,6 @@ def test_what_visitors_wrote_does_not_act_on_a_terminal(new_session, monkeypatch
     shown = run(option, out=Terminal() if terminal else None, no_color=True)
     assert all(line.isprintable() for line in shown)
     assert r"\x1b[31mred" in "".join(shown) or r"\u001b[31mred" in "".join(shown)
-
-
-def test_everything_is_shown_where_there_is_no_terminal(users, new_session, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    visit(new_session(str(users["alice"].pk)), user_agent="Unknown " * 30, item="lamp" * 16)
-    row = run()[1]
-    assert ("Unknown " * 30).strip() in row
-    assert "lamp" * 16 in row
-
-
-@pytest.mark.parametrize("columns", range(60, 261, 20))
-def test_no_line_is_wider_than_the_terminal(new_session, monkeypatch, columns: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    # Each of these letters takes two columns.
-    user = User.objects.create(username="名" * 60)
-    session = new_session(str(user.pk))
-    visit(session, address="2001:db8:1234:5678:9abc:def0:1234:5678", user_agent="Unknown " * 30, item="lamp" * 16)
-    titles, row, *_ = run(out=Terminal())
-    assert row.startswith("名")
-    assert row.endswith(session.sid)
-    for line in (titles, row):
-        assert len(line) + line.count("名") <= columns
-
-
-def test_a_narrow_terminal_says_what_it_does_not_show(users, new_session, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    session = new_session(str(users["alice"].pk))
-    visit(session, item="lamp")
-    titles, row, dropped, _ = run(out=Terminal())
-    assert titles.split() == ["USER", "SIGNED", "IN", "LAST", "SEEN", "ADDRESS", "SID"]
-    assert "192.0.2.7" in row
-    assert dropped == "Too wide: expires, browser, size, newest item. All columns: … | less -S"
 
 
 def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
@@ -361,9 +270,8 @@ def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     status, said = command.ended()
     assert (status, command.stdout) == (1, "")
     # Before it, the engine logs what it met.
-    logged, error = said.splitlines()
-    assert logged.startswith("Sessions can't be reached: ")
-    assert error == "CommandError: The server that holds the sessions can't be reached."
+    _, error = said.splitlines()
+    assert error.startswith("CommandError: ")
 
 
 def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path: Path) -> None:
@@ -396,27 +304,7 @@ def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest
         visit(new_session(str(users[name].pk)))
     errors = StringIO()
     assert [row["user"] for row in rows("--address", "192.0.2.7", stderr=errors)] == ["bob"]
-    assert errors.getvalue() == (
-        "Looked through the 1 newest sign-ins only. Older ones may match, too. The setting INDEX_ADDRESSES finds all "
-        "of a network.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--address", "198.51.100"], "--address must be an address or a network"),
-        (["--browser", " "], "--browser can't be empty"),
-        (["--system", ""], "--system can't be empty"),
-        (["--search", ""], "--search can't be empty"),
-        (["--sid", "00" + "a" * 18, "--system", "macOS"], "--sid and --system can't be given together"),
-        (["--json", "--csv"], "--json and --csv can't be given together"),
-        (["--sid", "00" + "a" * 18, "--browser", "Edge"], "--sid and --browser can't be given together"),
-    ],
-)
-def test_what_can_not_be_searched_is_refused(arguments: list[str], text: str) -> None:
-    with pytest.raises(CommandError, match=text):
-        run(*arguments)
+    assert "INDEX_ADDRESSES" in errors.getvalue()
 
 
 def test_csv_controls_no_terminal(users, new_session) -> None:

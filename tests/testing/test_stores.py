@@ -47,8 +47,16 @@ def names(redis: redis_py.Redis) -> list[bytes]:
     return [name for name in redis.keys() if name.startswith(b"{test-")]
 
 
-def test_a_store_of_its_own_is_empty_and_leaves_nothing(new_session: NewSession, redis: redis_py.Redis) -> None:
+def test_a_store_of_its_own_is_empty_and_leaves_nothing(
+    new_session: NewSession, redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
+) -> None:
     outside = new_session(user="1")
+    commands()
+    with own_store():
+        # Where nobody uses it, no server is asked.
+        pass
+    # Only what counts them.
+    assert commands().keys() <= {"info", "config|resetstat"}
     with own_store() as prefix:
         assert prefix == conf.PREFIX
         assert online.count() == 0
@@ -76,13 +84,6 @@ def test_settings_of_a_test_can_not_name_the_store_of_the_site(new_session: NewS
         assert len({name.partition(b"}")[0] for name in names(redis)}) > 1
     assert names(redis) == []
     assert online.count() == 1
-
-
-def test_a_store_that_nobody_used_asks_no_server(commands: Callable[[], dict[str, int]]) -> None:
-    with own_store():
-        pass
-    # Only what counts them.
-    assert commands().keys() <= {"info", "config|resetstat"}
 
 
 def test_more_keys_than_one_batch_are_removed_and_no_others(redis: redis_py.Redis) -> None:
@@ -167,7 +168,4 @@ def test_an_alias_that_a_test_drops_is_named(settings: Any) -> None:
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     with pytest.raises(ImproperlyConfigured) as raised:
         SessionStore().create()
-    assert str(raised.value) == (
-        "SESSION_CACHE_ALIAS is 'sessions', and CACHES has no such entry, only 'default'. Add it. If a test overrides "
-        "CACHES, keep the entry: override_settings(CACHES={**settings.CACHES, ...})."
-    )
+    assert "'sessions'" in str(raised.value)

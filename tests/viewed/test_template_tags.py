@@ -4,13 +4,32 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.sessions.backends.signed_cookies import SessionStore as OtherSession
+from django.template import Context, engines
+from django.test import RequestFactory
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import free_port
 from tests.helpers.behind import have_views
-from tests.helpers.tags import ITEMS, MOST, OBJECTS, RECENT, render
+
+RECENT = "{% load viewed_items %}{% recently_viewed 3 as items %}"
+
+MOST = "{% load viewed_items %}{% most_viewed 2 as items %}"
+
+ITEMS = "{% for entry in items %}{{ entry.item }} {% endfor %}"
+
+OBJECTS = "{% for entry in items %}{{ entry.object }} {% endfor %}"
+
+
+def render(template: str, session: Any = None, **context: Any) -> str:
+    if session is not None:
+        context["request"] = RequestFactory().get("/")
+        context["request"].session = session
+    text: str = engines["django"].from_string(template).template.render(Context(context))
+    return text
+
 
 CALLS: list[list[str]] = []
 
@@ -65,11 +84,6 @@ def test_what_is_viewed_most_comes_with_its_views(redis: Any, settings: Any) -> 
     assert render(template) == "vase:5 bowl:4 "
 
 
-def test_recent_items_come_with_their_time(session: SessionStore) -> None:
-    times = render(RECENT + "{% for entry in items %}{{ entry.at|date:'U' }} {% endfor %}", session).split()
-    assert [int(time) for time in times] == [int(entry.at.timestamp()) for entry in viewed.recent(session, limit=3)]
-
-
 def test_objects_are_looked_up_all_at_once(session: SessionStore, resolving: list[list[str]]) -> None:
     assert render(RECENT + OBJECTS, session) == "the cup the bowl the vase "
     assert len(resolving) == 1
@@ -120,3 +134,11 @@ def test_in_an_outage_pages_come_without_what_is_viewed_most(settings: Any, redi
 def test_where_nothing_was_viewed_there_is_nothing(settings: Any, resolving: list[list[str]], template: str) -> None:
     assert render(template + ITEMS + "{{ items|length }}", SessionStore()) == "0"
     assert resolving == []
+
+
+@pytest.mark.unit
+def test_without_a_request_there_is_nothing_and_a_developer_is_told_what_to_do(settings: Any) -> None:
+    assert render(RECENT + ITEMS) == render(RECENT + ITEMS, OtherSession()) == ""
+    settings.DEBUG = True
+    with pytest.warns(UserWarning, match=r"django\.template\.context_processors\.request"):
+        render(RECENT + ITEMS)

@@ -37,9 +37,7 @@ def test_the_list_of_who_is_online_says_that_another_engine_keeps_the_sessions(s
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
     client.force_login(admin_user)
     page = client.get("/admin/django_redsess/onlinesession/")
-    assert [str(message) for message in page.context["messages"]] == [
-        "SESSION_ENGINE is another engine: this page does not know who is signed in."
-    ]
+    assert ["SESSION_ENGINE" in str(message) for message in page.context["messages"]] == [True]
 
 
 def test_a_command_that_can_not_reach_the_server_says_so_in_a_line(start: Callable[..., Running]) -> None:
@@ -118,7 +116,13 @@ def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(manage: Man
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_without_the_app_the_middleware_says_what_is_missing(manage: Manage, project: Path) -> None:
+def test_a_new_project_is_told_what_is_missing(manage: Manage, project: Path) -> None:
+    package = project / "django_redis.py"
+    package.write_text("raise ModuleNotFoundError(name='django_redis')")
+    ran = manage("check")
+    assert ran.returncode == 1
+    assert "pip install django-redis" in ran.stderr.splitlines()[-1]
+    package.unlink()
     with (project / "shop" / "settings.py").open("a") as settings:
         settings.write('\nINSTALLED_APPS.remove("django_redsess")\n')
     # No check of ours is known then. Django's admin imports each middleware in its own.
@@ -126,13 +130,6 @@ def test_without_the_app_the_middleware_says_what_is_missing(manage: Manage, pro
         ran = manage(*command)
         assert ran.returncode == 1
         assert "ImproperlyConfigured: 'django_redsess' is not in INSTALLED_APPS" in ran.stderr.splitlines()[-1]
-
-
-def test_without_the_package_of_the_connections_it_is_named(manage: Manage, project: Path) -> None:
-    (project / "django_redis.py").write_text("raise ModuleNotFoundError(name='django_redis')")
-    ran = manage("check")
-    assert ran.returncode == 1
-    assert "pip install django-redis" in ran.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow

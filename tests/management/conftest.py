@@ -1,0 +1,23 @@
+"""What the tests of the commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.outages import caches, close_connections
+
+
+@pytest.fixture(autouse=True)
+def site_on_own_server(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]:
+    """Where a test has a server of its own, the site's sessions are on that."""
+    if "own_server" not in request.fixturenames:
+        yield
+        return
+    before = settings.CACHES
+    settings.CACHES = caches(request.getfixturevalue("own_server").url)
+    yield
+    close_connections()
+    settings.CACHES = before

@@ -1,0 +1,56 @@
+"""The arguments of the commands: those in their help work, and what is wrong is told before the server is asked."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from django.core.management import CommandError, call_command, load_command_class
+
+pytestmark = pytest.mark.unit
+
+WRONG = [
+    *("cleansessions --batch-size 0", "cleansessions --batch-size 1001", "cleansessions --max-sessions 0"),
+    *("cleansessions --guests -1", "cleansessions --guests 0 --only expired", "cleansessions --guests 0 --forever"),
+    *("cleansessions --only nonsense", "cleansessions --heartbeat /nowhere/heart"),
+    *("cleansessions --check --forever", "cleansessions --dry-run --forever", "cleansessions --check --dry-run"),
+    "cleansessions --check --repair",
+    *("cleanviewed --limit 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
+    *("online --limit 0", "online --offset -1", "online --order size", "online --everyone --order login_at"),
+    *("online --active 5m --order=-login_at", "online --active 5x", "online --active 5", "online --active 0m"),
+    *("online --active ''", "online --active '5m\n'", f"online --active {'9' * 400}d", "online --everyone --staff"),
+    *("online --sid 00aaaaaaaaaaaaaaaaaa --active 5m", "online --sid short", "online --sid ''"),
+    *("online --sid 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --sid 00aaaaaaaaaaaaaaaaaa --system macOS"),
+    *("online --user nobody --user none", "online --user '\x1b[31m'", "online --address 198.51.100"),
+    *("online --browser ' '", "online --system ''", "online --search ''", "online --json --csv"),
+]
+
+
+@pytest.mark.parametrize("name", ["online", "endsessions", "cleansessions", "cleanviewed"])
+def test_each_example_is_a_line_that_can_be_copied(name: str) -> None:
+    parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
+    lines = parser.format_help().partition("\nExamples:\n")[2].splitlines()
+    assert len(lines) >= 3
+    for line in lines:
+        program, subcommand, *arguments = shlex.split(line.partition(" | ")[0], comments=True)
+        assert (program, subcommand) == ("manage.py", name)
+        # An order that begins with a minus is joined to its option before the parser sees it.
+        parser.parse_args([argument for argument in arguments if argument not in ("--order", "-seen_at")])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("line", WRONG, ids=[ascii(line[:60]) for line in WRONG])
+def test_a_wrong_argument_is_one_line_that_names_it(line: str) -> None:
+    command, *arguments = shlex.split(line)
+    with pytest.raises(CommandError) as raised:
+        call_command(command, *arguments)
+    error = str(raised.value)
+    assert error.isprintable()
+    assert all(argument.partition("=")[0] in error for argument in arguments if argument[0:2] == "--")
+
+
+@pytest.mark.parametrize("command", ["online", "endsessions --all --noinput", "cleansessions", "cleanviewed"])
+def test_settings_without_a_server_are_an_error_of_the_command(settings, command: str) -> None:
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+    with pytest.raises(CommandError, match="sessions"):
+        call_command(*command.split())
