@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from django_redsess import online
@@ -414,3 +415,9 @@ def test_outside_a_request_an_outage_is_an_error_of_its_own(site: None, proxy: P
     with pytest.raises(SessionStoreUnavailable):
         opened.get("colour")
     assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_clearsessions_says_that_it_could_not_reach_the_server(settings) -> None:
+    settings.CACHES = caches("redis://127.0.0.1:1/0")
+    with pytest.raises(CommandError, match="can't be reached"):
+        call_command("clearsessions")
