@@ -33,8 +33,8 @@ test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Pyt
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
 	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s|RERUN .*' */log/* | sed 's|/log/[^:]*||'
 
-bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, FULL=1: ten million sessions, ARGS=--targets: half an hour)
-	@QUICK=$(QUICK) FULL=$(FULL) $(BIN)/python -m benchmarks $(ARGS)
+bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, ARGS=--targets: half an hour)
+	@QUICK=$(QUICK) $(BIN)/python -m benchmarks $(ARGS)
 
 lint: .venv/installed-dev  ## Check style, types, import layers, Lua and migrations
 	$(BIN)/ruff check .

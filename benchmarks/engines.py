@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from django.core.cache import caches
-from django.core.management import call_command
-from django.utils import timezone
-from django_redis import get_redis_connection
-
-from benchmarks import floor
 from benchmarks.stores import Stores
 
 TIMEOUT = 5
@@ -33,9 +26,6 @@ CACHES = {
 # Like the other servers, it answers before anything is on disk.
 SQLITE_AT_START = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
 
-KEPT = None
-"""CONN_MAX_AGE: connections to databases last as long as the process, as those to Redis do."""
-
 DJANGO_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 
 
@@ -44,10 +34,10 @@ class Engine:
     """
     A session engine as a site would use it.
 
-    ``needs`` are modules besides Django's and ours. ``cache`` is the client of Redis, a name in CACHES above; ``sql``
-    is the database of its sessions; either may be ``""``. ``database`` is its number on servers that engines share.
-    ``apps`` and ``middleware`` are for the settings. ``opens_with_client``: its SessionStore needs address and browser
-    of the request, and its sessions refer to users in the table of users.
+    ``needs`` are modules besides Django's and ours. ``cache`` is the client of Redis, a name in CACHES above, if any.
+    ``sql``: whether its sessions are in SQLite. ``database`` is its number on servers that engines share. ``apps`` and
+    ``middleware`` are for the settings. ``opens_with_client``: its SessionStore needs address and browser of the
+    request, and its sessions refer to users in the table of users.
     """
 
     name: str
@@ -55,7 +45,7 @@ class Engine:
     database: int
     needs: tuple[str, ...] = ()
     cache: str = ""
-    sql: str = ""
+    sql: bool = False
     apps: tuple[str, ...] = ()
     middleware: str = DJANGO_MIDDLEWARE
     opens_with_client: bool = False
@@ -69,15 +59,13 @@ class Engine:
         """Whether its sessions, or copies of them, are in Redis."""
         return bool(self.cache) or self.name == REDIS_SESSIONS
 
-    def left_out(self, stores: Stores) -> str:
+    def left_out(self) -> str:
         """Return why it can't be measured here, or ``""`` if it can."""
         for module in self.needs:
             try:
                 import_module(module)
             except Exception as error:  # A module for another Python or Django may raise anything.
                 return f"{module} can't be imported: {error}"
-        if self.sql == "postgresql" and stores.postgres_port is None:
-            return f"no PostgreSQL: {stores.postgres_left_out}"
         return ""
 
     def settings(self, stores: Stores) -> dict[str, Any]:
@@ -116,19 +104,6 @@ class Engine:
             }
         return settings
 
-    def make_database(self, stores: Stores) -> None:
-        """Make the database and its tables, if they are missing. Call it after ``django.setup()``."""
-        if self.sql == "postgresql":
-            import psycopg
-
-            where = {"host": "127.0.0.1", "port": stores.postgres_port, "user": "postgres", "autocommit": True}
-            with psycopg.connect("dbname=postgres", **where) as connection:  # type: ignore[arg-type]
-                name = self._database(stores)["NAME"]
-                there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
-                if there is None:
-                    connection.execute(f"CREATE DATABASE {name}")
-        call_command("migrate", verbosity=0)
-
     def _cache(self, stores: Stores) -> dict[str, Any]:
         backend, options = CACHES[self.cache]
         return {
@@ -138,18 +113,9 @@ class Engine:
         }
 
     def _database(self, stores: Stores) -> dict[str, Any]:
-        if self.sql == "postgresql":
-            return {
-                "ENGINE": "django.db.backends.postgresql",
-                "CONN_MAX_AGE": KEPT,
-                "HOST": "127.0.0.1",
-                "PORT": stores.postgres_port,
-                "USER": "postgres",
-                "NAME": f"engine_{self.database}",
-            }
         return {
             "ENGINE": "django.db.backends.sqlite3",
-            "CONN_MAX_AGE": KEPT,
+            "CONN_MAX_AGE": None,  # Connections last as long as the process, as those to Redis do.
             "NAME": Path(stores.folder) / f"engine-{self.database}.sqlite3",
             "OPTIONS": {"timeout": 20, "init_command": SQLITE_AT_START},
         }
@@ -178,10 +144,8 @@ _ALL = (
     Engine(BASE, CACHE, 2, cache="django-redis"),
     Engine(AGAIN, CACHE, 3, cache="django-redis"),
     Engine("cache (Django's own Redis cache)", CACHE, 4, cache="Django"),
-    Engine("cached_db (django-redis, SQLite)", CACHED_DB, 5, cache="django-redis", sql="sqlite"),
-    Engine("cached_db (django-redis, PostgreSQL)", CACHED_DB, 6, ("psycopg",), cache="django-redis", sql="postgresql"),
-    Engine("db (SQLite)", DB, 7, sql="sqlite"),
-    Engine("db (PostgreSQL)", DB, 8, ("psycopg",), sql="postgresql"),
+    Engine("cached_db (django-redis, SQLite)", CACHED_DB, 5, cache="django-redis", sql=True),
+    Engine("db (SQLite)", DB, 7, sql=True),
     Engine(REDIS_SESSIONS, "redis_sessions.session", 9, ("redis_sessions",)),
     Engine(
         "django-qsessions",
@@ -189,7 +153,7 @@ _ALL = (
         10,
         ("qsessions",),
         cache="django-redis",
-        sql="sqlite",
+        sql=True,
         apps=("qsessions",),
         middleware="qsessions.middleware.SessionMiddleware",
         opens_with_client=True,
@@ -199,54 +163,3 @@ _ALL = (
 
 ENGINES = {engine.name: engine for engine in _ALL}
 """By name, in the order of tables."""
-
-
-def store_at_once(engine: Engine, sessions: Sequence[Any]) -> None:
-    """Store ``sessions`` in few commands. The result is what ``engine`` stores when each of them is saved."""
-    if engine.opens_with_client:
-        for session in sessions:
-            session.update({"_qsessions_ip": session.ip, "_qsessions_user_agent": session.user_agent})
-    if engine.sql:
-        rows = [session.create_model_instance(session._session) for session in sessions]
-        if engine.opens_with_client:
-            for row in rows:
-                row.created_at = timezone.now()
-        type(rows[0]).objects.bulk_create(rows)
-    if engine.cache:
-        cache: Any = caches["sessions"]
-        with _client_of(engine).pipeline(transaction=False) as together:
-            for session in sessions:
-                key = session.cache_key_prefix + session.session_key
-                if engine.cache == "Django":
-                    name, content = cache.make_and_validate_key(key), cache._cache._serializer.dumps(session._session)
-                else:
-                    name, content = cache.client.make_key(key), cache.client.encode(session._session)
-                together.set(name, content, ex=session.get_expiry_age())
-            together.execute()
-    elif engine.name == REDIS_SESSIONS:
-        with sessions[0].server.pipeline(transaction=False) as together:
-            for session in sessions:
-                name = session.get_real_stored_key(session.session_key)
-                together.setex(name, session.get_expiry_age(), session.encode(session._session))
-            together.execute()
-    elif not engine.sql:
-        for session in sessions:
-            floor.SESSIONS[session.session_key] = session.serializer().dumps(session._session)
-
-
-def end_at_once(engine: Engine, session_class: Any, keys: Sequence[str]) -> None:
-    """Delete the sessions of these ``keys``, in few commands if that is easy."""
-    if engine.sql:
-        session_class.get_model_class().objects.filter(session_key__in=keys).delete()
-    if engine.cache:
-        caches["sessions"].delete_many([session_class.cache_key_prefix + key for key in keys])
-    elif not engine.sql:
-        for key in keys:
-            session_class(key).delete()
-
-
-def _client_of(engine: Engine) -> Any:
-    if engine.cache == "Django":
-        cache: Any = caches["sessions"]
-        return cache._cache.get_client(None, write=True)
-    return get_redis_connection("sessions")

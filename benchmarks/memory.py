@@ -2,19 +2,13 @@
 Measure how many bytes of the server's memory a session takes.
 
 Sessions are stored through each engine's own ``save()``, all with the same data: a guest has a basket, a user has what
-Django's ``login()`` writes. Our engine also keeps address and user agent, and who is online. Each session has a user,
-an address and a key of its own. The memory of a session is the difference in ``used_memory`` of ``INFO memory`` between
-two sizes of the store, one twice the other. So what is there once (scripts, connections, the first tables) is not
-counted.
-
-A hash table doubles its size from time to time: before that a session takes less, after it more. Between a size and its
-double each table doubles exactly once, but tables may be more or less full at both ends. Therefore four such
-differences are measured, with sizes spread evenly between one doubling and the next. The result is their mean: it holds
-for a store of any size.
+Django's ``login()`` writes. Each session has a user, an address and a key of its own. The memory of a session is the
+difference in ``used_memory`` of ``INFO memory`` between two sizes of the store, one twice the other. So what is there
+once (scripts, connections, the first tables) is not counted. Hash tables double their size from time to time. So the
+result is the mean of four such differences, with sizes spread evenly between one doubling and the next.
 
 If a case names a size, a power of two, the result is the mean memory in a store of that size, compared with a store of
-a 128th, whose tables are as full. It depends on how full tables are at that size, and on the kind of server. But it can
-be compared with earlier measurements at that size.
+a 128th, whose tables are as full. It can be compared with earlier measurements at that size.
 """
 
 from __future__ import annotations
@@ -55,24 +49,12 @@ PEERS = (BASE, "cache (Django's own Redis cache)", REDIS_SESSIONS)
 
 USER_AGENTS = [
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
-    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) "
-    "Chrome/141.0.0.0 Safari/537.36",
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36",
-    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/139.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:143.0) Gecko/20100101 Firefox/143.0",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
     "Chrome/140.0.0.0 Safari/537.36 Edg/140.0.0.0",
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:143.0) Gecko/20100101 Firefox/143.0",
-    "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:142.0) Gecko/20100101 Firefox/142.0",
-    "Mozilla/5.0 (Android 15; Mobile; rv:143.0) Gecko/143.0 Firefox/143.0",
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) "
-    "Version/18.6 Safari/605.1.15",
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
-    "Version/18.6 Mobile/15E148 Safari/604.1",
-    "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
-    "Version/18.6 Mobile/15E148 Safari/604.1",
 ]
-"""Desktops and phones, with 106 bytes on average."""
+"""With 107 bytes on average."""
 
 
 class Case(NamedTuple):
@@ -80,15 +62,13 @@ class Case(NamedTuple):
     Which sessions to measure.
 
     ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed. ``at`` is the size of the store,
-    a power of two; 0 is the mean of several sizes. Only our engine has ``partitions``, and ``indexed``: whether the
-    addresses are in an index.
+    a power of two; 0 is the mean of several sizes. ``indexed``: whether addresses are in an index, of our engine only.
     """
 
     engine: str
     kind: str
     viewed: int = 0
     at: int = 0
-    partitions: int = 1
     indexed: bool = False
 
 
@@ -119,7 +99,7 @@ def measured(
 
     def entry_of(kind_of_server: str, case: Case) -> dict[str, Any] | None:
         with closing(Servers(binaries[kind_of_server])) as servers:
-            if ENGINES[case.engine].left_out(servers.stores):
+            if ENGINES[case.engine].left_out():
                 return None
             return {"server": kind_of_server, **case._asdict(), "bytes": round(_bytes(servers, case, sessions), 1)}
 
@@ -153,8 +133,7 @@ def _used(client: redis.Redis) -> int:
 
 
 def _configure(case: Case, stores: Stores) -> None:
-    redsess = {"PARTITIONS": case.partitions, "INDEX_ADDRESSES": case.indexed}
-    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": redsess})
+    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": {"INDEX_ADDRESSES": case.indexed}})
     django.setup()
 
 

@@ -20,25 +20,26 @@ from typing import Any
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django_redis import get_redis_connection
 
-from benchmarks.engines import Engine, end_at_once, store_at_once
-from benchmarks.fill import ITEMS, SESSION, fill
-from benchmarks.recording import CLIENT, HISTORY, SESSIONS_AT_ONCE
+from benchmarks.engines import ENGINES, OURS, Engine
+from benchmarks.fill import ITEMS, SESSION, USER_AGENT, fill
 from django_redsess import online, viewed
 from django_redsess.session.deadlines import SLACK_MAX
+from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 
 OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
-"""
-In the order of tables. ``reload`` loads a session that was loaded just before. ``view`` is for our engine and the
-listing of *Redis in Action* only.
-"""
+"""In the order of tables. ``reload`` loads a session that was loaded just before. ``view`` is for our engine only."""
 
 KNOWN = 1000
-"""How many sessions operations use. They lie in the middle of the others, whose keys are not kept."""
+"""How many sessions operations use, at most. They lie in the middle of the others, whose keys are not kept."""
 
 SEED = 1
 """All engines do the same operations in the same order."""
+
+CLIENT = Client("192.0.2.1", USER_AGENT)
+HISTORY = 25
+"""How many viewed items a session keeps."""
 
 AUTH_KEYS = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 UNSEEN_MILLISECONDS = 60_000
@@ -75,12 +76,8 @@ class Side:
         return self.session_class(key)
 
     def fill(self, sessions: int) -> None:
-        """Store this number of signed-in sessions, as the engine would, in few commands if that is possible."""
-        known = min(sessions, KNOWN)
-        half = (sessions - known) // 2
-        self.add_unknown(half, 1)
-        self.known = self.stored([data_of(user) for user in self.users(known, KNOWN_USERS)])
-        self.add_unknown(sessions - known - half, half + 1)
+        """Store this number of signed-in sessions."""
+        self.known = self.stored([data_of(user) for user in self.users(sessions, KNOWN_USERS)])
 
     def prepare(self, operation: str, count: int) -> Run:
         """Prepare ``operation``, ``count`` times. Return the function that does it: only that is measured."""
@@ -91,7 +88,8 @@ class Side:
 
     def tidy(self) -> None:
         """Delete what the last operation left, so that each operation finds the same number of sessions."""
-        end_at_once(self.engine, self.session_class, self.made)
+        for key in self.made:
+            self.opened(key).delete()
         self.made, self.gone = [], []
 
     def prepare_load(self, count: int) -> Run:
@@ -172,7 +170,7 @@ class Side:
             from django.contrib.auth.models import User
 
             users = [User(pk=number, username=f"user-{number}", password="!") for number in numbers]
-            User.objects.bulk_create(users, ignore_conflicts=True, batch_size=SESSIONS_AT_ONCE)
+            User.objects.bulk_create(users, ignore_conflicts=True)
         return [str(number) for number in numbers]
 
     def saved(self, data: Data) -> str:
@@ -183,21 +181,8 @@ class Side:
         return str(session.session_key)
 
     def stored(self, contents: Iterable[Data]) -> list[str]:
-        """Store sessions with these data, many at once, and return their keys."""
-        sessions = []
-        for data in contents:
-            session = self.opened()
-            session.update(data)
-            session._get_or_create_session_key()
-            sessions.append(session)
-        store_at_once(self.engine, sessions)
-        return [session.session_key for session in sessions]
-
-    def add_unknown(self, count: int, first_user: int) -> None:
-        """Store ``count`` sessions of users from ``first_user`` on. Their keys are not kept."""
-        for start in range(first_user, first_user + count, SESSIONS_AT_ONCE):
-            users = self.users(min(SESSIONS_AT_ONCE, first_user + count - start), start)
-            self.stored(map(data_of, users))
+        """Store sessions with these data, and return their keys."""
+        return [self.saved(data) for data in contents]
 
     def unseen(self, keys: Iterable[str]) -> None:
         """Set when these sessions were last seen to a minute ago, if the engine stores that."""
@@ -221,7 +206,12 @@ class Ours(Side):
         return session
 
     def fill(self, sessions: int) -> None:
-        super().fill(sessions)
+        known = min(sessions, KNOWN)
+        # Another process has a progress bar on this terminal.
+        with redirect_stderr(io.StringIO()):
+            fill(self.conn, (sessions - known) // 2, viewed=0)
+            super().fill(known)
+            fill(self.conn, sessions - known - (sessions - known) // 2, viewed=0)
         with self.conn.pipeline(transaction=False) as together:
             for sid in map(sid_of, self.known):
                 names = keyspace().of_sid(sid)
@@ -257,14 +247,6 @@ class Ours(Side):
 
         return run
 
-    def stored(self, contents: Iterable[Data]) -> list[str]:
-        return [self.saved(data) for data in contents]
-
-    def add_unknown(self, count: int, first_user: int) -> None:
-        # Another process has a progress bar on this terminal.
-        with redirect_stderr(io.StringIO()):
-            fill(self.conn, count, viewed=0)
-
     def unseen(self, keys: Iterable[str]) -> None:
         seen = int(time.time() * 1000) - UNSEEN_MILLISECONDS
         with self.conn.pipeline(transaction=False) as together:
@@ -293,3 +275,13 @@ def found(what: object) -> None:
     """Raise LookupError if ``what`` is empty: an engine that finds nothing must not look fast."""
     if not what:
         raise LookupError("A session does not have the data that it was stored with.")
+
+
+def operations_of(name: str) -> tuple[str, ...]:
+    """Return the operations of this engine."""
+    return Ours.operations if name == OURS else Side.operations
+
+
+def side_of(name: str) -> Side:
+    """Return the side of this engine. The process must have its settings."""
+    return (Ours if name == OURS else Side)(ENGINES[name])

@@ -1,161 +1,166 @@
 """
 Measure the admin's list of sessions with few sessions and with many, side by side.
 
-The target: a page with a million sessions takes at most three times as long as with a thousand. Each of the two stores
-has a server of its own, and both run all the time. In a round each page is requested from both stores, one right after
-the other, in random order. "Times as long" compares the two requests of one round. A request is measured from the
-middleware to the last byte, with the chart above the list. Django's test client replaces browser and web server.
-
-One of the sessions is the administrator's. Each session has a user of its own. Both stores share one database of users:
-SQLite, in a temporary folder.
-
-examples:
-  python -m benchmarks.pages --large 20000 --rounds 3      a quick look, in seconds
-  python -m benchmarks.pages --json pages.json             the full measurement, with every run in a file
+Each of the two stores has a server of its own, and both run all the time. In a round each page is requested from both
+stores, one right after the other, in random order. A ratio compares the two requests of one round. A request is
+measured from the middleware to the last byte, with the chart above the list. Django's test client replaces browser and
+web server. Each session has a user of its own. Both stores share one database of users: SQLite, in a temporary folder.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+import time
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import django
-from django.conf import settings
-from django.db import connection
+from django.contrib.admin.utils import quote
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test import Client
 from django.test.utils import override_settings
 from tqdm import tqdm
 
-from benchmarks.administrator import CLERKS, PER_PAGE, Run, Side, cache_of, create_users, filled
-from benchmarks.report import machine_of, spread
-from testproject.servers import Server, available
+from benchmarks.fill import fill
+from benchmarks.ratios import paired
+from testproject.servers import Server
 
-TARGET = 3
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
-NOTES = f"""\
-Rows, times in scripts, scripts and queries: small store / large store, or one number if they are the same. Scripts are
-those that a server ran for a page. Lists of several partitions are read by plain commands, which are not among them.
-Queries are those on the table of users, without the one for the administrator.
-
-The sessions were last seen a millisecond apart. So the filters "active" show all sessions of the small store, and those
-of the last minutes of the large one. A search by name and the filter "staff" go through the same table of users in both
-stores; only the time in the server depends on the number of sessions. If the small store has fewer than {PER_PAGE}
-pages, its last page stands for page {PER_PAGE}."""
+LIST = "/admin/django_redsess/onlinesession/"
+PER_PAGE = 100
+CLERKS = 100
+"""How many users are staff and are called "clerk", with the administrator: they fill a page in both stores."""
+USERS_AT_ONCE = 5000
 
 
-class Pair(NamedTuple):
-    """The two requests for one page in one round."""
+def measured(
+    kind: str, binary: Path, *, few: int = 1000, many: int = 1_000_000, rounds: int = 9
+) -> list[dict[str, Any]]:
+    """
+    Compare stores with ``few`` and ``many`` sessions, and return the entries of "pages".
 
-    page: str
-    round: int
-    small: Run
-    large: Run
-
-    @property
-    def ratio(self) -> float:
-        return self.large.ms / self.small.ms
-
-
-def measured(small: Side, large: Side, rounds: int) -> Iterator[Pair]:
-    """Request each page of both stores in each of the ``rounds``, in random order."""
-    with tqdm(total=rounds * len(small.pages), unit="page", disable=None) as progress:
-        for number in range(1, rounds + 1):
-            for each in (small, large):
-                each.see_the_newest()
-            # Collect the garbage of the last round now, so that no page pays for it.
-            gc.collect()
-            for page in random.sample(small.pages, len(small.pages)):
-                runs = {each.name: each.measure(page) for each in random.sample([small, large], 2)}
-                yield Pair(page, number, runs[small.name], runs[large.name])
-                progress.update()
-
-
-def table(pairs: list[Pair], small: Side, large: Side, queries: dict[str, list[int]]) -> str:
-    """Return the pairs as a table in Markdown: medians, and the range of the ratio."""
-
-    def either(few: object, many: object) -> str:
-        return f"{few}" if few == many else f"{few} / {many}"
-
-    lines = [
-        f"| | rows | {small.sessions:,} sessions, ms | {large.sessions:,} sessions, ms | times as long "
-        "| in scripts, ms | scripts | queries |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for page, asked in queries.items():
-        runs = [(pair.small, pair.large) for pair in pairs if pair.page == page]
-        ratios = [pair.ratio for pair in pairs if pair.page == page]
-        few, many = zip(*runs, strict=True)
-        cells = (
-            page,
-            either(*(min(run.rows for run in side) for side in (few, many))),
-            *(f"{median(run.ms for run in side):,.1f}" for side in (few, many)),
-            spread(ratios, 2),
-            either(*(f"{median(run.server_ms for run in side):,.2f}" for side in (few, many))),
-            either(*(max(run.scripts for run in side) for side in (few, many))),
-            either(*asked),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    slow = [page for page in queries if median(pair.ratio for pair in pairs if pair.page == page) > TARGET]
-    return "\n".join([*lines, "", f"More than {TARGET} times as long: {'; '.join(slow) or 'none'}."])
-
-
-def parsed() -> argparse.Namespace:
-    """Parse the command line. Exit with a message if the numbers of sessions don't fit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", type=int, default=1000, help="sessions of the small store (default: %(default)s)")
-    parser.add_argument(
-        "--large", type=int, default=1_000_000, help="sessions of the large store (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=15, help="how often each page is requested (default: %(default)s)"
-    )
-    parser.add_argument("--partitions", type=int, default=1, help="partitions of both stores (default: %(default)s)")
-    parser.add_argument(
-        "--server", choices=sorted(available()), default="valkey", help="the kind of server (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to FILE")
-    options = parser.parse_args()
-    if not 2 <= options.small < options.large:
-        parser.error("there must be at least 2 sessions in the small store, and more in the large one")
-    return options
-
-
-def main() -> None:
-    options = parsed()
+    ``binary`` is the program of a server of this ``kind``. Each page is requested from both stores in each of the
+    ``rounds``. This process must not have settings so far: it gets those of the demo shop.
+    """
     with tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder:
         # The settings of the shop put their database there.
-        os.environ["REDSESS_DEMO_DIR"] = folder
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+        os.environ.update(REDSESS_DEMO_DIR=folder, DJANGO_SETTINGS_MODULE="testproject.settings")
         django.setup()
-        binary, partitions = available()[options.server], {**settings.REDSESS, "PARTITIONS": options.partitions}
-        with closing(Server(binary)) as few, closing(Server(binary)) as many:
-            caches = {"small": cache_of(few), "large": cache_of(many)}
-            with closing(connection), override_settings(DEBUG=False, CACHES=caches, REDSESS=partitions):
-                administrator = create_users(options.large, min(CLERKS, options.small))
-                user_id = str(options.small // 2)
-                large = filled("large", options.large, many, administrator, user_id)
-                small = filled("small", options.small, few, administrator, user_id)
-                # This also opens the connections and compiles the templates.
-                queries = {page: [side.queries(page, administrator) for side in (small, large)] for page in small.pages}
-                pairs = list(measured(small, large, options.rounds))
-            info: dict[str, Any] = many.client.info()
-
-    machine = machine_of(options.server, info)
-    print(f"rounds: {options.rounds}, partitions: {options.partitions}; {machine}\n")
-    print(f"{table(pairs, small, large, queries)}\n\n{NOTES}")
-    if options.json:
-        runs = [pair._asdict() | {"small": pair.small._asdict(), "large": pair.large._asdict()} for pair in pairs]
-        about = {"machine": machine, "small": options.small, "large": options.large, "partitions": options.partitions}
-        options.json.write_text(json.dumps({**about, "queries": queries, "runs": runs}, indent=2) + "\n")
+        with closing(Server(binary)) as small, closing(Server(binary)) as large, closing(connection):
+            caches = {str(size): _cache_of(server) for size, server in ((few, small), (many, large))}
+            with override_settings(DEBUG=False, CACHES=caches):
+                administrator = _administrator(many, min(CLERKS, few))
+                sides = [_filled(size, administrator) for size in (few, many)]
+                taken = _compared(sides, rounds)
+    return [
+        {
+            "server": kind,
+            "page": page,
+            "few": few,
+            "many": many,
+            **paired(of_many, of_few)._asdict(),
+            "few_ms": median(of_few),
+            "many_ms": median(of_many),
+        }
+        for page, (of_few, of_many) in taken.items()
+    ]
 
 
-if __name__ == "__main__":
-    main()
+class Side:
+    """A store with this number of ``sessions``, the browser of its administrator, and the address of each page."""
+
+    def __init__(self, sessions: int, browser: Client, addresses: dict[str, str]) -> None:
+        self.sessions, self.browser, self.addresses = sessions, browser, addresses
+
+    def milliseconds(self, page: str) -> float:
+        """Request ``page``, and return how long that takes."""
+        from django_redsess.session import script_calls
+
+        with override_settings(SESSION_CACHE_ALIAS=str(self.sessions)):
+            script_calls.time().run()  # A real process agrees with its store once, and not for each page.
+            start = time.perf_counter()
+            response = self.browser.get(self.addresses[page])
+            seconds = time.perf_counter() - start
+        if response.status_code != 200:
+            raise RuntimeError(f"{page} was answered with {response.status_code}.")
+        return seconds * 1000
+
+
+def _compared(sides: list[Side], rounds: int) -> dict[str, tuple[list[float], list[float]]]:
+    pages = list(sides[0].addresses)
+    taken: dict[str, tuple[list[float], list[float]]] = {page: ([], []) for page in pages}
+    with tqdm(total=(rounds + 1) * len(pages), unit="page", desc="pages", disable=None) as progress:
+        for number in range(rounds + 1):
+            # Collect the garbage of the last round now, so that no page pays for it.
+            gc.collect()
+            for page in random.sample(pages, len(pages)):
+                for index in random.sample([0, 1], 2):
+                    milliseconds = sides[index].milliseconds(page)
+                    # The first round opens connections and compiles templates.
+                    if number:
+                        taken[page][index].append(milliseconds)
+                progress.update()
+    return taken
+
+
+def _addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
+    from django_redsess.admin.sessions import OnlineSessionAdmin as Admin
+
+    columns = [getattr(getattr(Admin, name, None), "admin_order_field", name) for name in Admin.list_display]
+    seen = columns.index("seen_at") + 1  # The check boxes are column 0.
+    last = -(-sessions // PER_PAGE)
+    queries = {
+        "first page": "",
+        "middle page": f"p={(last + 1) // 2}",
+        "last page": f"p={last}",
+        "last seen: first page": f"o=-{seen}",
+        "last seen: middle page": f"o=-{seen}&p={(last + 1) // 2}",
+        "everyone: first page": "who=everyone",
+        "active in a day": "active=1d",
+        "staff": "staff=1",
+        "one user": f"user={user_id}",
+        "search by name": "q=clerk",
+        "search by sid": f"q={sid}",
+    }
+    return {page: f"{LIST}?{query}" for page, query in queries.items()} | {"a session": f"{LIST}{quote(sid)}/change/"}
+
+
+def _administrator(users: int, clerks: int) -> User:
+    """Create users with the ids 1 to ``users``, and return the last, who is the administrator."""
+    from django.contrib.auth.models import User
+
+    def of(number: int) -> User:
+        is_clerk, is_last = number < clerks, number == users
+        name = f"{'clerk' if is_clerk or is_last else 'shopper'}-{number}"
+        return User(pk=number, username=name, password="!", is_staff=is_clerk or is_last, is_superuser=is_last)
+
+    call_command("migrate", verbosity=0)
+    with transaction.atomic():
+        User.objects.bulk_create(map(of, range(1, users + 1)), batch_size=USERS_AT_ONCE)
+    return User.objects.get(pk=users)
+
+
+def _filled(sessions: int, administrator: User) -> Side:
+    from django_redis import get_redis_connection
+
+    from django_redsess import online
+
+    browser = Client()
+    with override_settings(SESSION_CACHE_ALIAS=str(sessions)):
+        fill(get_redis_connection(str(sessions)), sessions - 1)
+        browser.force_login(administrator)
+        [middle] = online.sessions(offset=sessions // 2, limit=1)
+    return Side(sessions, browser, _addresses(sessions, middle.sid, str(sessions // 2)))
+
+
+def _cache_of(server: Server) -> dict[str, Any]:
+    options = {"SOCKET_TIMEOUT": 60}
+    return {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url, "OPTIONS": options}

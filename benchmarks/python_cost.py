@@ -1,15 +1,13 @@
 """
-Measure how much Python a load, a save and a request run: the number of functions called, and their time.
+Measure how much Python a load and a save run: the number of functions called, and their time.
 
 Each engine has a process of its own. Each operation first runs with the server, and the replies are kept. Then it runs
 again and again with those replies, so that it waits for nothing and makes no system call. Only this is measured, in
-rounds that alternate between the engines; pyperf would measure one engine after the other. "With redis-py" is all of
-the time. "Own code" is ours without redis-py, whose replies are given back in its place. The code runs warm: in a real
-request, between two waits, it takes longer. This needs hiredis: only its way of reading can be given kept replies.
+rounds that alternate between the engines; pyperf would measure one engine after the other. The code runs warm: in a
+real request, between two waits, it takes longer. This needs hiredis: only its way of reading can be given kept replies.
 
 Functions are calls of functions written in Python, counted by ``sys.setprofile``; each step of a generator counts as a
-call. "Save" is the difference between "load and save" and "load". Requests go to ``site.py``, from the WSGI handler on.
-"Request without it" shows what the middleware adds to a request that does not use its session.
+call.
 """
 
 from __future__ import annotations
@@ -20,10 +18,9 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -33,34 +30,25 @@ from typing import Any, NamedTuple
 import django
 import redis.connection
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
 from tqdm import tqdm
 
-from benchmarks.bare import ALL, side_of
-from benchmarks.engines import AGAIN, BASE, OURS
-from benchmarks.operations import Run, found
+from benchmarks.engines import AGAIN, BASE, ENGINES, OURS
+from benchmarks.operations import Run, side_of
 from benchmarks.ratios import paired
-from benchmarks.recording import CLIENT
 from benchmarks.stores import Servers, Stores, pin
-from django_redsess.transport import sending
 
 OPERATIONS = {"load": "load", "change": "load and save"}
 """Operations, and their names in results."""
 
-REQUESTS = {"none": "request without it", "read": "request that reads", "write": "request that writes"}
-"""Views, and their names in results."""
-
-SAVE = "save"
 SESSIONS = 500
 
 
 class Cost(NamedTuple):
-    """The cost of an operation. ``own`` are microseconds of our own code, None for another engine."""
+    """What one of an operation costs: functions called, and microseconds of CPU time in each round."""
 
     functions: float
     functions_of_redis_py: float
-    own: list[float] | None
-    with_redis_py: list[float]
+    microseconds: list[float]
 
 
 def measured(
@@ -69,8 +57,7 @@ def measured(
     """
     Measure ``engines``, the base among them, and return the entries of "python".
 
-    In each of the ``rounds`` each operation is done ``count`` times. ``ratio`` compares the whole time, with redis-py,
-    with that of the base.
+    In each of the ``rounds`` each operation is done ``count`` times. ``ratio`` compares the time with that of the base.
     """
     with ExitStack() as stack:
         servers = stack.enter_context(closing(Servers(binary)))
@@ -79,33 +66,14 @@ def measured(
             for name in engines
         }
         costs: dict[str, dict[str, Cost]] = {name: {} for name in engines}
-        for operation, called in (OPERATIONS | REQUESTS).items():
+        for operation, called in OPERATIONS.items():
             for name, process in processes.items():
                 functions = process.submit(_functions, operation, count).result()
-                costs[name][called] = Cost(*functions, [] if name == OURS and operation in OPERATIONS else None, [])
+                costs[name][called] = Cost(*functions, [])
             for _ in tqdm(range(rounds), desc=f"Python: {called}", unit="round", disable=None):
                 for name in random.sample(list(engines), len(engines)):
-                    own, all_of_it = processes[name].submit(_microseconds, count).result()
-                    costs[name][called].with_redis_py.append(all_of_it)
-                    if (of_ours := costs[name][called].own) is not None:
-                        of_ours.append(own)
-    return [
-        _entry(name, called, cost, base)
-        for name in engines
-        for (called, cost), base in zip(_with_save(costs[name]), dict(_with_save(costs[BASE])).values(), strict=True)
-    ]
-
-
-def _with_save(costs: dict[str, Cost]) -> Iterator[tuple[str, Cost]]:
-    load, both = (costs[name] for name in OPERATIONS.values())
-    yield from costs.items()
-
-    def above(more: list[float] | None, less: list[float] | None) -> list[float]:
-        return [one - other for one, other in zip(more or [], less or [], strict=True)]
-
-    own = None if load.own is None else above(both.own, load.own)
-    rest = (both.functions - load.functions, both.functions_of_redis_py - load.functions_of_redis_py)
-    yield SAVE, Cost(*rest, own, above(both.with_redis_py, load.with_redis_py))
+                    costs[name][called].microseconds.append(processes[name].submit(_microseconds, count).result())
+    return [_entry(name, called, cost, costs[BASE][called]) for name in engines for called, cost in costs[name].items()]
 
 
 def _entry(engine: str, operation: str, cost: Cost, base: Cost) -> dict[str, Any]:
@@ -115,9 +83,8 @@ def _entry(engine: str, operation: str, cost: Cost, base: Cost) -> dict[str, Any
         "functions": cost.functions,
         "functions_of_redis_py": cost.functions_of_redis_py,
         "functions_besides": cost.functions - cost.functions_of_redis_py,
-        "own_microseconds": None if cost.own is None else median(cost.own),
-        "microseconds": median(cost.with_redis_py),
-        **paired(cost.with_redis_py, base.with_redis_py)._asdict(),
+        "microseconds": median(cost.microseconds),
+        **paired(cost.microseconds, base.microseconds)._asdict(),
     }
 
 
@@ -161,7 +128,7 @@ def _configure(name: str, stores: Stores) -> None:
     connect = connection_class._connect
     connection_class._connect = lambda self: Socket(connect(self))
     Socket.replies = []
-    settings.configure(**ALL[name].settings(stores))
+    settings.configure(**ENGINES[name].settings(stores))
     django.setup()
     global _side
     _side = side_of(name)
@@ -170,18 +137,16 @@ def _configure(name: str, stores: Stores) -> None:
 
 _side: Any
 _run: Run
-_answers: list[list[Any]]
 
 
 def _functions(operation: str, count: int) -> tuple[float, float]:
     """Prepare ``operation``, keep its replies, and count the function calls of one."""
-    global _run, _answers
+    global _run
     # The first time opens connections and loads scripts.
     for _ in range(2):
-        _run = _requests(operation, count) if operation in REQUESTS else _side.prepare(operation, count)
-        Socket.replies, _answers = [], []
-        with _sending(_kept(sending.send)):
-            _run()
+        _run = _side.prepare(operation, count)
+        Socket.replies = []
+        _run()
         _side.tidy()
     called: Counter[str] = Counter()
 
@@ -198,63 +163,13 @@ def _functions(operation: str, count: int) -> tuple[float, float]:
     return sum(ours.values()) / count, of_redis_py / count
 
 
-def _requests(view: str, count: int) -> Run:
-    handler: Any = get_wsgi_application()
-    environment = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": f"/{view}/",
-        "SCRIPT_NAME": "",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "SERVER_NAME": CLIENT.address,
-        "SERVER_PORT": "80",
-        "wsgi.url_scheme": "http",
-        "REMOTE_ADDR": CLIENT.address,
-        "HTTP_USER_AGENT": CLIENT.user_agent,
-    }
-    keys = _side.some(count)
-
-    def answered(status: str, headers: Sequence[tuple[str, str]]) -> None:
-        found(status == "200 OK")
-
-    def run() -> None:
-        for key in keys:
-            cookie = {"HTTP_COOKIE": f"sessionid={key}", "wsgi.input": BytesIO()}
-            handler(environment | cookie, answered).close()
-
-    return run
-
-
-def _microseconds(count: int) -> tuple[float, float]:
-    """Repeat the operation with kept replies. Return the time of our own code, and the time with redis-py."""
-    answers = iter(_answers)
-    with _sending(lambda *_: list(next(answers))):
-        own = _timed(count) if _answers else 0.0
-    with _replayed():
-        return own, _timed(count)
-
-
-def _timed(count: int) -> float:
+def _microseconds(count: int) -> float:
+    """Repeat the operation with kept replies, and return the CPU time of one."""
     gc.collect()
-    start = time.process_time()
-    _run()
-    return (time.process_time() - start) / count * 1e6
-
-
-def _kept(send: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    def keep(*args: Any) -> list[Any]:
-        _answers.append(send(*args))
-        return list(_answers[-1])
-
-    return keep
-
-
-@contextmanager
-def _sending(send: Callable[..., list[Any]]) -> Iterator[None]:
-    usual, sending.send = sending.send, send
-    try:
-        yield
-    finally:
-        sending.send = usual
+    with _replayed():
+        start = time.process_time()
+        _run()
+        return (time.process_time() - start) / count * 1e6
 
 
 @contextmanager

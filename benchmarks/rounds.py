@@ -11,15 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from benchmarks.bare import ALL, LISTING, operations_of
-from benchmarks.engines import BASE, OURS
-from benchmarks.operations import KNOWN, OPERATIONS
+from benchmarks.engines import BASE, ENGINES, OURS
+from benchmarks.operations import KNOWN, Side
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker, WorkerFailed
@@ -27,8 +26,8 @@ from testproject.servers import available
 
 SEED = 1
 
-BASES = {"view": LISTING}
-"""The base of operations that the cache engine does not have."""
+OPERATIONS = Side.operations
+"""What every engine can do."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,6 @@ class Repeats:
     rounds: int = 20
     count: int = 200
     blocks: int = 3
-
-
-USUAL = Repeats()
 
 
 class Run(NamedTuple):
@@ -57,103 +53,82 @@ class Run(NamedTuple):
     reads: float
 
 
-@dataclass
-class Measured:
-    """
-    The result of :func:`measured`.
+class Measured(NamedTuple):
+    """The entries of "operations" in the JSON file, and why engines were left out, by name."""
 
-    ``operations`` are the entries of "operations" in the JSON file. ``left_out`` has, by engine, why it was not
-    measured. ``info`` is the reply of the Redis or Valkey server to INFO. ``runs`` are all runs.
-    """
-
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    info: dict[str, Any] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    operations: list[dict[str, Any]]
+    left_out: dict[str, str]
 
 
 def measured(
     kind: str,
     *,
     sessions: int = 1000,
-    engines: Collection[str] = tuple(ALL),
-    operations: Collection[str] = OPERATIONS,
-    repeats: Repeats = USUAL,
+    engines: Collection[str] = tuple(ENGINES),
+    repeats: Repeats = Repeats(),
 ) -> Measured:
     """
-    Measure ``engines`` (names in :data:`benchmarks.bare.ALL`) on servers of this ``kind``: ``valkey`` or ``redis``.
+    Measure ``engines`` (names in :data:`benchmarks.engines.ENGINES`) on servers of this ``kind``.
 
     Each engine has this number of ``sessions``. ``repeats.count`` of them, at most 1 000, are used for each operation
-    in a round. The base that others are compared with is always measured. An engine that can't be used here is left
-    out, with the reason. In the entries, ``client_cpu`` and ``server_cpu`` are microseconds of an operation, and
-    ``server_cpu_ratio`` compares the latter as ``ratio`` compares the time. ``round_trips`` and ``commands`` are None
-    for an engine that does not use Redis. A progress bar is on stderr, if that is a terminal.
+    in a round. The base is always measured. An engine that can't be used here is left out, with the reason. In the
+    entries, ``client_cpu`` and ``server_cpu`` are microseconds of an operation, and ``server_cpu_ratio`` compares the
+    latter as ``ratio`` compares the time. ``round_trips`` and ``commands`` are None for an engine that does not use
+    Redis. A progress bar is on stderr, if that is a terminal.
 
     Raises ValueError for a count above the number of sessions, WorkerFailed if an operation fails, and KeyError for an
     unknown name.
     """
     if not 0 < repeats.count <= min(sessions, KNOWN):
         raise ValueError(f"count must be from 1 to {min(sessions, KNOWN)}, not {repeats.count}.")
-    found = Measured()
-    wanted = {name: ALL[name] for name in engines}
-    bases = {BASES.get(operation, BASE) for operation in operations if any(name in wanted for name in _with(operation))}
-    names = [name for name in ALL if name in wanted or name in bases]
-    order = [operation for operation in OPERATIONS if operation in operations]
-    steps = sum(len(set(operations).intersection(operations_of(name))) for name in names)
-    runs = steps * (repeats.rounds + 1) * repeats.blocks
-    label = f"{kind}, {sessions:,} sessions"
-    with tqdm(total=runs, desc=label, unit="run", disable=None) as progress:
+    left_out: dict[str, str] = {}
+    if unknown := {*engines} - {*ENGINES}:
+        raise KeyError(unknown.pop())
+    names = [name for name in ENGINES if name in engines or name == BASE]
+    steps = len(OPERATIONS) * len(names) * (repeats.rounds + 1) * repeats.blocks
+    runs: list[Run] = []
+    with tqdm(total=steps, desc=f"{kind}, {sessions:,} sessions", unit="run", disable=None) as progress:
         for block in range(repeats.blocks):
             with ExitStack() as stack:
-                postgres = any(ALL[name].sql == "postgresql" for name in names)
-                servers = stack.enter_context(closing(Servers(available()[kind], postgres=postgres)))
-                workers = _started(names, servers, stack, found)
+                servers = stack.enter_context(closing(Servers(available()[kind])))
+                workers = _started(names, servers, stack, left_out)
                 for name, worker in workers.items():
                     progress.set_postfix_str(f"making sessions: {name}")
                     worker.fill(sessions)
                 progress.set_postfix_str("")
-                for run in _runs(block, workers, servers, order, repeats):
+                for run in _runs(block, workers, servers, repeats):
                     progress.update()
                     # The first round is not measured.
                     if run.round:
-                        found.runs.append(run)
-                found.info = servers.redis.client.info()
-    found.operations = [_entry(kind, sessions, runs, base) for runs, base in _grouped(found.runs)]
-    return found
+                        runs.append(run)
+    return Measured([_entry(kind, sessions, of_engine, base) for of_engine, base in _grouped(runs)], left_out)
 
 
-def _with(operation: str) -> list[str]:
-    return [name for name in ALL if operation in operations_of(name)]
-
-
-def _started(names: Sequence[str], servers: Servers, stack: ExitStack, found: Measured) -> dict[str, Worker]:
+def _started(names: Sequence[str], servers: Servers, stack: ExitStack, left_out: dict[str, str]) -> dict[str, Worker]:
     # All at once: most of their start is importing.
     workers: dict[str, Worker] = {}
     for name in names:
-        if why := found.left_out.get(name) or ALL[name].left_out(servers.stores):
-            found.left_out[name] = why
+        if why := left_out.get(name) or ENGINES[name].left_out():
+            left_out[name] = why
         else:
             workers[name] = stack.enter_context(closing(Worker(name, servers.stores)))
     for name, worker in list(workers.items()):
         try:
             worker.start()
         except WorkerFailed as error:
-            if name in (OURS, BASE, *BASES.values()):
+            if name in (OURS, BASE):
                 raise
-            found.left_out[name] = str(error)
+            left_out[name] = str(error)
             del workers[name]
     return workers
 
 
-def _runs(
-    block: int, workers: dict[str, Worker], servers: Servers, operations: Sequence[str], repeats: Repeats
-) -> Iterator[Run]:
+def _runs(block: int, workers: dict[str, Worker], servers: Servers, repeats: Repeats) -> Iterator[Run]:
     rng = random.Random(SEED + block)
     for number in range(repeats.rounds + 1):
-        for operation in operations:
-            able = [name for name in workers if operation in operations_of(name)]
+        for operation in OPERATIONS:
             # One right after the other: what slows the machine down for a while then slows all of them.
-            for name in rng.sample(able, len(able)):
+            for name in rng.sample([*workers], len(workers)):
                 worker = workers[name]
                 worker.prepare(operation, repeats.count)
                 before = servers.usage()
@@ -170,9 +145,9 @@ def _grouped(runs: list[Run]) -> Iterator[tuple[list[Run], list[Run]]]:
     for run in runs:
         groups.setdefault((run.operation, run.engine), []).append(run)
     for operation in OPERATIONS:
-        for name in ALL:
+        for name in ENGINES:
             if (operation, name) in groups:
-                yield groups[operation, name], groups[operation, BASES.get(operation, BASE)]
+                yield groups[operation, name], groups[operation, BASE]
 
 
 def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[str, Any]:
@@ -181,8 +156,7 @@ def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[s
     pairs = [(run, of_base[run.block, run.round]) for run in runs]
     ratio = paired([run.seconds for run, _ in pairs], [other.seconds for _, other in pairs])
     of_server = paired([run.server_cpu for run, _ in pairs], [other.server_cpu for _, other in pairs])
-    asks = ALL[name].uses_redis
-    is_served = asks or ALL[name].sql == "postgresql"
+    asks = ENGINES[name].uses_redis
     return {
         "server": kind,
         "sessions": sessions,
@@ -192,8 +166,8 @@ def _entry(kind: str, sessions: int, runs: list[Run], base: list[Run]) -> dict[s
         "microseconds": median(run.seconds for run in runs) * 1e6,
         "client_cpu": median(run.client_cpu for run in runs) * 1e6,
         # For an engine without a server, only the requests for these numbers would be counted.
-        "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if is_served else 0.0,
-        "server_cpu_ratio": of_server._asdict() if is_served else None,
+        "server_cpu": mean(run.server_cpu for run in runs) * 1e6 if asks else 0.0,
+        "server_cpu_ratio": of_server._asdict() if asks else None,
         "round_trips": mean(run.reads for run in runs) if asks else None,
         "commands": mean(run.commands for run in runs) if asks else None,
     }

@@ -17,80 +17,58 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.bare import operations_of
-from benchmarks.ratios import Ratio, paired
+from benchmarks.engines import OURS
+from benchmarks.operations import operations_of
+from benchmarks.ratios import paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker
 
-SIZES = (10_000, 100_000, 1_000_000)
-LARGEST = 10_000_000
-"""Filling this store takes long: it is measured with --full and --targets only."""
-
-BYTES = "bytes"
-"""Not an operation: the entry with the server's memory for a session, with all indexes."""
+FEW, MANY, MOST = 10_000, 1_000_000, 10_000_000
+"""How many sessions. Filling a store with the most takes long: --targets does."""
 
 Seconds = dict[str, list[float]]
 """By operation: the seconds that one took, in each round."""
 
 
 def measured(
-    kind: str,
-    binary: Path,
-    engine: str,
-    *,
-    sizes: Sequence[int] = SIZES,
-    rounds: int = 20,
-    count: int = 200,
+    kind: str, binary: Path, *, few: int = FEW, many: int = MANY, rounds: int = 20, count: int = 200
 ) -> Iterator[dict[str, Any]]:
     """
-    Compare stores of ``engine`` with these ``sizes``, the smallest first, and yield the entries of "scale".
+    Compare stores of our engine with ``few`` and with ``many`` sessions, and yield the entries of "scale".
 
     ``binary`` is the program of a server of this ``kind``. In each of the ``rounds`` each operation is done ``count``
-    times. The entries of the smallest size have the ratio 1, and the time that was measured beside the largest.
+    times.
     """
-    smallest, *larger = sizes
-    operations = operations_of(engine)
+    operations = operations_of(OURS)
     with ExitStack() as stack:
-        small, least = _filled(engine, binary, smallest, stack)
-        found: dict[int, dict[str, Ratio]] = {smallest: dict.fromkeys([*operations, BYTES], Ratio(1, 1, 1))}
-        took: dict[int, Seconds] = {}
-        used = {smallest: least}
-        for size in larger:
-            with ExitStack() as of_size:
-                large, taken = _filled(engine, binary, size, of_size)
-                label = f"{engine}, {size:,} sessions"
-                took[smallest], took[size] = _compared(small, large, operations, rounds, count, label)
-            found[size] = {each: paired(took[size][each], took[smallest][each]) for each in operations}
-            found[size][BYTES] = Ratio(taken / least, taken / least, taken / least)
-            used[size] = taken
-    for size, ratios in found.items():
-        for operation, (ratio, low, high) in ratios.items():
-            yield {
-                "server": kind,
-                "sessions": size,
-                "operation": operation,
-                "engine": engine,
-                "ratio_to_smallest": ratio,
-                "low": low,
-                "high": high,
-                "microseconds": used[size] if operation == BYTES else median(took[size][operation]) * 1e6,
-            }
+        small, large = (_filled(binary, sessions, stack) for sessions in (few, many))
+        took_few, took_many = _compared(small, large, operations, rounds, count)
+    for operation in operations:
+        yield {
+            "server": kind,
+            "operation": operation,
+            "engine": OURS,
+            "few": few,
+            "many": many,
+            **paired(took_many[operation], took_few[operation])._asdict(),
+            "few_microseconds": median(took_few[operation]) * 1e6,
+            "many_microseconds": median(took_many[operation]) * 1e6,
+        }
 
 
-def _filled(engine: str, binary: Path, sessions: int, stack: ExitStack) -> tuple[Worker, float]:
+def _filled(binary: Path, sessions: int, stack: ExitStack) -> Worker:
     servers = stack.enter_context(closing(Servers(binary)))
-    worker = stack.enter_context(closing(Worker(engine, servers.stores)))
+    worker = stack.enter_context(closing(Worker(OURS, servers.stores)))
     worker.start()
-    before = servers.redis.client.info("memory")["used_memory"]
     worker.fill(sessions)
-    return worker, (servers.redis.client.info("memory")["used_memory"] - before) / sessions
+    return worker
 
 
 def _compared(
-    small: Worker, large: Worker, operations: Sequence[str], rounds: int, count: int, label: str
+    small: Worker, large: Worker, operations: Sequence[str], rounds: int, count: int
 ) -> tuple[Seconds, Seconds]:
     workers: dict[Worker, Seconds] = {worker: {operation: [] for operation in operations} for worker in (small, large)}
-    with tqdm(total=(rounds + 1) * len(operations), desc=label, unit="pair", disable=None) as progress:
+    with tqdm(total=(rounds + 1) * len(operations), desc="scale", unit="pair", disable=None) as progress:
         for number in range(rounds + 1):
             for operation in random.sample(operations, len(operations)):
                 for worker in random.sample([small, large], 2):

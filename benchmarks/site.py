@@ -1,5 +1,5 @@
 """
-A small site whose views do with the session what most views do: nothing, read it, change it, or get the user.
+A small site whose views do with the session what most views do: nothing, read it, or change it.
 
 Web servers get it from ``wsgi`` or ``asgi``, which read the engine and its stores from the environment. Run as a
 program, it makes the tables and the number of users that is its argument. Each view has an asynchronous twin under
@@ -15,7 +15,6 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -26,63 +25,35 @@ from django.core.wsgi import get_wsgi_application
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 
-from benchmarks.engines import BASE, ENGINES, Engine
+from benchmarks.engines import ENGINES
 from benchmarks.fill import SESSION
 from benchmarks.stores import Stores
 
 if TYPE_CHECKING:
     from django.core.handlers.asgi import ASGIHandler
     from django.core.handlers.wsgi import WSGIHandler
-    from django.db.models import Model
 
 VARIABLE = "REDSESS_BENCHMARK_SITE"
 
 
-class SessionsApart:
-    """A database router: sessions are in a database of their own."""
-
-    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
-        return "sessions" if model._meta.app_label == "sessions" else None
-
-    db_for_write = db_for_read
-
-
-def described(
-    engine: str, stores: Stores, *, save_every_request: bool = False, persistent: bool = False
-) -> dict[str, str]:
+def described(engine: str, stores: Stores, *, persistent: bool = False) -> dict[str, str]:
     """
     Return the environment of a site with the sessions of ``engine`` in ``stores``.
 
-    ``save_every_request`` is Django's setting. ``persistent``: connections to databases outlast a request.
+    ``persistent``: connections to databases outlast a request.
     """
-    site = {
-        "engine": engine,
-        "stores": asdict(stores),
-        "save_every_request": save_every_request,
-        "persistent": persistent,
-    }
-    return {VARIABLE: json.dumps(site)}
+    return {VARIABLE: json.dumps({"engine": engine, "stores": asdict(stores), "persistent": persistent})}
 
 
-def configure() -> tuple[Engine, Stores]:
-    """Configure Django for the site that the environment describes. Return its engine and stores."""
+def configure() -> None:
+    """Configure Django for the site that the environment describes."""
     site = json.loads(os.environ[VARIABLE])
-    engine, stores = ENGINES[site["engine"]], Stores(**site["stores"])
-    of_site = engine.settings(stores)
-    if engine.sql == "postgresql":
-        # Users are always in SQLite: else views with a user would also compare databases of users.
-        users = ENGINES[BASE].settings(stores)["DATABASES"]["default"]
-        users["NAME"] = Path(stores.folder) / f"users-{engine.database}.sqlite3"
-        of_site["DATABASES"] = {"default": users, "sessions": of_site["DATABASES"]["default"]}
-        of_site["DATABASE_ROUTERS"] = ["benchmarks.site.SessionsApart"]
-    for database in of_site["DATABASES"].values():
-        database["CONN_MAX_AGE"] = None if site["persistent"] else 0
-        if database["ENGINE"] == "django.db.backends.sqlite3":
-            # Otherwise, of several requests that read and then write in a transaction, one fails with a locked
-            # database.
-            database["OPTIONS"]["transaction_mode"] = "IMMEDIATE"
-    settings.configure(**of_site, SESSION_SAVE_EVERY_REQUEST=site["save_every_request"])
-    return engine, stores
+    of_site = ENGINES[site["engine"]].settings(Stores(**site["stores"]))
+    database = of_site["DATABASES"]["default"]
+    database["CONN_MAX_AGE"] = None if site["persistent"] else 0
+    # Otherwise, of several requests that read and then write in a transaction, one fails with a locked database.
+    database["OPTIONS"]["transaction_mode"] = "IMMEDIATE"
+    settings.configure(**of_site)
 
 
 def wsgi() -> WSGIHandler:
@@ -99,13 +70,11 @@ def asgi() -> ASGIHandler:
 
 def prepare(users: int) -> None:
     """Make the tables, and users with the ids 1 to ``users``."""
-    engine, stores = configure()
+    configure()
     django.setup()
     from django.contrib.auth.models import User
 
-    engine.make_database(stores)
-    if "sessions" in settings.DATABASES:
-        call_command("migrate", database="sessions", verbosity=0)
+    call_command("migrate", verbosity=0)
     numbers = range(1, users + 1)
     User.objects.bulk_create(
         [User(pk=number, username=f"user-{number}", password="!") for number in numbers], ignore_conflicts=True
@@ -137,10 +106,6 @@ def write(request: HttpRequest) -> HttpResponse:
     return answer(clicks)
 
 
-def user(request: HttpRequest) -> HttpResponse:
-    return answer(request.user.pk)
-
-
 async def anone(request: HttpRequest) -> HttpResponse:
     return HttpResponse("nothing")
 
@@ -157,10 +122,6 @@ async def awrite(request: HttpRequest) -> HttpResponse:
     return answer(clicks)
 
 
-async def auser(request: HttpRequest) -> HttpResponse:
-    return answer((await request.auser()).pk)
-
-
 def answer(found: Any) -> HttpResponse:
     """Answer with ``found`` as JSON, or 404 if it is None."""
     if found is None:
@@ -168,7 +129,7 @@ def answer(found: Any) -> HttpResponse:
     return HttpResponse(json.dumps(found), content_type="application/json")
 
 
-VIEWS = {"none": (none, anone), "read": (read, aread), "write": (write, awrite), "user": (user, auser)}
+VIEWS = {"none": (none, anone), "read": (read, aread), "write": (write, awrite)}
 """Each view, and its asynchronous twin."""
 
 urlpatterns = [

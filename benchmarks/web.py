@@ -19,8 +19,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -36,15 +34,11 @@ from benchmarks.stores import Stores
 from benchmarks.web_servers import PROGRAMS, Process, Site
 
 
-def left_out(program: str, engine: Engine, *, workers: int = 1) -> str:
-    """Return why ``engine`` can't be measured under ``program`` here, apart from its stores, or ``""`` if it can."""
+def left_out(program: str) -> str:
+    """Return why nothing can be measured under ``program`` here, or ``""`` if it can."""
     if shutil.which("wrk") is None:
         return "wrk is not installed"
-    if find_spec(program) is None:
-        return f"{program} is not installed"
-    if engine.session_engine == "benchmarks.floor" and workers > 1:
-        return "each process would have sessions of its own"
-    return ""
+    return "" if find_spec(program) else f"{program} is not installed"
 
 
 def prepare(engines: Sequence[Engine], stores: Stores, users: int) -> None:
@@ -60,23 +54,8 @@ def prepare(engines: Sequence[Engine], stores: Stores, users: int) -> None:
                 raise process.ended()
 
 
-@dataclass(frozen=True)
-class Load:
-    """
-    How much each site is loaded.
-
-    In each of the ``rounds``, each view is loaded for this number of ``seconds`` from this number of ``connections``,
-    with this number of ``sessions``. ``workers`` is the number of processes of a site.
-    """
-
-    rounds: int = 9
-    seconds: int = 1
-    sessions: int = 100
-    connections: int = 4
-    workers: int = 1
-
-
-USUAL = Load()
+SESSIONS, CONNECTIONS, SECONDS = 100, 4, 1
+"""How many sessions a site has, how many connections it is loaded from, and how long each time."""
 
 Speeds = dict[tuple[str, str], list[float]]
 """Requests a second, in each round, by view and engine."""
@@ -88,51 +67,47 @@ def measured(
     *,
     programs: Sequence[str] = tuple(PROGRAMS),
     views: Sequence[str] = tuple(VIEWS),
-    save_every_request: Sequence[bool] = (False, True),
-    load: Load = USUAL,
+    rounds: int = 9,
 ) -> list[dict[str, Any]]:
     """
-    Load the ``views`` of the sites of ``engines``, under each of the web servers ``programs``.
+    Load the ``views`` of the sites of ``engines`` in each of these ``rounds``, under each of ``programs``.
 
-    ``stores``: where sessions and users are. ``engines``: the base among them, and none for which :func:`left_out` or
-    the engine itself has a reason. ``save_every_request``: the values of Django's setting, each with its own sites.
+    ``stores``: where sessions and users are. ``engines``: the base among them, and none that must be left out here.
 
-    Returns the entries of "requests", ordered by web server and value of the setting, then by view, then by engine. A
-    ratio above 1 is better than the base. Raises WebError if a site does not answer as it must.
+    Returns the entries of "requests", ordered by web server, then by view, then by engine. A ratio above 1 is better
+    than the base. Raises WebError if a site does not answer as it must.
     """
     if BASE not in [engine.name for engine in engines]:
         raise ValueError(f"nothing to compare with: {BASE} is missing")
     entries = []
-    sets = list(product(programs, save_every_request))
-    runs = len(sets) * load.rounds * len(views) * len(engines)
-    prepare(engines, stores, load.sessions)
+    runs = len(programs) * rounds * len(views) * len(engines)
+    prepare(engines, stores, SESSIONS)
     with (
         tempfile.TemporaryDirectory(prefix="redsess-bench-") as folder,
         tqdm(total=runs, unit="run", desc="requests", disable=None) as progress,
     ):
-        for program, every in sets:
-            site = partial(
-                Site, program, stores=stores, folder=Path(folder), save_every_request=every, workers=load.workers
-            )
+        for program in programs:
             with ExitStack() as started:
-                sites = [started.enter_context(closing(site(engine))) for engine in engines]
-                speeds = _speeds(sites, views, load, progress)
+                sites = [
+                    started.enter_context(closing(Site(program, engine, stores, Path(folder)))) for engine in engines
+                ]
+                speeds = _speeds(sites, views, rounds, progress)
             entries += [
-                {"server_program": program, "view": view, "save_every_request": every, **_entry(engine, view, speeds)}
+                {"server_program": program, "view": view, **_entry(engine, view, speeds)}
                 for view, engine in product(views, engines)
             ]
     return entries
 
 
-def _speeds(sites: Sequence[Site], views: Sequence[str], load: Load, progress: tqdm[Any]) -> Speeds:
+def _speeds(sites: Sequence[Site], views: Sequence[str], rounds: int, progress: tqdm[Any]) -> Speeds:
     for site in sites:
         site.wait()
-        site.sign_in(load.sessions)
+        site.sign_in(SESSIONS)
     speeds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for _ in range(load.rounds):
+    for _ in range(rounds):
         for view in views:
             for site in random.sample(sites, len(sites)):
-                speed = site.load(view, seconds=load.seconds, connections=load.connections)
+                speed = site.load(view, seconds=SECONDS, connections=CONNECTIONS)
                 speeds[view, site.engine.name].append(speed)
                 progress.update()
     return speeds

@@ -29,11 +29,11 @@ START_SECONDS = 60
 
 PROGRAMS = {
     "gunicorn": (
-        *("benchmarks.site:wsgi()", "--worker-class=sync", f"--bind={HOST}:{{port}}", "--workers={workers}"),
+        *("benchmarks.site:wsgi()", "--worker-class=sync", f"--bind={HOST}:{{port}}"),
         *("--log-level=warning", "--no-control-socket"),
     ),
     "uvicorn": (
-        *("benchmarks.site:asgi", "--factory", f"--host={HOST}", "--port={port}", "--workers={workers}"),
+        *("benchmarks.site:asgi", "--factory", f"--host={HOST}", "--port={port}"),
         *("--log-level=warning", "--no-access-log", "--lifespan=off"),
     ),
 }
@@ -119,14 +119,11 @@ class Process:
 class Site(Process):
     """The site of ``engine`` under ``program``, without sessions so far. The caller closes it."""
 
-    def __init__(
-        self, program: str, engine: Engine, stores: Stores, folder: Path, *, save_every_request: bool, workers: int
-    ) -> None:
+    def __init__(self, program: str, engine: Engine, stores: Stores, folder: Path) -> None:
         self.engine, self.prefix, self.port = engine, PREFIXES[program], free_port()
         self.script, self.cookies = folder / f"{self.port}.lua", list[str]()
-        options = [option.format(port=self.port, workers=workers) for option in PROGRAMS[program]]
-        persistent = program == "gunicorn"
-        site = described(engine.name, stores, save_every_request=save_every_request, persistent=persistent)
+        options = [option.format(port=self.port) for option in PROGRAMS[program]]
+        site = described(engine.name, stores, persistent=program == "gunicorn")
         super().__init__(f"{program} with {engine.name}", ["-m", program, *options], site)
 
     def wait(self) -> None:
