@@ -47,6 +47,7 @@ class Cost(NamedTuple):
     """What one of an operation costs: functions called, and microseconds of CPU time in each round."""
 
     functions: float
+    functions_of_ours: float
     functions_of_redis_py: float
     microseconds: list[float]
 
@@ -82,7 +83,7 @@ def _entry(engine: str, operation: str, cost: Cost, base: Cost) -> dict[str, Any
         "operation": operation,
         "functions": cost.functions,
         "functions_of_redis_py": cost.functions_of_redis_py,
-        "functions_besides": cost.functions - cost.functions_of_redis_py,
+        "functions_of_ours": cost.functions_of_ours,
         "microseconds": median(cost.microseconds),
         **paired(cost.microseconds, base.microseconds)._asdict(),
     }
@@ -139,7 +140,7 @@ _side: Any
 _run: Run
 
 
-def _functions(operation: str, count: int) -> tuple[float, float]:
+def _functions(operation: str, count: int) -> tuple[float, float, float]:
     """Prepare ``operation``, keep its replies, and count the function calls of one."""
     global _run
     # The first time opens connections and loads scripts.
@@ -159,8 +160,11 @@ def _functions(operation: str, count: int) -> tuple[float, float]:
         _run()
         sys.setprofile(None)
     ours = {file: number for file, number in called.items() if not file.startswith(str(Path(__file__).parent))}
-    of_redis_py = sum(number for file, number in ours.items() if f"{os.sep}redis{os.sep}" in file)
-    return sum(ours.values()) / count, of_redis_py / count
+    of_engine, of_redis_py = (
+        sum(number for file, number in ours.items() if f"{os.sep}{name}{os.sep}" in file)
+        for name in ("django_redsess", "redis")
+    )
+    return sum(ours.values()) / count, of_engine / count, of_redis_py / count
 
 
 def _microseconds(count: int) -> float:

@@ -85,7 +85,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         "Python",
         "Without waiting for the server, less is better. See benchmarks/python_cost.py.",
         ("operation", "engine"),
-        ("functions", "functions_of_redis_py", "microseconds", "ratio"),
+        ("functions", "functions_of_ours", "functions_of_redis_py", "microseconds", "ratio"),
     ),
     "requests": (
         "Requests",

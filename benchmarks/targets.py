@@ -39,7 +39,6 @@ def _bytes(kind: str, server: str, limit: float) -> Target:
 
 
 TIMES_FEW = "times few sessions"
-
 TARGETS = (
     *(
         _operation("operations", name, limit)
@@ -59,7 +58,7 @@ TARGETS = (
         for name in ("load", "reload", "change", "create", "sign-in", "end", "view")
     ),
     *(
-        _operation("python", name, limit, "functions, ", unit="functions", value="functions_besides")
+        _operation("python", name, limit, "functions, ", unit="functions", value="functions_of_ours")
         for name, limit in (("load", 33), ("load and save", 70))
     ),
     Target("slowest page of the admin", "pages", {}, 3, TIMES_FEW),

@@ -17,7 +17,7 @@ from django.test.runner import ParallelTestSuite, RemoteTestResult, RemoteTestRu
 import django_redsess.conf as configuration
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import retries
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Keyspace, Partition
 from django_redsess.transport.round_trips import drive
 from django_redsess.transport.sending import command
@@ -262,7 +262,7 @@ def _close_all() -> None:
 
 def _ask(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
     packed = b"".join(command(*each) for each in commands)
-    return drive(retries.fetch(tag, commands[0][0].lower(), packed, len(commands), len(commands)))
+    return drive(retries.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
 
 
 def _batches(items: list[Any]) -> Iterator[list[Any]]:

@@ -397,8 +397,9 @@ class SessionStore(SessionState):
         yield from self.creating()
 
     def run(self, steps: Steps[T]) -> T:
-        """Drive ``steps``. Remember an outage, so that later operations fail at once."""
-        self.fail_at_once()
+        """Drive ``steps``. Remember an outage: later operations fail at once, so a request waits for it only once."""
+        if self.unavailable is not None:
+            raise copy(self.unavailable)
         try:
             return drive(steps)
         except SessionStoreUnavailable as error:
@@ -407,7 +408,8 @@ class SessionStore(SessionState):
 
     async def arun(self, steps: Steps[T]) -> T:
         """Do as :meth:`run` does, awaiting each step."""
-        self.fail_at_once()
+        if self.unavailable is not None:
+            raise copy(self.unavailable)
         try:
             return await adrive(steps)
         except SessionStoreUnavailable as error:
@@ -418,11 +420,6 @@ class SessionStore(SessionState):
         """Remember an outage, so that later operations fail at once."""
         # A copy has no traceback, which would hold the connection.
         self.unavailable = self.unavailable or copy(error)
-
-    def fail_at_once(self) -> None:
-        """Raise SessionStoreUnavailable after an outage in this request: a request waits for the server only once."""
-        if self.unavailable is not None:
-            raise copy(self.unavailable)
 
 
 def session_of(request: Any) -> SessionStore | None:

@@ -94,12 +94,12 @@ def _ask(
     (count, written), script, replies = ours(space), lua_scripts.AGREEMENT, dict[int, Any]()
     known = fingerprints(space.prefix)
     args = script.arguments(partitions=count, format=written, begins=begins, takes_key=takes_key, fingerprints=known)
-    for numbers in by_server(partitions, range(len(partitions))).values():
+    for server, numbers in by_server(partitions, range(len(partitions))).items():
         calls = [(partitions[number].tag, script.keys(partitions[number])) for number in numbers]
         answers: list[Any] = [ResponseError()]
         if len(calls) > 1:
             packed = b"".join(sending.script_call(script, keys, args) for _, keys in calls)
-            answers = yield from retries.fetch(calls[0][0], script.name, packed, len(calls), 0)
+            answers = yield from retries.fetch(server, calls[0][0], script.name, packed, len(calls), 0)
         for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
             if isinstance(answer, ResponseError):
                 # The server does not know the script, or the partition is elsewhere by now.

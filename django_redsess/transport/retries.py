@@ -184,20 +184,20 @@ def run(
             return reply, beside
 
 
-def fetch(
-    tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
+def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each load a call
+    to: Any, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
 ) -> Sends[list[Any]]:
     """
     Send plain commands, one or several of :func:`packing.command`, on one connection, and return their replies.
 
-    They go to the server that has the partition with this ``tag``. All replies are read, though an earlier one is an
-    error; errors are returned as exceptions. An error among the first ``needed`` is raised instead, as by :func:`run`.
+    They go to the server ``to``, which has the partition with this ``tag``. All replies are read, though an earlier one
+    is an error; errors are returned as exceptions. An error among the first ``needed`` is raised, as by :func:`run`.
     With 0, the caller sends what is refused once more by itself: until then, no outage is over.
     Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
     connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
     may run ``script``, if it declares all keys that it uses.
     """
-    attempts, to, began = None, pool().of(tag), monotonic()
+    attempts, began = None, monotonic()
     while True:
         try:
             answers: list[Any] = yield Send(to, packed, replies)

@@ -231,14 +231,16 @@ class Plain(Step[T]):
         packed = self.packed
         if not isinstance(packed, bytes):
             packed = packed(server.clock.now() or (yield from now(self.partition)))
-        return self.read((yield from retries.fetch(tag, self.name, packed, self.replies, self.needed, self.script)))
+        replies = yield from retries.fetch(server, tag, self.name, packed, self.replies, self.needed, self.script)
+        return self.read(replies)
 
 
 def now(partition: Partition) -> Steps[int]:
     """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
-    known: int | None = of(partition).clock.now()
+    server = of(partition)
+    known: int | None = server.clock.now()
     if known is None:
-        reply = yield from retries.fetch(partition.tag, "time", command("TIME"), 1)
+        reply = yield from retries.fetch(server, partition.tag, "time", command("TIME"), 1)
         known = of(partition).clock.learn(reply[0])
     return known
 
@@ -405,11 +407,12 @@ def together(calls: Sequence[Call[T]]) -> Steps[list[T]]:
     waiting = list(range(len(calls)))
     while waiting:
         refused: list[int] = []
-        for numbers in by_server([call.partition for call in calls], waiting).values():
+        for server, numbers in by_server([call.partition for call in calls], waiting).items():
             of_server = [calls[number] for number in numbers]
             packed = b"".join(sending.script_call(call.script, call.keys, call.args) for call in of_server)
             first = of_server[0]
-            answers = yield from retries.fetch(first.partition.tag, first.script.task, packed, len(of_server), 0)
+            tag, task = first.partition.tag, first.script.task
+            answers = yield from retries.fetch(server, tag, task, packed, len(of_server), 0)
             for number, answer in zip(numbers, answers, strict=True):
                 if isinstance(answer, ResponseError):
                     refused.append(number)
@@ -442,7 +445,7 @@ def ask_each(
             tag = partitions[numbers[0]].tag
             at = yield from now(partitions[numbers[0]])
             packed = b"".join([_TIME, *(commands(number, at) for number in numbers)])
-            time, *answers = yield from retries.fetch(tag, name, packed, 1 + replies * len(numbers), 0)
+            time, *answers = yield from retries.fetch(server, tag, name, packed, 1 + replies * len(numbers), 0)
             if isinstance(time, ResponseError):
                 refused += numbers
                 continue
@@ -458,7 +461,7 @@ def ask_each(
         for number in refused[:1]:
             partition = partitions[number]
             packed = commands(number, (yield from now(partition)))
-            found[number] = yield from retries.fetch(partition.tag, name, packed, replies, replies)
+            found[number] = yield from retries.fetch(of(partition), partition.tag, name, packed, replies, replies)
     return [found[number] for number in range(len(partitions))]
 
 

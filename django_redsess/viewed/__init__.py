@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -381,7 +382,8 @@ def _sid(session: SessionBase | str) -> str | None:
 def _ours(session: SessionBase) -> SessionStore:
     if not isinstance(session, SessionStore):
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
-    session.fail_at_once()
+    if session.unavailable is not None:
+        raise copy(session.unavailable)
     return session
 
 

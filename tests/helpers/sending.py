@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django_redsess.transport import retries
+from django_redsess.transport.connections import pool
 from django_redsess.transport.round_trips import adrive, drive
 
 
 def fetch(*args: Any) -> list[Any]:
-    return drive(retries.fetch("redsess", *args))
+    return drive(retries.fetch(pool().of("redsess"), "redsess", *args))
 
 
 async def afetch(*args: Any) -> list[Any]:
-    return await adrive(retries.fetch("redsess", *args))
+    return await adrive(retries.fetch(pool().of("redsess"), "redsess", *args))

@@ -24,7 +24,6 @@ from benchmarks.fill import DATA
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of, operations_of, side_of
 from benchmarks.ratios import paired
 from benchmarks.rounds import Measured, Repeats, measured
-from benchmarks.site import VIEWS
 from benchmarks.stores import Servers, Stores
 from benchmarks.web import left_out, prepare
 from benchmarks.web import measured as requests_measured
