@@ -11,23 +11,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
-from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import (
     HttpRequest,
-    HttpResponse,
     HttpResponseBadRequest,
     HttpResponseNotAllowed,
     QueryDict,
     StreamingHttpResponse,
 )
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path
 from django.utils import timezone, translation
 
 from django_redsess.admin import history
-from django_redsess.admin.end_batches import EndSessionsMixin
 from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
 
 if TYPE_CHECKING:
@@ -51,50 +47,32 @@ logger = logging.getLogger("django_redsess")
 Batches = Iterator[list[Record]]
 
 
-class ExportMixin(EndSessionsMixin):
-    """The part of ``OnlineSessionAdmin`` that exports the list."""
-
-    def get_urls(self) -> list[URLPattern]:
-        export = self.admin_site.admin_view(self.export_view)
-        return [path("export/", export, name="django_redsess_onlinesession_export"), *super().get_urls()]
-
-    def has_export_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the administrator may export the list: all sessions that match, in one file."""
-        return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        query = request.GET.copy()
-        for name in (PAGE_VAR, ERROR_FLAG):
-            query.pop(name, None)
-        context = {"has_export_permission": self.has_export_permission(request), "export_query": query.urlencode()}
-        return super().changelist_view(request, {**context, **(extra_context or {})})
-
-    def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Send the sessions that match the query, in the ``format`` of the form. By POST, since it writes a history."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if not self.has_export_permission(request):
-            raise PermissionDenied
-        file_format = request.POST.get("format", "")
-        if file_format not in ("csv", "json"):
-            return HttpResponseBadRequest()
-        listed = self._listed(request, request.GET.urlencode())
-        if listed is None:
-            return HttpResponseBadRequest()
-        sessions: SessionQuerySet = listed.queryset
-        # Written before the first byte is sent: whoever breaks off may have got the first part.
-        history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
-        batches = _batches(sessions, partial(self.has_view_permission, request))
-        looked_through, is_all = sessions.looked_through, not sessions.is_cut
-        parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through, is_all)
-        parts = _telling_of_failure(parts, CUT_OFF if file_format == "csv" else b"")
-        # A server that runs asynchronously would collect all of an ordinary iterator.
-        content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
-        content_type = "text/csv" if file_format == "csv" else "application/json"
-        response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
-        name = _file_name(file_format, looked_through, is_all)
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
+    """Send the sessions that match the query, in the ``format`` of the form. By POST, since it writes a history."""
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    if not sessions_admin.has_export_permission(request):
+        raise PermissionDenied
+    file_format = request.POST.get("format", "")
+    if file_format not in ("csv", "json"):
+        return HttpResponseBadRequest()
+    listed = sessions_admin._listed(request, request.GET.urlencode())
+    if listed is None:
+        return HttpResponseBadRequest()
+    sessions: SessionQuerySet = listed.queryset
+    # Written before the first byte is sent: whoever breaks off may have got the first part.
+    history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
+    batches = _batches(sessions, partial(sessions_admin.has_view_permission, request))
+    looked_through, is_all = sessions.looked_through, not sessions.is_cut
+    parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through, is_all)
+    parts = _telling_of_failure(parts, CUT_OFF if file_format == "csv" else b"")
+    # A server that runs asynchronously would collect all of an ordinary iterator.
+    content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
+    content_type = "text/csv" if file_format == "csv" else "application/json"
+    response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
+    name = _file_name(file_format, looked_through, is_all)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:

@@ -16,7 +16,6 @@ from django.contrib.admin.views.main import ORDER_VAR
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.formats import date_format, get_format, number_format
@@ -25,7 +24,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
-from django_redsess.admin.end_permissions import ListAdmin
+from django_redsess.admin.lists import ListAdmin
 from django_redsess.conf import conf
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
 
@@ -211,6 +210,7 @@ RANGES = {
 }
 """The ranges of the page: their hours and names."""
 
+NUMBERS_TEMPLATE = "admin/django_redsess/onlinesession/numbers.html"
 DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
 
 
@@ -222,63 +222,52 @@ class TableRow(NamedTuple):
     counts: Sequence[str]
 
 
-class NumbersMixin(ListAdmin):
-    """The part of ``OnlineSessionAdmin`` that shows how many were online."""
+def present(request: HttpRequest) -> dict[str, Any]:
+    """
+    Return what stands above the list: the time of its data, and the small picture.
 
-    numbers_template = "admin/django_redsess/onlinesession/numbers.html"
+    The template calls this after the list was counted, which removes due sessions: so both numbers agree.
+    """
+    picture, at = "", timezone.now()
+    # Above the results of a search or filter there is no picture: it would be of all sessions.
+    if set(request.GET) <= {ORDER_VAR}:
+        samples, now = online.until_now()
+        picture, at = draw(samples, now, small=True), now.at
+    return {"picture": picture, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
 
-    class Media:
-        js = ("django_redsess/refresh.js",)
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.numbers_view)
-        return [path("numbers/", view, name="django_redsess_onlinesession_numbers"), *super().get_urls()]
-
-    def present(self, request: HttpRequest) -> dict[str, Any]:
-        """
-        Return what stands above the list: the time of its data, and the small picture.
-
-        The template calls this after the list was counted, which removes due sessions: so both numbers agree.
-        """
-        picture, at = "", timezone.now()
-        # Above the results of a search or filter there is no picture: it would be of all sessions.
-        if set(request.GET) <= {ORDER_VAR}:
-            samples, now = online.until_now()
-            picture, at = draw(samples, now, small=True), now.at
-        return {"picture": picture, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
-
-    def numbers_view(self, request: HttpRequest) -> HttpResponse:
-        """Show how many were online in the last day, week or month, or on one day."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        today = timezone.localdate()
-        day = _day_asked_for(request, today)
-        name = request.GET.get("range", "")
-        name = name if name in RANGES else "day"
-        hours, _ = RANGES[name]
-        bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
-        samples, now = online.until_now(hours=hours, day=bounds)
-        earlier = (day or today) - timedelta(days=1)
-        by_day, has_days = not day and name != "day", bool(day) or name == "day"
-        # Of a day that is over, nobody who is online now is part.
-        counted = [*samples, now] if samples and (not day or day == today) else samples
-        later = day + timedelta(days=1) if day and day < today else None
-        context = {
-            "picture": draw(samples, now, hours=hours, day=bounds),
-            "rows": _rows(counted, by_day=by_day, today=day or today),
-            "by_day": by_day,
-            "day": day,
-            "heading": title_of(hours, bounds),
-            "ranges": [(each, words, not day and each == name) for each, (_, words) in RANGES.items()],
-            "earlier": earlier if has_days and earlier > today - timedelta(days=DAYS_KEPT) else None,
-            "later": later,
-            "as_of": _as_of(now.at),
-            "at": now.at,
-            "zone": timezone.get_current_timezone_name(),
-        }
-        return self.page(request, self.numbers_template, gettext("Online over time"), context)
+def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpResponse:
+    """Show how many were online in the last day, week or month, or on one day."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    if not sessions_admin.has_view_permission(request):
+        raise PermissionDenied
+    today = timezone.localdate()
+    day = _day_asked_for(request, today)
+    name = request.GET.get("range", "")
+    name = name if name in RANGES else "day"
+    hours, _ = RANGES[name]
+    bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
+    samples, now = online.until_now(hours=hours, day=bounds)
+    earlier = (day or today) - timedelta(days=1)
+    by_day, has_days = not day and name != "day", bool(day) or name == "day"
+    # Of a day that is over, nobody who is online now is part.
+    counted = [*samples, now] if samples and (not day or day == today) else samples
+    later = day + timedelta(days=1) if day and day < today else None
+    context = {
+        "picture": draw(samples, now, hours=hours, day=bounds),
+        "rows": _rows(counted, by_day=by_day, today=day or today),
+        "by_day": by_day,
+        "day": day,
+        "heading": title_of(hours, bounds),
+        "ranges": [(each, words, not day and each == name) for each, (_, words) in RANGES.items()],
+        "earlier": earlier if has_days and earlier > today - timedelta(days=DAYS_KEPT) else None,
+        "later": later,
+        "as_of": _as_of(now.at),
+        "at": now.at,
+        "zone": timezone.get_current_timezone_name(),
+    }
+    return sessions_admin.page(request, NUMBERS_TEMPLATE, gettext("Online over time"), context)
 
 
 def _day_asked_for(request: HttpRequest, today: date) -> date | None:

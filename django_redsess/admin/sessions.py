@@ -1,32 +1,34 @@
-"""The admin's list of sessions: its columns and its search box."""
+"""The admin's list of sessions, with its columns and its search box, and the page of a session."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import NotRelationField, get_fields_from_path
-from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR, ChangeList
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path, unquote
+from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models.constants import LOOKUP_SEP
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.defaultfilters import filesizeformat
+from django.urls import URLPattern, path
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online, querysets
+from django_redsess import online, querysets, viewed
 from django_redsess.admin import links
-from django_redsess.admin.end_batches import EndSessionsMixin
-from django_redsess.admin.end_confirmation import end_url
 from django_redsess.admin.end_permissions import missing, own_sid_of
+from django_redsess.admin.ending import EndingAdmin
+from django_redsess.admin.export import export_view
 from django_redsess.admin.filters import (
     BROWSER,
     EVERYONE,
@@ -46,9 +48,9 @@ from django_redsess.admin.filters import (
     users_admin,
     visible_users,
 )
-from django_redsess.admin.links import query_of
-from django_redsess.admin.numbers import NumbersMixin
-from django_redsess.admin.session_page import SessionFieldsMixin, address_link, own_mark
+from django_redsess.admin.links import end_url, query_of, return_page_of
+from django_redsess.admin.numbers import numbers_view, present
+from django_redsess.admin.session_page import OTHERS_MAX, SessionPage, address_link, own_mark, page_url
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -67,13 +69,98 @@ BROWSER_MAX = 60
 """Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent."""
 
 
-class ColumnsMixin(EndSessionsMixin):
-    """The part of ``OnlineSessionAdmin`` that shows rows. ``list_display`` of a subclass chooses the columns."""
+class _Labelled(NamedTuple):
+    """A row, for a check box that takes its label from ``str()``."""
+
+    pk: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _describe(rows: Iterable[OnlineSession]) -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        browser = Truncator(labels.browser_name(row.user_agent)).chars(BROWSER_MAX)
+        row.described = ", ".join(filter(None, (browser, row.address)))
+        # A user may have two sessions in the same browser: they are numbered.
+        same = (str(row), row.described)
+        seen[same] += 1
+        if seen[same] > 1:
+            row.described = f"{row.described} ({seen[same]})".strip()
+
+
+def _named(session: OnlineSession) -> str:
+    return f"{session}: {session.described}" if session.described else str(session)
+
+
+def _labelled(label: str, value: str) -> SafeString:
+    # On a phone a row is a card, without the table's head.
+    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
+
+
+ABSENT_MAX = 3
+"""An empty list names so many users who are not signed in."""
+
+SEARCH_MAX = 200
+"""The longest text that is searched for: each word nests the database's query deeper."""
+
+# Four numbers, or two colons.
+_LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
+
+
+class AbsentUser(NamedTuple):
+    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
+
+    name: str
+    is_active: bool
+    url: str
+    deactivate_url: str
+
+
+def _name_of(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may say how Django compares.
+    path = search_field.lstrip("^=@")
+    while path:
+        try:
+            field = get_fields_from_path(model, path)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            path = path.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""
+
+
+@admin.register(OnlineSession)
+class OnlineSessionAdmin(EndingAdmin):
+    """
+    The list of who is online, and the page of a session.
+
+    A subclass may set the rules: who sees, ends and exports which. Its ``list_display`` chooses the columns.
+    """
 
     list_display = ("user", "client", "signed_in", "seen", "end")
+    search_fields = ("user",)
+    ordering = ("-login_at",)
+    list_filter = (WhoFilter, ActiveFilter, StaffFilter, BrowserFilter, SystemFilter, UserFilter)
+    actions = ("end_selected",)
+    change_list_template = "admin/django_redsess/onlinesession/change_list.html"
+    # Of the fields, only a user agent is empty.
+    empty_value_display = gettext_lazy("not stored")
+    fieldsets = (
+        (None, {"fields": ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
+        # Django folds it without a script.
+        (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
+    )
+    readonly_fields = (
+        *("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions"),
+        *("data", "size"),
+    )
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
+        js = ("django_redsess/refresh.js",)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -85,6 +172,98 @@ class ColumnsMixin(EndSessionsMixin):
             return box(_Labelled(session.pk, _named(session)))
 
         self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
+
+    def get_urls(self) -> list[URLPattern]:
+        def page(view: Callable[..., HttpResponseBase], name: str) -> URLPattern:
+            to_view = self.admin_site.admin_view(partial(view, self))
+            return path(f"{name}/", to_view, name=f"django_redsess_onlinesession_{name}")
+
+        return [page(numbers_view, "numbers"), page(export_view, "export"), *super().get_urls()]
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may export the list: all sessions that match, in one file."""
+        return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
+        return self._sessions_for(request).counting_once()
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        # Django refuses a URL that names a filter which is not in this list.
+        may_see_users = users_admin(request, self.admin_site) is not None
+        return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("-seen_at",) if only_by_seen(request) else self.ordering
+
+    def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "GET" and not is_in_use():
+            messages.warning(
+                request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
+            )
+        users, query = request.GET.getlist(USER), request.GET.copy()
+        for name in (PAGE_VAR, ERROR_FLAG):
+            query.pop(name, None)
+        context = {
+            "present": partial(present, request),
+            "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
+            "has_export_permission": self.has_export_permission(request),
+            "export_query": query.urlencode(),
+        }
+        response = super().changelist_view(request, {**context, **(extra_context or {})})
+        changelist = (getattr(response, "context_data", None) or {}).get("cl")
+        if changelist is None:  # A redirect, or the question of an action.
+            return response
+        if by_browser := self.query_by_browser(request, changelist):
+            return self.to_list(by_browser)
+        self.complete(request, changelist.result_list, changelist.list_display)
+        response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
+        return response
+
+    def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
+        # What the page says about the list, apart from its rows.
+        sessions: SessionQuerySet = changelist.queryset
+        looked, asked = sessions.looked_through, sessions.session_filter
+        count = changelist.result_count
+        is_narrowed = bool(changelist.query or changelist.has_active_filters)
+        title = ngettext("%(count)s online session", "%(count)s online sessions", count)
+        if sessions.is_cut:
+            title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
+        elif is_narrowed and not count:
+            # "0 online sessions" would say that nobody is online.
+            title = gettext("No matching session")
+        return {
+            "title": title % {"count": number_format(count, force_grouping=True)},
+            "chosen": chosen(changelist),
+            "looked_through": looked,
+            "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
+            "search_notes": self.search_notes(changelist),
+            "absent_users": self.absent_users(request, changelist),
+            "may_see_users": users_admin(request, self.admin_site) is not None,
+            "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
+            if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
+            else "",
+            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
+            **self._ends(request, changelist),
+        }
+
+    def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
+        # Links below the list, or who may do that.
+        if not self.has_end_permission(request):
+            return {"missing": missing("end_onlinesession")}
+        if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
+            return {"missing": missing("end_all_onlinesession")}
+        if not (changelist.query or changelist.has_active_filters):
+            return {"end_all_url": end_url(request, self.admin_site)}
+        # Of a search or a filter: all that it lists, on all pages.
+        query = request.GET.urlencode()
+        return {"end_these_url": end_url(request, self.admin_site, query=query)} if changelist.result_count else {}
+
+    def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
+        links_users = users_admin(request, self.admin_site) is not None
+        return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
@@ -184,62 +363,6 @@ class ColumnsMixin(EndSessionsMixin):
         return format_html(
             '<a class="redsess-end" href="{}" aria-label="{}">{}</a>', session.end_url, label, gettext("End")
         )
-
-
-class _Labelled(NamedTuple):
-    """A row, for a check box that takes its label from ``str()``."""
-
-    pk: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def _describe(rows: Iterable[OnlineSession]) -> None:
-    seen: Counter[tuple[str, str]] = Counter()
-    for row in rows:
-        browser = Truncator(labels.browser_name(row.user_agent)).chars(BROWSER_MAX)
-        row.described = ", ".join(filter(None, (browser, row.address)))
-        # A user may have two sessions in the same browser: they are numbered.
-        same = (str(row), row.described)
-        seen[same] += 1
-        if seen[same] > 1:
-            row.described = f"{row.described} ({seen[same]})".strip()
-
-
-def _named(session: OnlineSession) -> str:
-    return f"{session}: {session.described}" if session.described else str(session)
-
-
-def _labelled(label: str, value: str) -> SafeString:
-    # On a phone a row is a card, without the table's head.
-    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
-
-
-ABSENT_MAX = 3
-"""An empty list names so many users who are not signed in."""
-
-SEARCH_MAX = 200
-"""The longest text that is searched for: each word nests the database's query deeper."""
-
-# Four numbers, or two colons.
-_LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
-
-
-class AbsentUser(NamedTuple):
-    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
-
-    name: str
-    is_active: bool
-    url: str
-    deactivate_url: str
-
-
-class SearchMixin(EndSessionsMixin):
-    """The part of ``OnlineSessionAdmin`` that searches: by session id, address or network, user, and browser."""
-
-    search_fields = ("user",)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
@@ -350,102 +473,89 @@ class SearchMixin(EndSessionsMixin):
         text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
         return text % {"fields": ", ".join(name for name in names if name)}
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
+        found = self.look_up(request, object_id)
+        if not found:
+            return None
+        [session] = found
+        details = online.details(session.sid)
+        views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+        # The lookup may add a message, which has to be there before the page is drawn.
+        names = links.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
+        others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
+        session.page = SessionPage(request, self.admin_site, session, details, views, names, others)
+        return session
 
-def _name_of(model: type[Model], search_field: str) -> str:
-    # The first character and the last part may say how Django compares.
-    path = search_field.lstrip("^=@")
-    while path:
-        try:
-            field = get_fields_from_path(model, path)[-1]
-        except (FieldDoesNotExist, NotRelationField):
-            path = path.rpartition(LOOKUP_SEP)[0]
-        else:
-            return str(getattr(field, "verbose_name", ""))
-    return ""
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None:
+            return fieldsets
+        # A guest's session has no others.
+        empty = [] if obj.user_id else ["other_sessions"]
+        if not obj.page.has_deadlines:
+            empty.append("deadlines")
+        return [
+            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
+            for title, options in cast("list[tuple[Any, Any]]", fieldsets)
+        ]
 
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        session: OnlineSession = context["original"]
+        context["has_end_permission"] = self.has_end_permission(request, session)
+        context["end_url"] = end_url(request, self.admin_site, sid=session.sid)
+        if session.user_id:
+            context["end_user_url"] = end_url(request, self.admin_site, query=query_of([session.user_id]))
+        named = gettext("Session of %(user)s") % {"user": session}
+        context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
+        return super().render_change_form(request, context, *args, **kwargs)
 
-@admin.register(OnlineSession)
-class OnlineSessionAdmin(NumbersMixin, ColumnsMixin, SearchMixin, SessionFieldsMixin):  # type: ignore[misc]  # Media
-    """The list of who is online, and the page of a session. A subclass may set the rules: who sees and ends which."""
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the history of the session's user: there is who ended the user's sessions."""
+        session = self.get_object(request, unquote(object_id))
+        if session is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        url = session.page.history_url() or page_url(request, self.admin_site, session.sid)
+        return HttpResponseRedirect(url)
 
-    ordering = ("-login_at",)
-    list_filter = (WhoFilter, ActiveFilter, StaffFilter, BrowserFilter, SystemFilter, UserFilter)
-    actions = ("end_selected",)
-    change_list_template = "admin/django_redsess/onlinesession/change_list.html"
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        # Django would name a database's reasons, and lead to the index.
+        present = online.find([unquote(object_id)], follow=True)
+        for session in self.look_up(request, *(found.sid for found in present)):
+            return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
+        messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
+        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        return self._sessions_for(request).counting_once()
+    @admin.display(description=gettext_lazy("user"))
+    def owner(self, session: OnlineSession) -> str:
+        return session.page.owner()  # type: ignore[no-any-return]
 
-    def get_list_filter(self, request: HttpRequest) -> Any:
-        # Django refuses a URL that names a filter which is not in this list.
-        may_see_users = users_admin(request, self.admin_site) is not None
-        return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
+    @admin.display(description=gettext_lazy("from"))
+    def origin(self, session: OnlineSession) -> str:
+        return session.page.origin()  # type: ignore[no-any-return]
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-seen_at",) if only_by_seen(request) else self.ordering
+    @admin.display(description=gettext_lazy("times"))
+    def times(self, session: OnlineSession) -> str:
+        return session.page.times()  # type: ignore[no-any-return]
 
-    def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
+    @admin.display(description=gettext_lazy("when it ends"))
+    def deadlines(self, session: OnlineSession) -> str:
+        return session.page.deadlines()  # type: ignore[no-any-return]
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.method == "GET" and not is_in_use():
-            messages.warning(
-                request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
-            )
-        users = request.GET.getlist(USER)
-        context = {
-            "present": partial(self.present, request),
-            "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
-        }
-        response = super().changelist_view(request, {**context, **(extra_context or {})})
-        changelist = (getattr(response, "context_data", None) or {}).get("cl")
-        if changelist is None:  # A redirect, or the question of an action.
-            return response
-        if query := self.query_by_browser(request, changelist):
-            return self.to_list(query)
-        self.complete(request, changelist.result_list, changelist.list_display)
-        response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
-        return response
+    @admin.display(description=gettext_lazy("viewed items"))
+    def viewed_items(self, session: OnlineSession) -> str:
+        return session.page.viewed_items()  # type: ignore[no-any-return]
 
-    def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
-        # What the page says about the list, apart from its rows.
-        sessions: SessionQuerySet = changelist.queryset
-        looked, asked = sessions.looked_through, sessions.session_filter
-        count = changelist.result_count
-        is_narrowed = bool(changelist.query or changelist.has_active_filters)
-        title = ngettext("%(count)s online session", "%(count)s online sessions", count)
-        if sessions.is_cut:
-            title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
-        elif is_narrowed and not count:
-            # "0 online sessions" would say that nobody is online.
-            title = gettext("No matching session")
-        return {
-            "title": title % {"count": number_format(count, force_grouping=True)},
-            "chosen": chosen(changelist),
-            "looked_through": looked,
-            "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
-            "search_notes": self.search_notes(changelist),
-            "absent_users": self.absent_users(request, changelist),
-            "may_see_users": users_admin(request, self.admin_site) is not None,
-            "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
-            if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
-            else "",
-            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
-            **self._ends(request, changelist),
-        }
+    @admin.display(description=gettext_lazy("other sessions"))
+    def other_sessions(self, session: OnlineSession) -> str:
+        return session.page.other_sessions()  # type: ignore[no-any-return]
 
-    def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
-        # Links below the list, or who may do that.
-        if not self.has_end_permission(request):
-            return {"missing": missing("end_onlinesession")}
-        if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
-            return {"missing": missing("end_all_onlinesession")}
-        if not (changelist.query or changelist.has_active_filters):
-            return {"end_all_url": end_url(request, self.admin_site)}
-        # Of a search or a filter: all that it lists, on all pages.
-        query = request.GET.urlencode()
-        return {"end_these_url": end_url(request, self.admin_site, query=query)} if changelist.result_count else {}
+    @admin.display(description=gettext_lazy("data"))
+    def data(self, session: OnlineSession) -> str:
+        return session.page.data()  # type: ignore[no-any-return]
 
-    def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
-        links_users = users_admin(request, self.admin_site) is not None
-        return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
+    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
+        if not session.user_id:
+            return []
+        of_user = self.sessions(request).of_users([session.user_id])[: OTHERS_MAX + 1]
+        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
+        return others[:OTHERS_MAX]

@@ -11,9 +11,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
 from django_redsess.admin import session_page
-from django_redsess.admin.end_batches import EndSessionsMixin
-from django_redsess.admin.end_confirmation import end_url
-from django_redsess.admin.links import query_of, url_of
+from django_redsess.admin.ending import EndingAdmin
+from django_redsess.admin.links import end_url, query_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.session import user_limit
@@ -81,7 +80,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        sessions = cast(EndSessionsMixin, self._sessions_admin)
+        sessions = cast(EndingAdmin, self._sessions_admin)
         return sessions.ask(request, {"query": query_of([online.user_id_of(user) for user in users])})
 
     @admin.display(description=gettext_lazy("online sessions"))
@@ -95,8 +94,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         return self._sessions_html(user, may_end=True)
 
     @property
-    def _sessions_admin(self) -> EndSessionsMixin | None:
-        return cast("EndSessionsMixin | None", self.admin_site._registry.get(OnlineSession))
+    def _sessions_admin(self) -> EndingAdmin | None:
+        return cast("EndingAdmin | None", self.admin_site._registry.get(OnlineSession))
 
     def _sessions_html(self, user: AbstractBaseUser, *, may_end: bool) -> str:
         user_id, limit = online.user_id_of(user), session_page.paragraph(user_limit.describe(user))

@@ -22,8 +22,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import viewed
 from django_redsess.admin import history, links
-from django_redsess.admin.end_permissions import ListAdmin
 from django_redsess.admin.links import link_html
+from django_redsess.admin.lists import ListAdmin
 from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.querysets import item_of, visible
@@ -34,10 +34,60 @@ if TYPE_CHECKING:
     from django_redsess.querysets import RankingQuerySet
 
 
-class ResetViewsMixin(ListAdmin):
-    """The part of ``PopularItemAdmin`` that resets views."""
+def _views(count: int) -> str:
+    return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": _number(count)}
 
+
+def _number(number: int) -> str:
+    return number_format(number, force_grouping=True)
+
+
+LEAST_SHARE = 0.001
+"""A smaller share is shown as less than this one."""
+
+
+@admin.register(PopularItem)
+class PopularItemAdmin(ListAdmin):
+    """The list of the most viewed items, and the pages that reset their views."""
+
+    list_display = ("rank", "name", "viewed", "share")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("item",)
+    search_help_text = gettext_lazy("Search by the whole id of an item")
+    actions = ("reset_selected",)
+    change_list_template = "admin/django_redsess/popularitem/change_list.html"
     reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
+        return PopularItem.viewed.resolving(partial(links.links_of, request, self.admin_site)).counting_once()
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
+        # Some databases raise an error for text with a NUL character, when Django looks for the history.
+        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
+    ) -> tuple[QuerySet[PopularItem], bool]:
+        term = search_term.strip()
+        # Blanks around a term are usually a mistake, but may be part of an id: look for both.
+        return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        context = {
+            "title": capfirst(self.opts.verbose_name_plural),
+            "has_reset_permission": self.has_reset_permission(request),
+            "views_are_named": bool(conf.VIEWED_VIEWS),
+        }
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return self.to_list(urlencode({SEARCH_VAR: unquote(object_id)}))
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
@@ -142,61 +192,6 @@ class ResetViewsMixin(ListAdmin):
     def _require_permission(self, request: HttpRequest) -> None:
         if not (self.has_reset_permission(request) and self.has_view_permission(request)):
             raise PermissionDenied
-
-
-def _views(count: int) -> str:
-    return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": _number(count)}
-
-
-def _number(number: int) -> str:
-    return number_format(number, force_grouping=True)
-
-
-LEAST_SHARE = 0.001
-"""A smaller share is shown as less than this one."""
-
-
-@admin.register(PopularItem)
-class PopularItemAdmin(ResetViewsMixin):
-    """The list of the most viewed items."""
-
-    list_display = ("rank", "name", "viewed", "share")
-    list_display_links = None
-    sortable_by = ()
-    search_fields = ("item",)
-    search_help_text = gettext_lazy("Search by the whole id of an item")
-    actions = ("reset_selected",)
-    change_list_template = "admin/django_redsess/popularitem/change_list.html"
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
-        return PopularItem.viewed.resolving(partial(links.links_of, request, self.admin_site)).counting_once()
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
-        # Some databases raise an error for text with a NUL character, when Django looks for the history.
-        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
-    ) -> tuple[QuerySet[PopularItem], bool]:
-        term = search_term.strip()
-        # Blanks around a term are usually a mistake, but may be part of an id: look for both.
-        return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        context = {
-            "title": capfirst(self.opts.verbose_name_plural),
-            "has_reset_permission": self.has_reset_permission(request),
-            "views_are_named": bool(conf.VIEWED_VIEWS),
-        }
-        return super().changelist_view(request, {**context, **(extra_context or {})})
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return self.to_list(urlencode({SEARCH_VAR: unquote(object_id)}))
 
     @admin.display(description=gettext_lazy("rank"))
     def rank(self, row: PopularItem) -> str:

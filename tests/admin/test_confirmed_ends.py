@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, end_batches
+from django_redsess.admin import OnlineSessionAdmin, ending
 from testproject.servers import Server
 from tests.helpers.admin_pages import CONFIRM, END, Page, answer, left, told
 from tests.helpers.admin_pages import staff as staff_with
@@ -147,7 +147,7 @@ def test_looking_again_takes_the_permission_and_a_token(
 def test_the_least_is_kept_over_several_requests(
     servers: Replicated, staff: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 1)
+    monkeypatch.setattr(ending, "END_MAX", 1)
     servers.cut()
     response = answer(staff, ask_about(staff))
     servers.link()

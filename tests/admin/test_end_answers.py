@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from benchmarks.fill import fill
-from django_redsess.admin import end_batches
+from django_redsess.admin import ending
 from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, page_of, told
 from tests.helpers.behind import stored
 
@@ -88,7 +88,7 @@ def test_a_hostile_name_forges_nothing(admin_client, new_session, name, number) 
 
 
 def test_several_requests_say_how_many_only(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0, users=1)
     response = answer(admin_client, admin_client.get(CONFIRM))
     while "so far" in Page(response).text:
@@ -146,7 +146,7 @@ def test_from_the_list_of_users_the_way_leads_back_to_it(admin_client, users, si
 
 
 def test_the_way_back_survives_an_error_and_what_is_continued(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0, users=1)
     response = answer(admin_client, select(admin_client, "x", query="o=2", select_across="1"), message="x" * 201)
     response = answer(admin_client, response, message="")

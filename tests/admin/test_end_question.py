@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
-from django_redsess.admin import end_confirmation
+from django_redsess.admin import ending
 from django_redsess.conf import END_MESSAGES
 from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
 
@@ -48,7 +48,7 @@ def test_each_session_has_a_row_with_who_and_where_from_and_since_when(admin_cli
 
 
 def test_a_long_list_shows_its_first_rows_and_counts_the_others(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(end_confirmation, "ROWS_MAX", 5)
+    monkeypatch.setattr(ending, "ROWS_MAX", 5)
     fill(redis, 1234, viewed=0)
     response = admin_client.get(CONFIRM)
     assert len(rows_of(response)) == 5
@@ -73,7 +73,7 @@ def test_the_rows_say_which_stay(client, new_session) -> None:
 
 
 def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
-    monkeypatch.setattr(end_confirmation, "ROWS_MAX", 2)
+    monkeypatch.setattr(ending, "ROWS_MAX", 2)
     names = ["anna", "ben", "cleo", "root1", "root2"]
     for name in names:
         is_root = name.startswith("root")
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
 
 
 def test_a_reason_is_kept_where_it_takes_several_requests(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr("django_redsess.admin.end_batches.END_MAX", 250)
+    monkeypatch.setattr("django_redsess.admin.ending.END_MAX", 250)
     fill(redis, 600, viewed=0, users=1)
     response = answer(admin_client, admin_client.get(CONFIRM), reason=REASON, message="Bye.")
     while "so far" in Page(response).text:

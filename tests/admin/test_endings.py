@@ -16,7 +16,7 @@ from django.test import Client
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import end_batches, history
+from django_redsess.admin import ending, history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.transport.keys import keyspace
@@ -382,7 +382,7 @@ def test_a_guest_who_is_seen_after_the_question_is_ended(admin_client, redis, ne
 def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
     partitions, admin_client, redis, monkeypatch, own
 ) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     sids = left() - {admin_client.session.sid}
     response = admin_client.get(CONFIRM)
@@ -409,7 +409,7 @@ def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
 def test_what_is_continued_has_its_lines_of_history_together_if_there_are_many_users(
     admin_client, redis, monkeypatch
 ) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     monkeypatch.setattr(history, "LINES_MAX", 3)
     fill(redis, 600, viewed=0)
     response = answer(admin_client, admin_client.get(CONFIRM))
@@ -423,7 +423,7 @@ def test_what_is_continued_has_its_lines_of_history_together_if_there_are_many_u
 
 
 def test_what_is_interrupted_leaves_the_rest(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     response = answer(admin_client, admin_client.get(CONFIRM))
     assert "250 sessions of 600" in Page(response).text

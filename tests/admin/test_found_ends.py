@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, end_batches, end_confirmation, end_permissions
+from django_redsess.admin import OnlineSessionAdmin, ending
 from django_redsess.online import searching
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
 from tests.helpers.behind import make_seen
@@ -34,7 +34,7 @@ def firefox_only(monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def more_than_a_form_names(monkeypatch) -> None:
-    monkeypatch.setattr(end_confirmation, "SIDS_MAX", 0)
+    monkeypatch.setattr(ending, "SIDS_MAX", 0)
 
 
 def arrive(name: str, agent: str = FIREFOX) -> str:
@@ -84,8 +84,8 @@ def test_who_was_seen_just_in_time_is_ended_though_the_question_was_open_for_lon
 
 def test_no_more_end_than_the_question_has_counted(admin_client, monkeypatch, found) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
-    monkeypatch.setattr(end_batches, "END_MAX", 1)
-    monkeypatch.setattr(end_batches, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(ending, "END_MAX", 1)
+    monkeypatch.setattr("django_redsess.online.ending.AT_ONCE_MAX", 1)
     response = admin_client.get(CONFIRM)
     assert asked(response) == 3
     response, requests = answer(admin_client, response), 1
@@ -101,7 +101,7 @@ def test_it_is_looked_for_twice_at_most(admin_client, monkeypatch, found) -> Non
     looked = []
     before = searching.Wanted.__init__
     monkeypatch.setattr(searching.Wanted, "__init__", lambda self, each: (looked.append(each), before(self, each))[1])
-    monkeypatch.setattr(end_batches, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr("django_redsess.online.ending.AT_ONCE_MAX", 1)
     response = admin_client.get(CONFIRM)
     looked.clear()
     admin_client.post(f"{LIST}end/", Page(response).fields)
@@ -126,7 +126,7 @@ def test_counting_superusers_sessions_reads_no_others(client, monkeypatch, found
     arrive("root")
     User.objects.filter(username="root").update(is_superuser=True)
     staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
-    monkeypatch.setattr(end_confirmation, "ROWS_MAX", 2)
+    monkeypatch.setattr(ending, "ROWS_MAX", 2)
     limits, page_of = [], online.page_of
     monkeypatch.setattr(
         online, "page_of", lambda *args, **kwargs: (limits.append(args[2]), page_of(*args, **kwargs))[1]
@@ -135,7 +135,7 @@ def test_counting_superusers_sessions_reads_no_others(client, monkeypatch, found
     assert limits
     assert max(limits) == 2
     limits.clear()
-    monkeypatch.setattr(end_permissions, "CHECKED_MAX", 0)
+    monkeypatch.setattr(ending, "CHECKED_MAX", 0)
     assert asked(client.get(CONFIRM)) == 4
     assert max(limits) == 5
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, QueryDict
 from django.test import RequestFactory
 from django.urls import resolve
 
-from django_redsess.admin.end_confirmation import (
+from django_redsess.admin.links import (
     FILTERS,
     PAGE,
     ReturnPage,

@@ -16,7 +16,7 @@ from django.urls import include, path
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, end_batches, history
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, ending, history
 from django_redsess.models import OnlineSession
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
 from tests.helpers.admin_pages import END as ENDING
@@ -226,7 +226,7 @@ def test_no_form_keeps_names_out_of_the_history(
 def test_each_request_of_an_ending_names_its_users(
     client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], sids: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     monkeypatch.setattr(history, "LINES_MAX", 100)
     fill(redis, 250, viewed=0)
     staff(client, VIEW, END, END_ALL)
@@ -247,7 +247,7 @@ def test_how_many_were_ended_is_not_believed(
     sids: dict[str, str],
     progress: str,
 ) -> None:
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     if progress in ("another's", "of another list"):
         staff(client, VIEW, END, END_ALL, name="colleague")
@@ -409,7 +409,7 @@ def test_rules_are_asked_in_each_request_of_an_ending(
         def has_end_permission(self, request: Any, obj: Any = None) -> bool:
             return super().has_end_permission(request, obj) and (obj is None or obj.sid < "T")
 
-    monkeypatch.setattr(end_batches, "END_MAX", 250)
+    monkeypatch.setattr(ending, "END_MAX", 250)
     serve(OddStay)
     fill(redis, 900, viewed=0)
     staff(client, VIEW, END, END_ALL)

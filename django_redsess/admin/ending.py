@@ -1,0 +1,554 @@
+"""
+Ending sessions in the admin: who may end which, the page that asks first, the view that ends them, and the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
+from django.urls import URLPattern, path
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy, ngettext
+
+from django_redsess import online
+from django_redsess.admin import history
+from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
+from django_redsess.admin.end_messages import count_text, ended_text, filled, name_html, names_of
+from django_redsess.admin.end_permissions import (
+    AllEnded,
+    deactivate,
+    is_superuser,
+    may_change_users,
+    may_deactivate,
+    missing,
+    own_sid_of,
+)
+from django_redsess.admin.filters import USER, chosen
+from django_redsess.admin.links import query_of, return_page_of, without_return_page
+from django_redsess.admin.lists import ListAdmin
+from django_redsess.conf import conf
+from django_redsess.models import OnlineSession
+from django_redsess.online import EndedList, labels
+from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
+from django_redsess.online.labels import when
+from django_redsess.online.listing import USERS_MAX, SessionFilter
+from django_redsess.signals import EndedSession
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+    from django.db.models import QuerySet
+
+    from django_redsess.querysets import SessionQuerySet
+
+END_MAX = 50_000
+"""After so many sessions a request stops, and its page offers to continue."""
+
+END_SECONDS = 5.0
+"""After so long a request stops, too."""
+
+SIDS_MAX = 1000
+"""The most sessions that a request can end by their sids."""
+
+ROWS_MAX = 10
+"""The question shows so many of the sessions."""
+
+PARTS_MAX = 5
+"""To find these rows, so many times as many sessions are read: some may stay."""
+
+CHECKED_MAX = 1000
+"""More sessions of a user, or of superusers, are not read one by one."""
+
+
+class EndingAdmin(ListAdmin):
+    """
+    The part of ``OnlineSessionAdmin`` that ends sessions: it asks first, ends them batch by batch, and says what ended.
+
+    Where a rule in Python decides about each session, or a search found them, the sessions are read first and ended one
+    by one.
+    """
+
+    end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        # The first asks, by GET. The second ends sessions, by POST only.
+        return [
+            path("confirm/", view(self.confirm_view), name="django_redsess_onlinesession_confirm"),
+            path("end/", view(self.end_view), name="django_redsess_onlinesession_end"),
+            *super().get_urls(),
+        ]
+
+    @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
+    def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:
+        """Ask whether to end the selected sessions, or all that match the list's query."""
+        if request.POST.get("select_across") == "1":
+            return self.ask(request, {"query": request.GET.urlencode()})
+        return self.ask(request, {"sids": " ".join(request.POST.getlist(ACTION_CHECKBOX_NAME)[:SIDS_MAX])})
+
+    def confirm_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        sid = request.GET.get("sid")
+        return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
+
+    def end_view(self, request: HttpRequest) -> HttpResponse:
+        """End the sessions that were confirmed, and save that in the users' histories."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._require_permission(request)
+        form = EndForm(request.POST)
+        if not form.is_valid():
+            return self.ask(request, request.POST.dict(), form)
+        if form.cleaned_data["deactivate"]:
+            return self._deactivate(request, form)
+        if form.cleaned_data["sids"]:
+            return self._end_by_sid(request, form)
+        return self._end_by_query(request, form)
+
+    def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        data, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._protected_user_ids(request)
+        chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
+        # A session may have got another sid since the page was shown, the administrator's own too.
+        current = [session.sid for session in online.find(list(chosen), follow=True)]
+        over = [] if conf.CONFIRM_ENDS is None else [sid for sid in chosen if sid not in current]
+        found = {session.sid: session for session in self.look_up(request, *current)}
+        gone = len(chosen) - len(found)
+        if own_sid in found and not data["own"]:
+            if len(found) == 1:
+                return self.ask(request, data, form)
+            del found[own_sid]
+        sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]
+        # A guest may sign in as a superuser meanwhile: the script looks again.
+        ended = online.end(*sids, message=data["message"], keep_users=superusers)
+        # Ending what is over looks again how many replicas have it.
+        replicas = least(ended.confirmed_by, end_batch(over, keep_users=superusers).confirmed_by)
+        history.save_ends(request, ended, data["message"])
+        self._sign_out_if_own(request, ended)
+        again = sorted(chosen if data["again"] else {session.sid for session in ended})
+        text = count_text(len(again)) if data["again"] else self._text_of(request, ended, found)
+        response = self._answer(request, text, replicas, {**data, "sids": " ".join(again)})
+        self._report_protected(request, len(found) - len(sids))
+        if not data["again"]:
+            self._report_gone(request, gone + len(sids) - len(ended))
+        return response
+
+    def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        data = form.cleaned_data
+        matching, progress = self._matching(request, data["query"]), progress_of(request, data)
+        is_ours = data["latest"] is not None and (data["progress"] or matching.found_sids is None)
+        if not is_ours or matching.sids is not None or progress is None:
+            # This form is not from our page, or the query now means something else.
+            return self.ask(request, data)
+        # The message about one session names its browser. A second row may be the administrator's own, which stays.
+        rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
+        if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
+            raise PermissionDenied
+        work = self._work(request, matching, data, progress)
+        started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
+        while not work.done and len(ended) < END_MAX and time.monotonic() - started < END_SECONDS:
+            batch = work.end_batch()
+            ended += batch
+            replicas = least(replicas, batch.confirmed_by)
+        if work.done and data["own"]:
+            batch = self._end_own(request, matching, data["message"])
+            ended += batch
+            replicas = least(replicas, batch.confirmed_by)
+        history.save_ends(request, ended, data["message"])
+        so_far = progress.ended + len(ended)
+        if not work.done:
+            progress = Progress(so_far, max(so_far, progress.total), getattr(work, "kept", 0), replicas)
+            signed = signed_progress(request, data["query"], data["latest"], progress)
+            rest = EndForm(initial={**data, "progress": signed})
+            return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
+        self._sign_out_if_own(request, ended)
+        if not so_far:
+            messages.warning(request, gettext("There is no session here that you can end."))
+        signed = signed_progress(request, data["query"], data["latest"], Progress(so_far, so_far))
+        # Whose sessions the requests before this one have ended is not known here.
+        text = count_text(so_far) if progress.ended else self._text_of(request, ended, rows)
+        return self._answer(request, text, replicas, {**data, "progress": signed})
+
+    def _work(
+        self, request: HttpRequest, matching: SessionQuerySet, data: dict[str, Any], progress: Progress
+    ) -> BulkEnding | OneByOneEnding | FoundEnding:
+        keep_users = self._protected_user_ids(request)
+        options: dict[str, Any] = {"message": data["message"], "latest": data["latest"], "keep_users": keep_users}
+        may_end = partial(self._may_end_other, request)
+        if matching.found_sids is not None:
+            return FoundEnding(matching, may_end, progress.total - progress.ended, **options)
+        if self._asks_each:
+            return OneByOneEnding(matching, may_end, progress.kept, **options)
+        return BulkEnding(matching.session_filter, keep=[own_sid_of(request) or ""], **options)
+
+    def _end_own(self, request: HttpRequest, matching: SessionQuerySet, message: str) -> EndedList:
+        own = self._own_among(request, matching)
+        may = any(self.has_end_permission(request, session) for session in own)
+        return online.end(*([own_sid_of(request) or ""] if may else []), message=message)
+
+    def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        data = form.cleaned_data
+        user = self._to_deactivate(request, data["deactivate"])
+        if user is None:
+            raise PermissionDenied
+        result = deactivate(request, user, data["message"])
+        history.save_ends(request, result.ended, data["message"])
+        return self._answer_deactivation(request, user, result, data["message"])
+
+    def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
+        if own_sid_of(request) in {session.sid for session in ended}:
+            # Messages may be kept in the session. They would be saved to one that has ended.
+            request.session.flush()
+
+    def _text_of(
+        self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
+    ) -> SafeString:
+        # An administrator who ended their own session reads this on the sign-in page: it names nobody.
+        return count_text(len(ended)) if own_sid_of(request) is None else ended_text(ended, rows)
+
+    def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
+        """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
+        self._require_permission(request)
+        about: dict[str, Any] = {}
+        if "query" in choice and not choice.get("sids"):
+            listed = self._listed(request, str(choice["query"]))
+            matching, about = _sessions_of(listed), _about(listed)
+            if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
+                messages.warning(request, missing("end_all_onlinesession"))
+                return self._back(request)
+            if (sids := self._sids_of(request, matching)) is None:
+                context = self._context_of_query(request, matching)
+                return self._ask_about(request, choice, about | context, form)
+            choice = {"sids": " ".join(sids)}
+        context = self._context_of_sids(request, choice.get("sids", "").split()[:SIDS_MAX])
+        if context["found"]:
+            return self._ask_about(request, choice, about | context, form)
+        self._report_gone(request, context["gone"])
+        if not context["gone"]:
+            messages.warning(request, gettext("There is no session here that you can end."))
+        return self._back(request)
+
+    def _ask_about(
+        self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
+    ) -> HttpResponse:
+        latest = context.get("latest") or ""
+        progress = signed_progress(request, choice.get("query", ""), latest, Progress(total=context["number"]))
+        if context.get("to_deactivate") and not (context["number"] or context["own"]):
+            context = {**context, "title": gettext("Deactivate the account")}
+        counted_now = {"latest": latest, "progress": progress if latest else ""}
+        if form is None:
+            form = EndForm(initial={**choice, **counted_now})
+        else:
+            form.data = {**request.POST.dict(), **counted_now}
+        return self._question(request, {**context, "form": form})
+
+    def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
+        # A session may have got another sid since the list was shown.
+        found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
+        own_sid = own_sid_of(request)
+        protected = {session.sid for session in found if not self.has_end_permission(request, session)}
+        number = sum(session.sid not in {*protected, own_sid} for session in found)
+        return {
+            "found": found,
+            "gone": len(set(sids)) - len(found),
+            "protected": len(protected),
+            "own": any(session.sid == own_sid for session in found),
+            "number": number,
+            "asks_each": self._has_custom_rule and protected,
+            **self._rows(request, found, number, len(found)),
+            **self._deactivation(request, {session.user_id for session in found}, len(protected)),
+        }
+
+    def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
+        asked = matching.session_filter
+        total, at = online.census(asked.of_any_client)
+        if asked.names_client:
+            total = matching.count()
+        protected = self._count_protected(request, matching)
+        is_own = bool(self._own_among(request, matching))
+        number = max(0, total - protected - is_own)
+        # Not for a user without a session: that would tell which user ids exist.
+        user_ids = (asked.user_ids or ()) if total else ()
+        return {
+            "latest": at,
+            "protected": protected,
+            "own": is_own,
+            "number": number,
+            # What a search has found ends up to this number. All other sessions end by their list, to the last.
+            "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
+            "asks_each": self._asks_each,
+            "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
+            **self._rows(request, _in_parts(matching), number, total),
+            # Asked of those who may change the user only: who has no session is told to nobody else.
+            **self._deactivation(request, asked.user_ids or (), protected),
+        }
+
+    def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
+        # Those that end. Those that stay have rows only if none ends.
+        may_show = partial(self._may_end_other if number else self.has_view_permission, request)
+        rows = [
+            {
+                "session": session,
+                "browser": _browser_of(session),
+                "signed_in": when(session.login_at) if session.login_at else "",
+                "seen": when(session.seen_at),
+                "is_own": session.sid == own_sid_of(request),
+                "is_protected": not self.has_end_permission(request, session),
+            }
+            for session in islice(filter(may_show, sessions), ROWS_MAX)
+        ]
+        return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": self._has_custom_rule}
+
+    def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
+        # Offered for one user whose sessions may all be ended.
+        if len(user_ids) != 1 or "" in user_ids or protected:
+            return {}
+        if not may_change_users(request, self.admin_site):
+            return {"others_deactivate": True}
+        user = self._to_deactivate(request, *user_ids)
+        if user is None or not user.is_active:
+            return {}
+        return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
+
+    def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
+        # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
+        # after the question could find sessions that nobody was asked about.
+        if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
+            return None
+        return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
+
+    def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
+        return _sessions_of(self._listed(request, query))
+
+    def _listed(self, request: HttpRequest, query: str) -> ChangeList | None:
+        # Read the query as the list does, with its search and filters. None if the list refuses it.
+        original, method = request.GET, request.method
+        request.GET, request.method = QueryDict(query), "GET"
+        try:
+            listed = self.get_changelist_instance(request)
+            # With a search that its form refuses, Django's list says so and shows all.
+            return None if request.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
+        except IncorrectLookupParameters:
+            return None
+        finally:
+            request.GET, request.method = original, method
+
+    def _back(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
+
+    def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        page = return_page_of(request)
+        context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
+        return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
+
+    def _answer(
+        self, request: HttpRequest, text: SafeString, replicas: int | None, again: dict[str, Any]
+    ) -> HttpResponse:
+        """Say what has ended, in ``text``. If too few replicas have confirmed it, show a form that looks ``again``."""
+        if not text:
+            return self._back(request)
+        text = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
+        if not too_few(replicas):
+            messages.success(request, text)
+        elif own_sid_of(request) is None:  # Signed out.
+            messages.warning(request, text)
+        else:
+            form = EndForm(initial={**again, "again": True, "own": False, "deactivate": ""})
+            return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
+        return self._back(request)
+
+    def _answer_deactivation(self, request: HttpRequest, user: Any, result: AllEnded, message: str) -> HttpResponse:
+        """Say that the account of ``user`` was deactivated, and how many sessions have ended."""
+        name, query = name_html(str(user)), query_of([online.user_id_of(user)])
+        again: dict[str, Any] = {"query": query, "message": message}
+        if result.is_outage:
+            text = filled(
+                gettext(
+                    "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
+                    "be ended, because the server of the sessions does not answer. Look again in a while."
+                ),
+                user=name,
+            )
+            # Without a time, this form asks the question again.
+            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
+            return self._question(request, context)
+        messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
+        if too_few(result.confirmed_by):
+            _, latest = online.census(SessionFilter((online.user_id_of(user),)))
+            progress = Progress(len(result.ended), len(result.ended))
+            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
+        return self._answer(request, ended_text(result.ended), result.confirmed_by, again)
+
+    def _report_gone(self, request: HttpRequest, count: int) -> None:
+        if count > 0:
+            text = ngettext(
+                "%(count)s session was not ended: it was over already.",
+                "%(count)s sessions were not ended: they were over already.",
+                count,
+            )
+            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+
+    def _report_protected(self, request: HttpRequest, count: int) -> None:
+        if not count:
+            return
+        if self._has_custom_rule:
+            text = ngettext(
+                "%(count)s session was not ended: you may not end it.",
+                "%(count)s sessions were not ended: you may not end them.",
+                count,
+            )
+        else:
+            text = ngettext(
+                "%(count)s session was not ended: it is a superuser's, and only superusers can end it.",
+                "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
+                count,
+            )
+        messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+
+    def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """
+        Tell whether the administrator may end sessions, or the session ``obj``. Only superusers end superusers' ones.
+
+        A subclass may have another rule. It is asked about each session, which is slower for long lists.
+        """
+        may_end = request.user.has_perm("django_redsess.end_onlinesession")
+        return may_end and (is_superuser(request.user) or obj is None or not is_superuser(obj.user))
+
+    def has_end_all_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may end everyone else's sessions at once, and not only a part of the list."""
+        may_end_all = request.user.has_perm("django_redsess.end_all_onlinesession")
+        return may_end_all and self.has_end_permission(request)
+
+    def sessions(self, request: HttpRequest) -> SessionQuerySet:
+        """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
+        return cast("SessionQuerySet", self.get_queryset(request))
+
+    def look_up(self, request: HttpRequest, *sids: str) -> list[OnlineSession]:
+        """Return those of the sessions ``sids`` that the administrator may see, guests' too."""
+        found = self.sessions(request).with_guests().filter(sid__in=sids)
+        return [session for session in found if self.has_view_permission(request, session)]
+
+    def _require_permission(self, request: HttpRequest) -> None:
+        if not (self.has_end_permission(request) and self.has_view_permission(request)):
+            raise PermissionDenied
+
+    def _protected_user_ids(self, request: HttpRequest) -> list[str]:
+        """Return the ids of superusers whose sessions the administrator may not end. A subclass's rule needs none."""
+        if self._has_custom_rule or is_superuser(request.user):
+            return []
+        try:
+            get_user_model()._meta.get_field("is_superuser")
+        except FieldDoesNotExist:
+            return []
+        users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
+        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
+        if len(found) > USERS_MAX:
+            raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
+        return found
+
+    def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+        """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
+        user = may_deactivate(request, self.admin_site, user_id)
+        return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
+
+    def _may_end_all_of(self, request: HttpRequest, user_id: str) -> bool:
+        all_of_user = OnlineSession.online.of_users([user_id])
+        visible = self.sessions(request).of_users([user_id])
+        # get_queryset() of a subclass may leave out some of them.
+        if visible.sids is not None or visible.session_filter != all_of_user.session_filter:
+            return False
+        if not self._asks_each:
+            return True
+        sessions = list(all_of_user[: CHECKED_MAX + 1])
+        return len(sessions) <= CHECKED_MAX and all(
+            self.has_view_permission(request, session) and self.has_end_permission(request, session)
+            for session in sessions
+        )
+
+    @property
+    def _has_custom_rule(self) -> bool:
+        return type(self).has_end_permission is not EndingAdmin.has_end_permission
+
+    @property
+    def _asks_each(self) -> bool:
+        # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
+        return self._has_custom_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
+
+    def _are_everyones(self, request: HttpRequest, matching: SessionQuerySet) -> bool:
+        # No search and no filter leaves out users. Guests may come with them.
+        whole, asked = self.sessions(request).session_filter, matching.session_filter
+        same = asked._replace(guests=whole.guests) == whole and (asked.guests != "only" or whole.guests == "only")
+        return same and matching.sids is None
+
+    def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
+        may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
+        return may and session.sid != own_sid_of(request)
+
+    def _own_among(self, request: HttpRequest, matching: SessionQuerySet) -> list[OnlineSession]:
+        # The administrator's own session was seen just now: any filter by time includes it.
+        own, user_ids = self.look_up(request, own_sid_of(request) or ""), matching.session_filter.user_ids
+        if matching.session_filter.guests == "only":
+            return []
+        if (found := matching.found_sids) is not None:
+            return [session for session in own if session.sid in found]
+        if matching.session_filter.names_client:
+            return own if matching.filter(sid=own_sid_of(request)).exists() else []
+        return [session for session in own if user_ids is None or session.user_id in user_ids]
+
+    def _count_protected(self, request: HttpRequest, matching: SessionQuerySet) -> int:
+        """Count the sessions of superusers among those that match, if the administrator may not end them."""
+        superusers, session_filter = self._protected_user_ids(request), matching.session_filter
+        if session_filter.user_ids is not None:
+            superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
+        if not superusers or session_filter.guests == "only":
+            return 0
+        if (found := matching.found_sids) is not None:
+            of_them = OnlineSession.online.of_users(superusers)
+            # Reading all that a search has found takes half a second. Superusers usually have fewer sessions.
+            if of_them.count() <= CHECKED_MAX:
+                found_sids = set(found)
+                return sum(session.sid in found_sids for session in of_them)
+            return sum(session.user_id in superusers for session in matching)
+        of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
+        return online.count(**of_superusers._asdict())
+
+
+def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
+    return OnlineSession.online.none() if listed is None else listed.queryset
+
+
+def _browser_of(session: OnlineSession) -> str:
+    name = labels.browser_name(session.user_agent)
+    return name if session.address else labels.stored(name)
+
+
+def _about(listed: ChangeList | None) -> dict[str, Any]:
+    # What was searched for and filtered by, or that these are everyone's sessions.
+    if listed is None:
+        return {}
+    filters = chosen(listed)
+    everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
+    # The question itself names a single user.
+    by_others = chosen(listed, but=USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    return {"term": listed.query, "filters": by_others, **everyone}
+
+
+def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:
+    for start in range(0, PARTS_MAX * ROWS_MAX, ROWS_MAX):
+        part = list(matching[start : start + ROWS_MAX])
+        yield from part
+        if len(part) < ROWS_MAX:
+            return
