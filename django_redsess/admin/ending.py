@@ -25,9 +25,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
 from django_redsess.admin import history
-from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
-from django_redsess.admin.end_messages import count_text, ended_text, filled, name_html, names_of
-from django_redsess.admin.end_permissions import (
+from django_redsess.admin.deactivation import (
     AllEnded,
     deactivate,
     is_superuser,
@@ -36,6 +34,8 @@ from django_redsess.admin.end_permissions import (
     missing,
     own_sid_of,
 )
+from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
+from django_redsess.admin.end_messages import count_text, ended_text, filled, name_html, names_of
 from django_redsess.admin.filters import USER, chosen
 from django_redsess.admin.links import query_of, return_page_of, without_return_page
 from django_redsess.admin.lists import ListAdmin

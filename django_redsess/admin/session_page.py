@@ -26,7 +26,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess import online, viewed
 from django_redsess.admin import links
-from django_redsess.admin.end_permissions import missing
+from django_redsess.admin.deactivation import missing
 from django_redsess.admin.filters import EVERYONE, WHO, limit_of_user, users_admin
 from django_redsess.admin.links import ItemLink, end_url, query_of, return_page_of, url_of
 from django_redsess.conf import conf

@@ -26,7 +26,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, querysets, viewed
 from django_redsess.admin import links
-from django_redsess.admin.end_permissions import missing, own_sid_of
+from django_redsess.admin.deactivation import missing, own_sid_of
 from django_redsess.admin.ending import EndingAdmin
 from django_redsess.admin.export import export_view
 from django_redsess.admin.filters import (

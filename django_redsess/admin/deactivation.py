@@ -1,4 +1,4 @@
-"""Who may end which session in the admin, and who may deactivate a user's account and end all sessions of the user."""
+"""Deactivating an account in the admin, and ending all sessions of its user; what an administrator lacks for it."""
 
 from __future__ import annotations
 
