@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -27,39 +27,23 @@ def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_s
 
     connect(receive)
     session = new_session("7", colour="a secret colour")
-    online.end(session.sid)
+    before = redis.time()
+    # It is told once, though named twice.
+    assert len(online.end(session.sid, session.sid)) == 1
+    after = redis.time()
     (named,) = heard
     assert set(named) == {"signal", "sender", "sid", "user_id", "reason", "at"}
     assert (named["signal"], named["sender"]) == (session_ended, EndedSession)
     assert (named["sid"], named["user_id"], named["reason"]) == (session.sid, "7", Reason.KICKED)
+    assert json.dumps(named["reason"]) == '"kicked"'
+    # The time is the server's, and aware. What is told is in whole milliseconds.
+    assert named["at"].tzinfo is UTC
+    assert before[0] + before[1] / 1e6 - 0.001 <= named["at"].timestamp() <= after[0] + after[1] / 1e6
     shown = repr(named)
     # Compared before the assert: pytest would print the key.
     shows_key, shows_data = session.session_key in shown, "a secret colour" in shown
     assert not shows_key
     assert not shows_data
-
-
-def test_the_time_is_the_servers_and_aware(redis, told, new_session) -> None:
-    session = new_session("7")
-    before = redis.time()
-    session.delete()
-    after = redis.time()
-    assert told[0].at.tzinfo is UTC
-    # What is told is in whole milliseconds.
-    at = told[0].at.timestamp()
-    assert before[0] + before[1] / 1e6 - 0.001 <= at <= after[0] + after[1] / 1e6
-
-
-def test_the_reason_is_text_too(told, new_session) -> None:
-    new_session("7").delete()
-    assert told[0].reason == "invalidated"
-    assert json.dumps(told[0].reason) == '"invalidated"'
-
-
-def test_a_guests_end_names_no_user(told, new_session) -> None:
-    session = new_session(colour="blue")
-    session.delete()
-    assert ends(told) == [(session.sid, "", "invalidated")]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +82,14 @@ WAYS_TO_EVICT: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS_TO_DELETE)
+@pytest.mark.parametrize("user_id", ["7", ""], ids=["user", "guest"])
 @pytest.mark.usefixtures("partitions")
-def test_what_code_deletes_is_invalidated(told, new_session, way: str) -> None:
-    session = new_session("7")
+def test_what_code_deletes_is_invalidated(told, new_session, way: str, user_id: str) -> None:
+    session = new_session(user_id, colour="blue")
     sid = session.sid
     new_session("7")
     WAYS_TO_DELETE[way](session.session_key)
-    assert ends(told) == [(sid, "7", "invalidated")]
+    assert ends(told) == [(sid, user_id, "invalidated")]
 
 
 @pytest.mark.parametrize("way", WAYS_TO_EXPIRE)
@@ -139,31 +124,20 @@ def test_what_an_administrator_ends_is_kicked(told, new_session) -> None:
 
 
 @pytest.mark.django_db
-def test_the_admins_action_kicks(admin_client, told, new_session) -> None:
+def test_the_admins_action_kicks_the_own_session_too(admin_client, admin_user, told, new_session) -> None:
     user = User.objects.create_user("alice")
     sids = [new_session(str(user.pk)).sid for _ in range(3)]
-    admin_client.post("/admin/django_redsess/onlinesession/end/", {"sids": " ".join(sids[:2])})
-    assert sorted(ends(told)) == sorted((sid, str(user.pk), "kicked") for sid in sids[:2])
+    own = SessionStore(admin_client.cookies["sessionid"].value).sid
+    admin_client.post("/admin/django_redsess/onlinesession/end/", {"sids": " ".join([*sids[:2], own]), "own": "on"})
+    kicked = [*((sid, str(user.pk), "kicked") for sid in sids[:2]), (own, str(admin_user.pk), "kicked")]
+    assert sorted(ends(told)) == sorted(kicked)
 
 
-@pytest.mark.django_db
-def test_the_admin_who_ends_the_own_session_is_told_of_once(admin_client, admin_user, told) -> None:
-    sid = SessionStore(admin_client.cookies["sessionid"].value).sid
-    admin_client.post("/admin/django_redsess/onlinesession/end/", {"sids": sid, "own": "on"})
-    assert ends(told) == [(sid, str(admin_user.pk), "kicked")]
-
-
+@pytest.mark.parametrize(("count", "size"), [(1000, 1), (7, 400_000)], ids=["many", "large"])
 @pytest.mark.usefixtures("partitions")
-def test_every_end_of_a_thousand_at_once_is_told(told, new_session) -> None:
-    sids = [new_session(f"user {number % 50}").sid for number in range(1000)]
-    assert len(online.end(*sids)) == 1000
-    assert sorted(each.sid for each in told) == sorted(sids)
-
-
-@pytest.mark.usefixtures("partitions")
-def test_ends_of_large_sessions_are_told_though_they_take_several_calls(told, new_session) -> None:
-    sids = [new_session("7", text=text_of(400_000)).sid for _ in range(7)]
-    online.end(*sids)
+def test_every_end_of_those_that_take_several_calls_is_told(told, new_session, count: int, size: int) -> None:
+    sids = [new_session(f"user {number % 50}", text=text_of(size)).sid for number in range(count)]
+    assert len(online.end(*sids)) == count
     assert sorted(each.sid for each in told) == sorted(sids)
 
 
@@ -186,41 +160,19 @@ def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) ->
     assert sorted(each.sid for each in told) == sorted(sids)
 
 
-@pytest.mark.usefixtures("partitions")
-def test_a_session_named_twice_is_told_once(told, new_session) -> None:
-    sid = new_session("7").sid
-    assert len(online.end(sid, sid)) == 1
-    assert ends(told) == [(sid, "7", "kicked")]
-
-
-def test_a_record_whose_user_is_no_text_is_told_all_the_same(told, redis, new_session) -> None:
-    session = new_session("7")
+@pytest.mark.parametrize(
+    ("at", "kept", "user_id"), [(29, None, "\ufffd"), (28, 37, "")], ids=["the user is no text", "cut short"]
+)
+def test_the_end_of_a_damaged_record_is_told_as_any_other(
+    told, redis, new_session, at: int, kept: int | None, user_id: str
+) -> None:
+    # The second one's user id would go on for longer than it does itself.
+    session, other = new_session("7"), new_session("8")
     partition = keyspace().of_sid(session.sid)
     record = redis.hget(partition.login, session.sid)
-    redis.hset(partition.login, session.sid, record[:29] + b"\xff" + record[30:])
-    redis.rename(partition.online_user_of("7"), partition.online_user_of("").encode() + b"\xff")
-    make_due(redis, session.sid)
-    assert sum(cleaning.expired()) == 1
-    assert ends(told) == [(session.sid, "\ufffd", "expired")]
-
-
-def test_what_is_told_can_be_put_in_order(told, new_session) -> None:
-    began = datetime.now(UTC)
-    for _ in range(5):
-        new_session("7").delete()
-    times = [each.at for each in told]
-    assert times == sorted(times)
-    assert abs((times[0] - began).total_seconds()) < 60
-
-
-def test_a_record_that_somebody_cut_short_is_ended_like_any_other(redis, told, new_session) -> None:
-    sid, other = new_session("7").sid, new_session("8").sid
-    [partition] = keyspace().partitions
-    record = redis.hget(partition.login, sid)
-    # Its user id would go on for longer than it does itself.
-    redis.hset(partition.login, sid, record[:28] + b"\xff" + record[29:37])
-    make_due(redis, sid, other)
+    redis.hset(partition.login, session.sid, record[:at] + b"\xff" + record[at + 1 : kept])
+    make_due(redis, session.sid, other.sid)
     assert sum(cleaning.expired()) == 2
-    assert sorted(ends(told)) == sorted([(sid, "", "expired"), (other, "8", "expired")])
+    assert sorted(ends(told)) == sorted([(session.sid, user_id, "expired"), (other.sid, "8", "expired")])
     # Whose it was nobody knew: the user's list still has it.
     redis.flushall()

@@ -18,55 +18,35 @@ def counted(redis) -> dict[bytes, bytes]:
 
 
 @pytest.mark.usefixtures("partitions")
-def test_a_rotation_is_no_end(redis, told, new_session) -> None:
-    session = new_session("7", colour="blue")
+@pytest.mark.parametrize("user", ["7", ""])
+def test_neither_a_rotation_nor_use_is_an_end(redis, told, new_session, user: str) -> None:
+    session = new_session(user, colour="blue")
+    session["colour"] = "red"
+    session.save()
     session.cycle_key()
     session.save()
-    session = new_session(colour="blue")
-    session.cycle_key()
+    assert SessionStore(session.session_key)["colour"] == "red"
+    session.pop(SESSION_KEY, None)
     session.save()
     assert told == []
     assert counted(redis) == {}
 
 
 @pytest.mark.usefixtures("partitions")
-def test_a_sign_in_is_no_end(redis, told, new_session) -> None:
-    session = SessionStore(new_session(colour="blue").session_key)
-    session.cycle_key()
-    session[SESSION_KEY] = user_elsewhere(session.stored_sid)
-    session.signed_in()
-    session.save()
-    assert online.count() == 1
-    assert told == []
-    assert counted(redis) == {}
-
-
-@pytest.mark.usefixtures("partitions")
-def test_an_asynchronous_sign_in_is_no_end(told, new_session) -> None:
-    session = SessionStore(new_session(colour="blue").session_key)
-    user_id = user_elsewhere(session.sid)
-
-    async def sign_in() -> None:
-        await session.acycle_key()
-        await session.aset(SESSION_KEY, user_id)
-        await session.asave()
-
-    async_to_sync(sign_in)()
-    assert online.count() == 1
-    assert told == []
-
-
-@pytest.mark.usefixtures("partitions")
-def test_a_sign_in_that_must_try_again_is_no_end(redis, told, new_session) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["", "that must try again"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_sign_in_is_no_end(redis, told, new_session, again: bool, is_async: bool) -> None:
     # Where the home of the user is elsewhere, the first try has made a session there, and takes it back.
     session = SessionStore(new_session(colour="blue").session_key)
     session.cycle_key()
     session[SESSION_KEY] = user_elsewhere(session.stored_sid)
-    other = SessionStore(session.pending.rotates_from)
-    other["size"] = 1
-    other.save()
-    session.save()
-    assert (session["colour"], session["size"]) == ("blue", 1)
+    session.signed_in()
+    if again:
+        other = SessionStore(session.pending.rotates_from)
+        other["size"] = 1
+        other.save()
+    async_to_sync(session.asave)() if is_async else session.save()
+    assert (session["colour"], session.get("size"), online.count()) == ("blue", 1 if again else None, 1)
     assert told == []
     assert counted(redis) == {}
 
@@ -95,15 +75,4 @@ def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
     list(cleaning.expired())
     SessionStore().flush()
     SessionStore("no such session " + "x" * 20).delete()
-    assert told == []
-
-
-@pytest.mark.usefixtures("partitions")
-def test_use_and_change_tell_nothing(told, new_session) -> None:
-    session = new_session("7", colour="blue")
-    session["colour"] = "red"
-    session.save()
-    assert SessionStore(session.session_key)["colour"] == "red"
-    del session[SESSION_KEY]
-    session.save()
     assert told == []

@@ -29,6 +29,8 @@ AFTER_EDIT = {
     "deleted": [],
 }
 
+USER_AFTER = {**AFTER_EDIT, "to_carol": ["carol"], "another_hash": ["alice"]}
+
 
 def data_of(user: User) -> dict[str, str]:
     return {
@@ -58,23 +60,33 @@ def listed_with_guests(redis: redis_py.Redis) -> tuple[list[str], int]:
     return names, stored(redis) - len(names)
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("how", AFTER_EDIT)
-def test_a_user_id_that_is_edited_by_hand_is_in_every_list(of_alice, redis, how: str) -> None:
-    EDITS[how](of_alice)
-    of_alice.save()
-    assert listed_with_guests(redis) == (AFTER_EDIT[how], 0 if AFTER_EDIT[how] else 1)
-    session = SessionStore(of_alice.session_key)
-    assert session["colour"] == "blue"
-    assert [item for item, _ in viewed.recent(session)] == ["lamp"]
+def test_a_user_id_that_is_edited_by_hand_back_and_forth_is_in_every_list(
+    of_alice, users, redis, how: str, is_async: bool
+) -> None:
+    def save() -> None:
+        if is_async:
+            asyncio.run(of_alice.asave())
+        else:
+            of_alice.save()
 
-
-@pytest.mark.parametrize("how", AFTER_EDIT)
-def test_a_user_id_that_is_edited_and_awaited_is_in_every_list(of_alice, redis, how: str) -> None:
     of_alice.get("colour")
-    EDITS[how](of_alice)
-    asyncio.run(of_alice.asave())
-    assert listed_with_guests(redis) == (AFTER_EDIT[how], 0 if AFTER_EDIT[how] else 1)
-    assert [item for item, _ in viewed.recent(SessionStore(of_alice.session_key))] == ["lamp"]
+    for _ in range(2):
+        EDITS[how](of_alice)
+        save()
+        assert listed_with_guests(redis) == (AFTER_EDIT[how], 0 if AFTER_EDIT[how] else 1)
+        session = SessionStore(of_alice.session_key)
+        assert session["colour"] == "blue"
+        assert [item for item, _ in viewed.recent(session)] == ["lamp"]
+        of_alice[SESSION_KEY] = str(users["alice"].pk)
+        save()
+        assert listed_with_guests(redis) == (["alice"], 0)
+    # Without its user, it ends no more with that user.
+    deleted(of_alice)
+    save()
+    assert online.end_user(users["alice"]) == 0
+    assert listed_with_guests(redis) == ([], 1)
 
 
 @pytest.mark.parametrize("how", AFTER_EDIT)
@@ -87,24 +99,6 @@ def test_a_view_may_edit_the_user_id(of_alice, redis, how: str) -> None:
     assert items_of(browser) == ["lamp"]
     # The hash is alice's: whom Django takes for signed in is another question.
     assert name_in(browser) == ("alice" if how == "to_a_number" else "nobody")
-
-
-@pytest.mark.parametrize("how", AFTER_EDIT)
-def test_a_user_id_may_be_edited_back_and_forth(of_alice, users, redis, how: str) -> None:
-    for _ in range(2):
-        EDITS[how](of_alice)
-        of_alice.save()
-        of_alice[SESSION_KEY] = str(users["alice"].pk)
-        of_alice.save()
-    assert listed_with_guests(redis) == (["alice"], 0)
-    assert [item for item, _ in viewed.recent(SessionStore(of_alice.session_key))] == ["lamp"]
-
-
-def test_a_session_without_its_user_ends_no_more_with_that_user(of_alice, users, redis) -> None:
-    deleted(of_alice)
-    of_alice.save()
-    assert online.end_user(users["alice"]) == 0
-    assert listed_with_guests(redis) == ([], 1)
 
 
 # Edited by two requests at once: the first of a pair saves before the second does.
@@ -120,37 +114,6 @@ PAIRS = [
     ("to_a_number", "to_bob"),
     ("to_bob_as_a_number", "to_bob"),
 ]
-
-USER_AFTER = {
-    "to_bob": ["bob"],
-    "to_carol": ["carol"],
-    "to_bob_as_a_number": ["bob"],
-    "to_a_number": ["alice"],
-    "to_none": [],
-    "deleted": [],
-    "another_hash": ["alice"],
-}
-
-
-@pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_of_two_who_edit_the_user_at_once_the_later_one_holds_unless_the_session_has_moved(
-    of_alice, redis, first: str, second: str
-) -> None:
-    later = SessionStore(of_alice.session_key)
-    later.get("colour")
-    EDITS[first](of_alice)
-    of_alice.save()
-    moved = of_alice.session_key != later.session_key
-    EDITS[second](later)
-    if moved:
-        with pytest.raises(UpdateError):
-            later.save()
-    else:
-        later.save()
-    after = USER_AFTER[first if moved else second]
-    assert listed_with_guests(redis) == (after, 0 if after else 1)
-    session = (of_alice if moved else later).session_key
-    assert [item for item, _ in viewed.recent(SessionStore(session))] == ["lamp"]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
