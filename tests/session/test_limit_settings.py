@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,45 +9,14 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online
-from django_redsess.backend import SessionStore
 from tests.helpers.behind import have_agreed, stored
 from tests.helpers.sign_ins import SetLimit, sign_in, sign_in_before
 
 pytestmark = pytest.mark.usefixtures("partitions", "users_in_no_table")
 
 
-@pytest.fixture
-def guest(new_session: Callable[..., SessionStore]) -> SessionStore:
-    """A guest with a basket."""
-    return new_session(basket="lamp")
-
-
 def by_user(user: User) -> int | None:
     return {7: 1, 8: 2}.get(user.pk)
-
-
-def fails(user: User) -> int:
-    raise LookupError("no such plan")
-
-
-def nothing(user: User) -> int:
-    return 0
-
-
-def negative(user: User) -> int:
-    return -1
-
-
-def true(user: User) -> int:
-    return True
-
-
-def text(user: User) -> Any:
-    return "3"
-
-
-def fraction(user: User) -> Any:
-    return 2.5
 
 
 def test_a_function_says_for_each_user_how_many(redis, set_limit: SetLimit) -> None:
@@ -58,28 +26,39 @@ def test_a_function_says_for_each_user_how_many(redis, set_limit: SetLimit) -> N
     assert [online.count(user_ids=[user_id]) for user_id in ("7", "8", "9")] == [1, 2, 4]
 
 
-WRONG: list[Any] = [f"{__name__}.{name}" for name in ("fails", "nothing", "negative", "true", "text", "fraction")]
+def answer(user: User) -> Any:
+    """What the function of a site returns: the tests put something wrong here."""
+
+
+WRONG: list[Any] = [f"{__name__}.missing", "no.such.function", "function", "", 0, -1, True, 2.5, [3]]
+WRONG_ANSWERS: list[Any] = [LookupError("no such plan"), 0, -1, True, "3", 2.5]
 WRONG += [f"{__name__}.missing", "no.such.function", "function", "", 0, -1, True, 2.5, [3]]
 
 
-@pytest.mark.parametrize("maximum", WRONG)
-def test_a_number_that_is_none_is_an_error_that_names_the_setting(
-    redis, set_limit: SetLimit, guest: SessionStore, maximum: Any
+@pytest.mark.parametrize(
+    ("maximum", "answered", "policy"),
+    [
+        *((maximum, None, "end_oldest") for maximum in WRONG),
+        *((f"{__name__}.answer", answered, "end_oldest") for answered in WRONG_ANSWERS),
+        (1, None, "end_newest"),
+        (f"{__name__}.by_user", None, "end_newest"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error_that_names_the_setting(
+    redis, set_limit: SetLimit, new_session, monkeypatch, maximum: Any, answered: Any, policy: str
 ) -> None:
-    set_limit(maximum)
+    def answer_so(user: User) -> Any:
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
+
+    monkeypatch.setattr(f"{__name__}.answer", answer_so)
+    guest = new_session(basket="lamp")
+    set_limit(maximum, policy)
     have_agreed()
     before = redis.dbsize()
-    with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['MAX_SESSIONS_PER_USER'\]"):
+    setting = "SESSION_LIMIT_POLICY" if policy == "end_newest" else "MAX_SESSIONS_PER_USER"
+    with pytest.raises(ImproperlyConfigured, match=rf"REDSESS\['{setting}'\]"):
         sign_in("7", guest)
     assert redis.dbsize() == before
-    assert (online.count(), stored(redis)) == (0, 1)
-
-
-@pytest.mark.parametrize("maximum", [1, f"{__name__}.by_user"])
-def test_an_unknown_policy_is_an_error_that_names_the_setting(
-    redis, set_limit: SetLimit, guest: SessionStore, maximum: Any
-) -> None:
-    set_limit(maximum, "end_newest")
-    with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['SESSION_LIMIT_POLICY'\]"):
-        sign_in("7", guest)
     assert (online.count(), stored(redis)) == (0, 1)

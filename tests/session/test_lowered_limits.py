@@ -29,11 +29,15 @@ def guest(new_session: Callable[..., SessionStore]) -> SessionStore:
 
 
 @pytest.mark.parametrize("policy", ENDING)
-@pytest.mark.parametrize("ahead", [False, True], ids=["signed in before", "signed in in the future"])
+@pytest.mark.parametrize(
+    ("count", "size", "ahead"),
+    [(700, 1, False), (700, 1, True), (20, 300_000, False)],
+    ids=["signed in before", "signed in in the future", "large records"],
+)
 def test_after_a_limit_was_lowered_one_sign_in_leaves_as_many_as_it_allows(
-    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str, ahead: bool
+    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str, count: int, size: int, ahead: bool
 ) -> None:
-    sessions = [new_session("7") for _ in range(700)]
+    sessions = [new_session("7", basket=text_of(size)) for _ in range(count)]
     other = new_session("8")
     if ahead:
         for session in sessions:
@@ -45,18 +49,6 @@ def test_after_a_limit_was_lowered_one_sign_in_leaves_as_many_as_it_allows(
     assert latest.sid in left
     assert stored(redis) == 4
     assert sids_of("8") == named(other)
-
-
-@pytest.mark.parametrize("policy", ENDING)
-def test_large_records_above_a_lowered_limit_go_too(
-    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str
-) -> None:
-    for _ in range(20):
-        new_session("7", basket=text_of(300_000))
-    set_limit(3, policy)
-    latest = sign_in("7", guest)
-    assert len(sids_of("7")) == stored(redis) == 3
-    assert latest.sid in sids_of("7")
 
 
 def test_a_refusal_after_a_limit_was_lowered_ends_none_of_the_others(
