@@ -17,12 +17,8 @@ from django_redsess.cleaning import index_check
 from django_redsess.session.client_address import address_score
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
-from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
-from testproject import servers
 from tests.helpers.behind import make_due
-from tests.helpers.outages import caches, close_connections, full
-from tests.helpers.proxy import Proxy
 
 pytestmark = pytest.mark.both_servers
 
@@ -94,19 +90,17 @@ def test_a_new_session_is_entered(redis, partitions, index: Switch, save: Save, 
     assert entries(redis) == {short.sid: expected, general.sid: expected}
 
 
-def test_without_the_setting_nothing_is_entered(redis, partitions) -> None:
+def test_without_the_setting_or_an_address_nothing_is_entered(redis, partitions, index: Switch) -> None:
+    index(False)
     session = begun(HOME, **user())
     visited(AWAY, session.session_key, colour="red").save()
     guest = begun(HOME)
     assert entries(redis) == {}
     assert [online.get(str(each.sid)).address for each in (session, guest)] == [AWAY, ""]
-
-
-def test_a_session_without_an_address_is_not_entered(redis, index: Switch, settings, new_session) -> None:
-    session = begun(HOME, **user())
-    settings.REDSESS = {**settings.REDSESS, "CLIENT_ADDRESS": "none"}
-    new_session("8")
+    index(True)
     begun("")
+    session = begun(HOME, **user())
+    assert entries(redis).keys() == {session.sid}
     visited("", session.session_key, colour="red").save()
     assert entries(redis) == {}
 
@@ -139,49 +133,41 @@ def test_a_save_from_another_address_moves_the_entry(
         save(again)
         assert sent[:2] == ["read", way]
         assert entries(redis) == {session.sid: entry(kind, address)}
+    # Of two saves that are merged, the later one has the place of its own address.
+    first, second = (visited(address, session.session_key, **{address: 1}) for address in (AWAY, HOME))
+    save(first)
+    save(second)
+    assert entries(redis) == {session.sid: entry(kind, HOME)}
+    assert SessionStore(session.session_key)[AWAY] == 1
 
 
-@pytest.mark.parametrize("item", ["", "lamp"], ids=["short way", "general way"])
+@pytest.mark.parametrize("way", ["short way", "general way", "unread"])
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
 def test_a_process_without_the_setting_leaves_no_place_of_an_earlier_address(
-    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any, item: str
+    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any, way: str
 ) -> None:
     kind, session = "users" if data else "guests", begun(HOME, **data)
     index(False)
-    same, other = (visited(address, session.session_key, colour=address) for address in (HOME, AWAY))
+    same = visited(HOME, session.session_key, colour="green")
+    other = SessionStore(session.session_key)
+    other.visit = Visit(lambda: Client(AWAY, "Mozilla"))
+    if way != "unread":
+        other["colour"] = "red"
     save(same)
     # A guest's record has an address only with the setting.
     assert entries(redis) == ({session.sid: entry(kind, HOME)} if data else {})
-    other.viewed(item)
+    if way == "general way":
+        other.viewed("lamp")
+    elif way == "unread":
+        other.clear()
+        other.update({"colour": "red", **data})
     sent.clear()
     save(other)
     assert entries(redis) == {}
-    assert ("save" in sent) == bool(item)
+    assert ("save" in sent) == (way != "short way")
     index(True)
     save(visited(V6, session.session_key, colour="red"))
     assert entries(redis) == {session.sid: entry(kind, V6)}
-
-
-def test_what_is_replaced_unread_has_no_earlier_place(redis, partitions, index: Switch, sent: list[str]) -> None:
-    session = begun(HOME, **user())
-    index(False)
-    again = SessionStore(session.session_key)
-    again.visit = Visit(lambda: Client(AWAY, "Mozilla"))
-    again.clear()
-    again[SESSION_KEY] = "7"
-    sent.clear()
-    again.save()
-    assert "save" in sent
-    assert entries(redis) == {}
-
-
-def test_a_merged_save_has_the_place_of_its_own_address(redis, partitions, index: Switch, save: Save) -> None:
-    session = begun(HOME, **user())
-    first, second = (visited(address, session.session_key, **{address: 1}) for address in (AWAY, V6))
-    save(first)
-    save(second)
-    assert entries(redis) == {session.sid: entry("users", V6)}
-    assert SessionStore(session.session_key)[AWAY] == 1
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
@@ -198,24 +184,20 @@ def test_a_sign_in_moves_a_guest_s_entry(redis, partitions, index: Switch, save:
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_a_rotation_takes_the_place_along(redis, partitions, index: Switch, save: Save, on: bool) -> None:
-    session = SessionStore(begun(HOME, **user()).session_key)
-    session.load()
+def test_a_rotation_takes_the_place_along_and_a_user_who_is_taken_out_leaves_the_list(
+    redis, partitions, index: Switch, save: Save, on: bool
+) -> None:
+    rotated = SessionStore(begun(HOME, **user()).session_key)
+    rotated.load()
+    left = visited(HOME, begun(HOME, **user()).session_key)
+    del left[SESSION_KEY]
     index(on)
-    session.cycle_key()
-    save(session)
+    rotated.cycle_key()
+    for session in (rotated, left):
+        save(session)
     # Without the setting, it is as with a new session.
-    assert entries(redis) == ({session.sid: entry("users", HOME)} if on else {})
-
-
-@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_a_user_who_is_taken_out_leaves_the_list_of_users(redis, partitions, index: Switch, on: bool) -> None:
-    session = begun(HOME, **user())
-    index(on)
-    again = visited(HOME, session.session_key)
-    del again[SESSION_KEY]
-    again.save()
-    assert entries(redis) == ({session.sid: entry("guests", HOME)} if on else {})
+    expected = {rotated.sid: entry("users", HOME), left.sid: entry("guests", HOME)}
+    assert entries(redis) == (expected if on else {})
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
@@ -234,43 +216,6 @@ def test_whatever_ends_a_session_takes_it_out(redis, partitions, index: Switch, 
     assert entries(redis).keys() == {str(sessions[4].sid)}
     online.end_all()
     assert entries(redis) == {}
-
-
-@pytest.mark.usefixtures("known_scripts")
-def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
-    redis, server: servers.Server, settings, index: Switch, save: Save
-) -> None:
-    proxy, direct = Proxy(server.port), settings.CACHES
-    settings.CACHES = caches(proxy.url)
-    try:
-        proxy.lose_reply(lua_scripts.ADD.digest)
-        session = visited(HOME, **user())
-        save(session)
-        assert entries(redis) == {session.sid: entry("users", HOME)}
-        proxy.lose_reply(lua_scripts.CHANGE.digest)
-        save(visited(AWAY, session.session_key, colour="red"))
-        assert entries(redis) == {session.sid: entry("users", AWAY)}
-        again = visited(V6, session.session_key)
-        again.cycle_key()
-        proxy.lose_reply(lua_scripts.ROTATE.digest)
-        save(again)
-        assert entries(redis) == {again.sid: entry("users", V6)}
-    finally:
-        close_connections()
-        proxy.close()
-        settings.CACHES = direct
-    assert proxy.lost == 3
-
-
-def test_a_full_server_enters_who_signs_in_in_place_of_guests(redis, index: Switch) -> None:
-    session, guests = begun(HOME, **user()), [begun(HOME) for _ in range(20)]
-    again = visited(AWAY, session.session_key, colour="red")
-    with full(redis):
-        again.save()
-    there = entries(redis)
-    assert there.pop(str(session.sid)) == entry("users", AWAY)
-    assert 0 < len(there) < 20
-    assert there.keys() == {str(guest.sid) for guest in guests if guest.exists(guest.session_key)}
 
 
 # How an operator fills the index
@@ -297,48 +242,30 @@ def test_a_repair_fills_the_index(redis, partitions, index: Switch) -> None:
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_a_repair_takes_out_what_does_not_belong_there(redis, partitions, index: Switch, on: bool) -> None:
-    member, guest = begun(HOME, **user()), begun(V6)
+def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(
+    redis, partitions, index: Switch, on: bool
+) -> None:
+    member, guest, moved, nowhere = begun(HOME, **user()), begun(V6), begun(V6, **user()), begun("")
     right, ghost = entries(redis), f"{str(member.sid)[:2]}GhostGhostGhostGho"
-    of_member, of_guest = (keyspace().of_sid(str(each.sid)) for each in (member, guest))
-    redis.zadd(of_member.addresses, {ghost: 5})
-    redis.zadd(of_guest.addresses, {str(guest.sid): 5})
-    redis.zadd(of_member.guests_addresses, {str(member.sid): 5})
+
+    def put(name: str, sid: str) -> tuple[str, str]:
+        redis.zadd(name, {sid: 5})
+        return sid, name
+
+    def of(session: SessionStore) -> Any:
+        return keyspace().of_sid(str(session.sid))
+
+    strays = [
+        put(of(member).addresses, ghost),
+        put(of(guest).addresses, str(guest.sid)),
+        put(of(member).guests_addresses, str(member.sid)),
+    ]
+    expected = {("stray", *each) for each in strays}
+    if on:
+        expected.add(("stray", *put(of(nowhere).guests_addresses, str(nowhere.sid))))
+        expected.add(("misplaced", *put(of(moved).addresses, str(moved.sid))))
     index(on)
-    strays = {
-        ("stray", ghost, of_member.addresses),
-        ("stray", str(guest.sid), of_guest.addresses),
-        ("stray", str(member.sid), of_member.guests_addresses),
-    }
-    assert set(faults()) == strays
-    assert set(faults(mend=True)) == strays
+    assert set(faults()) == expected
+    assert set(faults(mend=True)) == expected
     assert entries(redis) == right
     assert faults() == []
-
-
-def test_a_repair_corrects_a_place(redis, partitions, index: Switch, settings) -> None:
-    member, guest = begun(V6, **user()), begun("")
-    of_member, of_guest = (keyspace().of_sid(str(each.sid)) for each in (member, guest))
-    redis.zadd(of_member.addresses, {str(member.sid): 5})
-    redis.zadd(of_guest.guests_addresses, {str(guest.sid): 5})
-    expected = {
-        ("misplaced", str(member.sid), of_member.addresses),
-        ("stray", str(guest.sid), of_guest.guests_addresses),
-    }
-    assert set(faults(mend=True)) == expected
-    assert entries(redis) == {member.sid: entry("users", V6)}
-
-
-def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
-    session = begun(HOME, **user())
-    partition = keyspace().of_sid(str(session.sid))
-    check_places = index_check._check_scores
-
-    def check_later(*args: Any, **named: Any) -> Any:
-        visited(AWAY, session.session_key, colour="red").save()
-        redis.zrem(partition.addresses, str(session.sid))
-        return check_places(*args, **named)
-
-    monkeypatch.setattr(index_check, "_check_scores", check_later)
-    assert faults(mend=True) == []
-    assert entries(redis) == {}

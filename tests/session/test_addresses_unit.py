@@ -19,8 +19,4 @@ PLACES = {
 def test_the_address_in_a_record_has_its_place(user_agent: str) -> None:
     places = {address: address_score(address_of(client_packed(Client(address, user_agent)))) for address in PLACES}
     assert places == PLACES
-
-
-@pytest.mark.parametrize("user_agent", ["", "Mozilla"])
-def test_a_record_may_have_no_address(user_agent: str) -> None:
     assert address_of(client_packed(Client("", user_agent))) == b""
