@@ -94,10 +94,6 @@ class Visitor(Browser):
         return response
 
 
-def dotted(name: type) -> str:
-    return f"{name.__module__}.{name.__qualname__}"
-
-
 @pytest.fixture
 def site(settings: Any) -> Any:
     """The site of tests/helpers/site; the settings, to change more of them."""
@@ -111,7 +107,7 @@ def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], N
 
     def put(added: type) -> None:
         at = site.MIDDLEWARE.index(OURS) + 1
-        site.MIDDLEWARE = [*site.MIDDLEWARE[:at], dotted(added), *site.MIDDLEWARE[at:]]
+        site.MIDDLEWARE = [*site.MIDDLEWARE[:at], f"{added.__module__}.{added.__qualname__}", *site.MIDDLEWARE[at:]]
 
     return put
 
@@ -208,11 +204,6 @@ def expire_by_cleaner(scene: Scene) -> None:
     assert sum(cleaning.expired()) == 1
 
 
-def expire_by_command(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
-    call_command("clearsessions")
-
-
 def expire_by_newcomer(scene: Scene) -> None:
     make_due(scene.redis, scene.sid)
     scene.newcomer()
@@ -242,7 +233,6 @@ def replace(scene: Scene) -> None:
 WAYS: dict[str, tuple[Callable[[Scene], None], Reason, int]] = {
     "kicked": (kick, Reason.KICKED, DAY),
     "expired, by the cleaner": (expire_by_cleaner, Reason.EXPIRED, HOUR),
-    "expired, by Django's command": (expire_by_command, Reason.EXPIRED, HOUR),
     "expired, by another visitor": (expire_by_newcomer, Reason.EXPIRED, HOUR),
     "expired, by the admin's count": (expire_by_count, Reason.EXPIRED, HOUR),
     "evicted, by the cleaner": (evict_by_cleaner, Reason.EVICTED, HOUR),
@@ -282,33 +272,25 @@ def server_time(redis: redis_py.Redis) -> datetime:
 
 
 @ways
-def test_the_next_load_tells_why_and_when_for_an_hour_or_a_day(
-    redis, settings, new_session, partitions, end, reason, lasts
+@pytest.mark.parametrize("user_id", ["7", ""], ids=["user", "guest"])
+def test_the_next_load_tells_a_user_why_and_when_for_an_hour_or_a_day_and_a_guest_nothing(
+    redis, settings, new_session, partitions, end, reason, lasts, user_id: str
 ) -> None:
-    session, before = new_session("7"), server_time(redis)
+    session, before = new_session(user_id, colour="blue"), server_time(redis)
     scene = Scene(redis, settings, session.sid)
     end(scene)
     assert not scene.is_stored()
     note, milliseconds = note_of(redis, session.sid)
-    assert lasts - 20_000 < milliseconds <= lasts
     ended = SessionStore(session.session_key).ended
-    assert (ended.reason, ended.message) == (reason, "")
-    assert before - timedelta(seconds=1) <= ended.ended_at <= server_time(redis)
+    if user_id:
+        assert lasts - 20_000 < milliseconds <= lasts
+        assert (ended.reason, ended.message) == (reason, "")
+        assert before - timedelta(seconds=1) <= ended.ended_at <= server_time(redis)
+    else:
+        assert (ended, notes(redis)) == (None, [])
     assert asyncio.run(SessionStore(session.session_key).aended()) == ended
     # To ask leaves no trace.
     assert note_of(redis, session.sid)[0] == note
-
-
-@ways
-def test_the_end_of_a_guests_session_leaves_no_note(
-    redis, settings, new_session, partitions, end, reason, lasts
-) -> None:
-    session = new_session(colour="blue")
-    scene = Scene(redis, settings, session.sid)
-    end(scene)
-    assert not scene.is_stored()
-    assert notes(redis) == []
-    assert SessionStore(session.session_key).ended is None
 
 
 @pytest.mark.parametrize("seconds", [1_772_366_400.123, 1_500_000_000, 1_700_000_000])
@@ -322,20 +304,6 @@ def test_a_session_that_is_due_has_expired_though_nobody_took_it_out(
     assert SessionStore(session.session_key).ended == (Reason.EXPIRED, "", datetime.fromtimestamp(seconds, UTC))
     assert SessionStore(guest.session_key).ended is None
     assert notes(redis) == []
-
-
-def test_all_ways_of_ending_by_an_administrator_leave_the_reason(new_session, partitions, alice) -> None:
-    sessions = {how: new_session(str(alice.pk)) for how in ("end", "aend", "end_user", "ending", "end_all")}
-    others = {how: [each.sid for each in sessions.values() if each is not sessions[how]] for how in sessions}
-    online.end(sessions["end"].sid, message="end")
-    asyncio.run(online.aend(sessions["aend"].sid, message="aend"))
-    for _ in online.end_in_batches(user_ids=[str(alice.pk)], keep=others["ending"], message="ending"):
-        pass
-    online.end_user(alice, keep=sessions["end_all"].sid, message="end_user")
-    online.end_all(message="end_all")
-    assert {how: SessionStore(each.session_key).ended.message for how, each in sessions.items()} == {
-        how: how for how in sessions
-    }
 
 
 def test_a_session_ended_under_its_old_sid_is_told_of_under_its_new_key(new_session, partitions) -> None:
@@ -353,14 +321,8 @@ def sign_out(session: SessionStore) -> None:
     session.flush()
 
 
-def sign_out_in_a_coroutine(session: SessionStore) -> None:
-    session.signed_out()
-    asyncio.run(session.aflush())
-
-
 OWN_ENDS = {
     "sign-out": sign_out,
-    "sign-out in a coroutine": sign_out_in_a_coroutine,
     "flush": SessionStore.flush,
     "aflush": lambda session: asyncio.run(session.aflush()),
     "delete": SessionStore.delete,
@@ -378,22 +340,6 @@ def test_an_end_of_the_users_own_making_is_not_told(redis, new_session, partitio
     assert SessionStore(key).load() == {}
     assert SessionStore(key).ended is None
     assert notes(redis) == []
-
-
-def test_a_session_that_got_another_key_is_late_as_before(new_session, partitions) -> None:
-    session = new_session("7")
-    late = SessionStore(session.session_key)
-    session.cycle_key()
-    session.save()
-    assert late.ended is None
-    assert late.cookie.late
-    assert SessionStore(session.session_key).ended is None
-
-
-@pytest.mark.parametrize("key", [None, "", "short", "a:b" * 9, "nul\0" * 8, "x" * 1_000_000, "unknownkey" * 3])
-def test_nothing_is_told_to_who_has_no_session(partitions, key: str | None) -> None:
-    assert SessionStore(key).ended is None
-    assert asyncio.run(SessionStore(key).aended()) is None
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -486,12 +432,12 @@ def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> 
     assert text_of(ended.header) == letter * 200
 
 
-@pytest.mark.parametrize("text", ["", " ", "\r\n", "\0\x1b", "\u202e"])
-def test_a_text_of_nothing_is_none(new_session, text: str) -> None:
-    session = new_session("7")
-    online.end(session.sid, message=text)
-    ended = SessionStore(session.session_key).ended
-    assert (ended.message, ended.header) == ("", "kicked")
+def test_a_text_of_nothing_is_none(new_session) -> None:
+    for text in ("", " ", "\r\n", "\0\x1b", "\u202e"):
+        session = new_session("7")
+        online.end(session.sid, message=text)
+        ended = SessionStore(session.session_key).ended
+        assert (ended.message, ended.header) == ("", "kicked")
 
 
 @pytest.fixture
@@ -614,10 +560,13 @@ def test_a_view_is_told_by_the_session(browser, alice) -> None:
     assert [shown(browser) for _ in range(2)] == [["warning: Your session was ended. Bye 👋."], []]
 
 
-@pytest.mark.parametrize("cookie", ["", "short", "unknownkey" * 3, "a\r\nb" * 9])
-def test_who_has_no_session_is_told_nothing(site, db, cookie: str) -> None:
+@pytest.mark.parametrize("key", [None, "", "short", "a:b" * 9, "a\r\nb" * 9, "nul\0" * 8, "x" * 100_000, "unknown" * 5])
+def test_who_has_no_session_is_told_nothing(site, db, partitions, key: str | None) -> None:
+    assert SessionStore(key).ended is None
+    assert asyncio.run(SessionStore(key).aended()) is None
     browser = Visitor(Client())
-    browser.cookie = cookie
+    if key is not None:
+        browser.cookie = key
     response = browser.get("/asks/")
     assert (response.status_code, response.content, HEADER in response) == (200, b"nothing", False)
     assert shown(browser) == []
@@ -890,16 +839,6 @@ def another(browser: Visitor, user: User | None = None) -> Visitor:
     return visitor
 
 
-def in_a_thread(work: Callable[[], None]) -> None:
-    thread = Thread(target=work)
-    thread.start()
-    thread.join()
-
-
-def sign_in(browser: Visitor, name: str) -> None:
-    assert browser.post(view(browser, f"sign-in/{name}")).status_code == 200
-
-
 @pytest.mark.on_cluster
 def test_other_sessions_of_the_user_and_the_next_sign_in_are_told_once_and_nobody_else(
     browser, alice, redis, partitions
@@ -913,25 +852,27 @@ def test_other_sessions_of_the_user_and_the_next_sign_in_are_told_once_and_nobod
     assert other.get(view(other, "cycle")).status_code == 200
     for expected in ([ELSEWHERE], []):
         later = another(browser)
-        sign_in(later, "bob")
-        assert shown(later) == []
-        sign_in(later, "alice")
-        assert [shown(later) for _ in range(2)] == [expected, []]
+        for name, told in (("bob", [[], []]), ("alice", [expected, []])):
+            assert later.post(view(later, f"sign-in/{name}")).status_code == 200
+            assert [shown(later) for _ in range(2)] == told
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda sid, user, kept: online.end_user(user, keep=kept, message="Call us."),
-        lambda sid, user, kept: asyncio.run(online.aend_all(keep=kept, message="Call us.")),
-        lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
-        lambda sid, user, kept: ending.end_batch([sid], message="Call us."),
-    ],
-    ids=["end_user", "aend_all", "end_in_batches", "the admin's"],
-)
-def test_each_kick_with_a_message_tells_elsewhere(visitor, alice, redis, partitions, end) -> None:
+KICKS = {
+    "end": lambda sid, user, kept: online.end(sid, message="Call us."),
+    "aend": lambda sid, user, kept: asyncio.run(online.aend(sid, message="Call us.")),
+    "end_user": lambda sid, user, kept: online.end_user(user, keep=kept, message="Call us."),
+    "end_all": lambda sid, user, kept: online.end_all(keep=kept, message="Call us."),
+    "aend_all": lambda sid, user, kept: asyncio.run(online.aend_all(keep=kept, message="Call us.")),
+    "end_in_batches": lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
+    "the admin's": lambda sid, user, kept: ending.end_batch([sid], message="Call us."),
+}
+
+
+@pytest.mark.parametrize("end", KICKS.values(), ids=KICKS.keys())
+def test_each_kick_with_a_message_tells_here_and_elsewhere(visitor, alice, redis, partitions, end) -> None:
     other = another(visitor, alice)
     end(visitor.sid, alice, other.sid)
+    assert SessionStore(visitor.cookie).ended[:2] == (Reason.KICKED, "Call us.")
     left = 0 < redis.pttl(keyspace().of_user(str(alice.pk)).message_of(str(alice.pk))) <= DAY
     assert (shown(other), left) == ([ELSEWHERE], True)
 
@@ -957,11 +898,14 @@ def test_other_ends_tell_nothing_elsewhere(visitor, alice, redis, end) -> None:
 def test_neither_the_message_nor_a_save_at_the_same_time_is_lost(browser, alice, meanwhile, monkeypatch) -> None:
     other = another(browser, alice)
 
-    def kick() -> None:
-        online.end(browser.sid, message="Call us.")
+    def kick_in_a_thread() -> None:
+        # In this request, it would be one's own end.
+        thread = Thread(target=online.end, args=[browser.sid], kwargs={"message": "Call us."})
+        thread.start()
+        thread.join()
 
-    # The message comes while a request of the other session is under way. In this request, it would be one's own end.
-    meanwhile(lambda: in_a_thread(kick))
+    # The message comes while a request of the other session is under way.
+    meanwhile(kick_in_a_thread)
     assert other.get(view(other, "write/colour/red")).status_code == 200
     assert (SessionStore(other.cookie).get("colour"), shown(other)) == ("red", [ELSEWHERE])
     # A save comes while the message is put into the session.
