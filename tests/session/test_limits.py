@@ -16,7 +16,7 @@ from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, make_seen, stored
+from tests.helpers.behind import make_due, make_seen
 from tests.helpers.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 from tests.helpers.site.people import person
 
@@ -164,22 +164,6 @@ def test_who_signs_in_again_counts_once_and_has_a_new_login_time(
     assert sids_of("7") == named(*others, again)
     assert online.get(again.sid).login_at > login_at
     assert SessionStore(again.session_key)[SESSION_KEY] == "7"
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
-def test_who_signs_in_twice_in_one_request_counts_once(
-    redis, set_limit: SetLimit, guest: SessionStore, policy: str, brings: bool
-) -> None:
-    set_limit(2, policy)
-    [other] = sign_in_before(redis, "7", 100)
-    session = SessionStore(guest.session_key if brings else None)
-    for _ in range(2):
-        login(request_of(session), person("7"))
-    session.save()
-    assert sids_of("7") == named(other, session)
-    assert session.get("basket") == ("lamp" if brings else None)
-    assert stored(redis) == (2 if brings else 3)
 
 
 # What it costs

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from itertools import chain, count
+from itertools import count
 from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -384,14 +384,6 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
     assert milliseconds <= 5000
 
 
-def test_many_ends_at_once_leave_a_note_each(redis, new_session, partitions) -> None:
-    sessions = [new_session(str(number % 9)) for number in range(60)]
-    guests = [new_session(colour="blue") for _ in range(20)]
-    assert len(online.end(*(session.sid for session in sessions + guests), message="Closing time.")) == 80
-    assert len(notes(redis)) == 60
-    assert {SessionStore(session.session_key).ended.message for session in sessions} == {"Closing time."}
-
-
 def test_no_note_stays_beside_a_session_created_again_under_its_key(new_session, partitions) -> None:
     session = new_session("7")
     online.end(session.sid)
@@ -556,8 +548,6 @@ def test_a_view_is_told_by_the_session(browser, alice) -> None:
     online.end(browser.sid, message="Bye 👋.")
     response = browser.get(view(browser, "asks"))
     assert (response.content.decode(), text_of(response[HEADER])) == ("kicked|Bye 👋.", "Bye 👋.")
-    # It did not show the message: the next page does.
-    assert [shown(browser) for _ in range(2)] == [["warning: Your session was ended. Bye 👋."], []]
 
 
 @pytest.mark.parametrize("key", [None, "", "short", "a:b" * 9, "a\r\nb" * 9, "nul\0" * 8, "x" * 100_000, "unknown" * 5])
@@ -613,51 +603,76 @@ def test_no_text_forges_anything_in_its_line_the_header_or_the_page(visitor, tex
 
 STORAGES = [f"django.contrib.messages.storage.{name}" for name in ("cookie.CookieStorage", "session.SessionStorage")]
 
-FALLBACK = "django.contrib.messages.storage.fallback.FallbackStorage"
 
 storages = pytest.mark.parametrize("storage", STORAGES, ids=["cookie", "session"])
 
 
-@storages
-@pytest.mark.parametrize("path", ["/account/sessions/", "/admin/"])
-@pytest.mark.parametrize("reads_early", [False, True], ids=["", "where another middleware reads first"])
-def test_a_page_that_asks_for_a_sign_in_shows_it_there(
-    visitor, site, between_our_middleware_and_that_of_messages, storage: str, path: str, reads_early: bool
+SITES: dict[str, tuple[type | None, dict[str, Any]]] = {
+    "usual": (None, {}),
+    "messages in sessions": (None, {"MESSAGE_STORAGE": STORAGES[1]}),
+    "messages in both": (None, {"MESSAGE_STORAGE": "django.contrib.messages.storage.fallback.FallbackStorage"}),
+    "reads early": (ReadsOnTheWayIn, {}),
+    "reads early and answers": (Answers, {"MESSAGE_STORAGE": STORAGES[1]}),
+    "reads on the way out": (ReadsOnTheWayOut, {"MESSAGE_STORAGE": STORAGES[1]}),
+    "saves every request": (None, {"SESSION_SAVE_EVERY_REQUEST": True}),
+    "passive": (None, {"REDSESS": {"PASSIVE_PATHS": ["/"]}}),
+}
+
+PAGES = {
+    "/shows/": (200, True),
+    "/shows-first/": (200, True),
+    "/asks/": (200, True),
+    # A view that leaves the session alone, or reads it once the answer has begun, tells nothing. The next one does.
+    "/plain/": (200, False),
+    "/stream/colour/": (200, False),
+    "/passive/": (200, True),
+    "/fails/": (500, True),
+    "/answers-500/": (500, True),
+    "/nothing-here/": (404, True),
+    "/shows": (301, True),
+    "/account/sessions/": (302, True),
+    "/admin/": (302, True),
+    "/async/shows/": (200, True),
+    "/async/plain/": (200, False),
+    "/async/fails/": (500, True),
+}
+
+
+# Where nothing else reads, the shop's own page for what is not found shows the message, and a redirect takes its place.
+@pytest.mark.parametrize(
+    ("site_is", "path"),
+    [(each, path) for each in SITES for path in PAGES if path != "/shows" or each == "reads early and answers"],
+)
+def test_whatever_the_first_request_is_the_message_is_shown_exactly_once(
+    site, alice, between_our_middleware_and_that_of_messages, site_is: str, path: str
 ) -> None:
-    site.MESSAGE_STORAGE = storage
-    if reads_early:
-        between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
+    added, changes = SITES[site_is]
+    for name, value in changes.items():
+        setattr(site, name, {**site.REDSESS, **value} if name == "REDSESS" else value)
+    if added is not None:
+        between_our_middleware_and_that_of_messages(added)
+    visitor = Visitor(AsyncClient() if path.startswith("/async/") else Client())
+    visitor.sign_in(alice)
     online.end(visitor.sid, message="Bye 👋 & <b>.")
-    redirect = visitor.get(path)
-    assert (redirect.status_code, redirect[HEADER].partition(";")[0]) == (302, "kicked")
-    sign_in_page = visitor.get(redirect["Location"])
-    assert sign_in_page.content.decode().count("Your session was ended. Bye 👋 &amp; &lt;b&gt;.") == 1
-    assert HEADER not in sign_in_page
-    assert "Your session was ended" not in visitor.get(redirect["Location"]).content.decode()
+    response = visitor.get(f"{path}?closed")
+    told = HEADER in response
+    if site_is in ("usual", "passive"):
+        assert (response.status_code, told) == PAGES[path]
+        assert not told or response[HEADER].startswith("kicked; ")
+        assert is_gone(response) == told
+    pages = [b"".join(response.streaming_content) if response.streaming else response.content]
+    pages += [visitor.get(response.get("Location", "/login/")).content]
+    pages += [visitor.get(view(visitor, "shows")).content for _ in range(2)]
+    words = "Your session was ended. Bye 👋 &amp; &lt;b&gt;."
+    assert [page.decode().count(words) for page in pages].count(1) == 1
+    assert "".join(page.decode() for page in pages).count(words) == 1
 
 
-@pytest.mark.parametrize("storage", [*STORAGES, FALLBACK], ids=["cookie", "session", "fallback"])
-@pytest.mark.parametrize("site_is", ["usual", "one that reads early", "one that saves every request"])
-def test_whatever_keeps_the_messages_a_page_tells_once(
-    browser, site, between_our_middleware_and_that_of_messages, storage: str, site_is: str
-) -> None:
-    site.MESSAGE_STORAGE = storage
-    site.SESSION_SAVE_EVERY_REQUEST = "saves" in site_is
-    if "early" in site_is:
-        between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
-    online.end(browser.sid)
-    response = browser.get(view(browser, "shows"))
-    assert response.content == b"[warning: Your session was ended.]"
-    assert (response[HEADER], is_gone(response)) == ("kicked", True)
-    assert shown(browser) == []
-
-
-@storages
-def test_a_page_that_shows_messages_before_it_reads_the_session_tells_once(visitor, site, storage: str) -> None:
-    site.MESSAGE_STORAGE = storage
+def test_after_a_head_request_the_next_page_tells(visitor) -> None:
     online.end(visitor.sid)
-    pages = [shown(visitor, "shows-first") for _ in range(3)]
-    assert list(chain.from_iterable(pages)) == ["Your session was ended."]
+    response = visitor.client.head("/asks/")
+    assert (response.content, response[HEADER], is_gone(response)) == (b"", "kicked", True)
+    assert shown(visitor) == ["warning: Your session was ended."]
 
 
 @pytest.mark.parametrize("reads_early", [False, True], ids=["", "where another middleware reads first"])
@@ -676,71 +691,6 @@ def test_a_site_that_shows_no_messages_has_the_header(
     response = browser.get(view(browser, "asks"))
     assert (response.status_code, response.content, response[HEADER]) == (200, b"kicked|", "kicked")
     assert is_gone(response)
-
-
-@pytest.mark.parametrize("path", ["/nothing-here/", "/shows", "/shows/?closed"])
-def test_a_message_is_not_lost_where_such_a_middleware_reads_and_no_view_is_called(
-    visitor, between_our_middleware_and_that_of_messages, path: str
-) -> None:
-    """Not found, sent on to the path with a slash, or answered by the middleware itself."""
-    between_our_middleware_and_that_of_messages(Answers)
-    online.end(visitor.sid)
-    pages = [visitor.get(each).content.decode() for each in (path, "/shows/", "/shows/")]
-    assert "".join(pages).count("Your session was ended.") == 1
-
-
-@pytest.mark.parametrize("site_is", ["usual", "one that saves every request", "one that reads on the way out"])
-def test_a_view_that_leaves_the_session_alone_leaves_it_to_the_next(
-    browser, site, between_our_middleware_and_that_of_messages, site_is: str
-) -> None:
-    site.SESSION_SAVE_EVERY_REQUEST = "saves" in site_is
-    if "reads" in site_is:
-        between_our_middleware_and_that_of_messages(ReadsOnTheWayOut)
-    online.end(browser.sid)
-    for _ in range(2 if site_is == "usual" else 1):
-        response = browser.get(view(browser, "plain"))
-        assert response.content == b"plain"
-        assert site_is != "usual" or (HEADER in response, list(response.cookies)) == (False, [])
-    assert [shown(browser) for _ in range(2)] == [["warning: Your session was ended."], []]
-
-
-def test_a_view_that_reads_once_its_answer_has_begun_leaves_it_to_the_next(visitor) -> None:
-    online.end(visitor.sid)
-    response = visitor.get("/stream/colour/")
-    assert b"".join(response.streaming_content) == b"begun, nothing"
-    assert (HEADER in response, list(response.cookies)) == (False, [])
-    assert shown(visitor) == ["warning: Your session was ended."]
-
-
-def test_a_passive_request_is_told_by_the_header_and_the_next_page_by_a_message(visitor, site, alice) -> None:
-    site.REDSESS = {**site.REDSESS, "PASSIVE_PATHS": ["/shows-elsewhere/"]}
-    for marked, headers in (("/passive/", {}), ("/asks/", {"X-Session-Passive": "1"})):
-        visitor.sign_in(alice)
-        online.end(visitor.sid)
-        response = visitor.get(marked, headers=headers)
-        assert (response[HEADER], is_gone(response)) == ("kicked", True)
-        assert shown(visitor) == ["warning: Your session was ended."]
-    visitor.sign_in(alice)
-    online.end(visitor.sid)
-    assert visitor.get("/shows-elsewhere/").content == b"[warning: Your session was ended.]"
-    assert shown(visitor) == []
-
-
-@storages
-@pytest.mark.parametrize("name", ["fails", "answers-500"])
-def test_after_an_error_the_next_page_tells(browser, site, storage: str, name: str) -> None:
-    site.MESSAGE_STORAGE = storage
-    online.end(browser.sid)
-    response = browser.get(view(browser, name) if name == "fails" else f"/{name}/")
-    assert (response.status_code, response[HEADER]) == (500, "kicked")
-    assert [shown(browser) for _ in range(2)] == [["warning: Your session was ended."], []]
-
-
-def test_after_a_head_request_the_next_page_tells(visitor) -> None:
-    online.end(visitor.sid)
-    response = visitor.client.head("/asks/")
-    assert (response.content, response[HEADER], is_gone(response)) == (b"", "kicked", True)
-    assert shown(visitor) == ["warning: Your session was ended."]
 
 
 @pytest.mark.parametrize("reads_early", [False, True], ids=["", "where another middleware reads first"])
