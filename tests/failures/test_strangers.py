@@ -29,21 +29,16 @@ LONG = "x" * 1_000_000
 
 HOSTILE = {
     "1 MB": LONG,
-    "colons": ":" * 300,
     "NUL": "a\0b" * 8,
     "CRLF": "a\r\nSet-Cookie: sessionid=forged\r\n\r\n[ERROR] forged",
     "line feed": "abcdefgh\n[ERROR] forged line",
-    "other line ends": "abcdefgh\x85\u2028[ERROR] forged\x0b\x0c\x1c",
-    "escape": "\x1b[2J\x1b[31mforged",
+    "other line ends, escapes": "abcdefgh\x85\u2028[ERROR] forged\x0b\x0c\x1c\x1b[2J\x1b[31m",
     "not UTF-8": "caf\udce9\udcff\udc80" * 8,
     "not UTF-8, from WSGI": "caf\xe9\xff\x80" * 8,
     "NaN": "NaN",
-    "infinity": "-inf",
     "colon": ":",
     "names of keys": "{redsess}:login",
-    "braces": "}{redsess}:viewed:{",
     "glob": "*",
-    "script": "<script>alert(1)</script>",
     "Lua": "']] redis.call('FLUSHALL') --",
     "empty": "",
     "percent": "%s %d %(sid)s {0} {sid}",
@@ -160,12 +155,6 @@ def test_unknown_cookies_cost_a_read_each_and_leave_no_record(
     assert_unknown_cookies_leave_nothing(300, view, redis, commands)
 
 
-@every_request
-def test_two_thousand_unknown_cookies_leave_no_record(settings: Any, redis, commands, every_request: bool) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    assert_unknown_cookies_leave_nothing(2_000, reads_it, redis, commands)
-
-
 @pytest.mark.slow
 @every_request
 def test_a_hundred_thousand_unknown_cookies_leave_no_record(
@@ -206,15 +195,6 @@ def test_the_cookie_of_an_ended_session_leaves_no_record(
     assert stored(redis) == 0
 
 
-def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, settings: Any, redis) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = True
-    for key in unknown_keys(30):
-        for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/", "/held/sign-out/", "/held/cycle/"):
-            visitor.cookies["sessionid"] = key
-            assert visitor.get(path).status_code == 200
-    assert records(redis) == []
-
-
 # What a header or a URL says
 
 
@@ -240,28 +220,18 @@ def test_a_hostile_header_is_cut_or_refused(
 ) -> None:
     visitor.force_login(alice)
     headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "192.0.2.2, 192.0.2.3", header: value}
-    for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_FOR"]):
+    for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"]):
         settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": proxies}
         assert visitor.get(f"/held/write/colour/{proxies}/", **headers).status_code == 200
         [session] = online.sessions()
-        if header == header_of_address:
-            assert session.address == ""
-        else:
-            assert session.address == ["192.0.2.1", "192.0.2.3", "192.0.2.2"][proxies]
+        assert session.address == ("" if header == header_of_address else ["192.0.2.1", "192.0.2.3"][proxies])
         assert len(session.user_agent.encode()) <= 256
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", session.user_agent)
         assert visitor.get("/held/read/colour/", **headers).content == str(proxies).encode()
+    # An address that a proxy added is not hidden by what came before it.
+    visitor.get("/held/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
+    assert [session.address for session in online.sessions()] == ["192.0.2.9"]
     log()
-
-
-def test_a_hostile_forwarded_address_does_not_hide_the_one_that_a_proxy_added(
-    visitor: Client, settings: Any, alice: User
-) -> None:
-    settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": 1}
-    visitor.force_login(alice)
-    for value in HOSTILE.values():
-        visitor.get("/held/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
-        assert [session.address for session in online.sessions()] == ["192.0.2.9"]
 
 
 @hostile
@@ -283,24 +253,6 @@ def test_a_hostile_item_is_noted_as_it_is_or_refused(
     allowed = {space.of_sid(session.sid).viewed_by(session.sid).encode(), space.of_item("").viewed.encode()}
     assert set(redis.keys()) - before <= allowed
     log()
-
-
-@pytest.mark.parametrize("value", [LONG, "", "\udcff", "x" * 65, "ä" * 33, None, 1.5, float("nan"), True, b"x", ["x"]])
-def test_what_cannot_be_an_item_is_refused(new_session: Callable[..., SessionStore], value: object) -> None:
-    session = new_session("7")
-    with pytest.raises(ValueError, match="An item id is"):
-        viewed.record(session, value)
-    assert viewed.popular() == []
-
-
-@pytest.mark.parametrize("value", ["NaN", "-inf", "a:b", "a\0b", "a\r\nb", "*", "ä", "x" * 64, -1, 10**30])
-def test_what_can_be_an_item_is_noted_as_it_is(
-    partitions: int, new_session: Callable[..., SessionStore], value: str | int
-) -> None:
-    session = new_session("7")
-    assert viewed.record(session, value)
-    assert [item.item for item in viewed.recent(session)] == [str(value)]
-    assert (viewed.count(value), viewed.popular()) == (1, [(str(value), 1)])
 
 
 @hostile
@@ -396,19 +348,15 @@ def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
     return set(keys)
 
 
-def test_no_session_key_is_in_redis(secrets: set[str], redis) -> None:
-    everything = b"\n".join([*dump(redis), *map(redis.dump, redis.keys())])
-    # Were they there, they would be found: this is, in a record.
-    assert b"colour" in everything
-    for key in secrets:
-        encoded = key.encode()
-        for spelling in (encoded, encoded[:16], encoded[16:], encoded.hex().encode(), base64.b64encode(encoded)[:40]):
-            assert spelling not in everything
-
-
 def test_nothing_that_is_in_redis_works_as_a_cookie(secrets: set[str], visitor: Client, redis) -> None:
-    tried = set().union(*map(spellings, dump(redis)))
-    assert len(tried) > 1_000
+    found = dump(redis)
+    everything = b"\n".join([*found, *map(redis.dump, redis.keys())])
+    # Were the keys there, they would be found: this is, in a record.
+    assert b"colour" in everything
+    for key in map(str.encode, secrets):
+        for spelling in (key, key[:16], key[16:], key.hex().encode(), base64.b64encode(key)[:40]):
+            assert spelling not in everything
+    tried = set().union(*map(spellings, found))
     assert not tried & secrets
     # What is no key is refused before it is looked for: see to it that some are looked for.
     assert sum(SessionStore(cookie).session_key is not None for cookie in tried) > 1_000
@@ -424,21 +372,3 @@ def test_no_sid_and_no_note_signs_anybody_in(secrets: set[str], visitor: Client,
         for cookie in (token, token.lower()):
             visitor.cookies["sessionid"] = cookie
             assert visitor.get("/held/who/").content == b"nobody"
-
-
-def test_a_record_that_is_stored_under_a_sid_of_ones_own_opens_nothing(
-    secrets: set[str], visitor: Client, redis, log
-) -> None:
-    """Who can also write finds no use for what he read."""
-    key = "a" * 32
-    sid = sid_of(key)
-    partition = keyspace().of_sid(sid)
-    stolen = next(redis.hvals(other.login)[0] for other in keyspace().partitions if redis.hlen(other.login))
-    redis.hset(partition.login, sid, stolen)
-    redis.zadd(partition.expire, {sid: 10**14})
-    visitor.cookies["sessionid"] = key
-    assert visitor.get("/held/who/").content == b"nobody"
-    assert visitor.get("/held/read/colour/").content == b"None"
-    assert any(sid in message for message in log())
-    redis.hdel(partition.login, sid)
-    redis.zrem(partition.expire, sid)
