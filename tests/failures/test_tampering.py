@@ -17,7 +17,6 @@ from django.test import Client
 
 from django_redsess import cleaning, online
 from django_redsess.online import listing
-from django_redsess.session.record import unpack
 from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace
 from testproject import settings as testproject_settings
@@ -83,58 +82,19 @@ def assert_refused(browser: Browser, log: pytest.LogCaptureFixture) -> None:
     browser.cookie = cookie
 
 
-def test_a_record_changed_in_any_byte_that_is_sealed_is_refused(
+def test_a_record_is_refused_when_a_byte_that_is_sealed_is_changed_added_or_left_out(
     site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture
 ) -> None:
-    browser = Browser(Client())
-    browser.sign_in(alice, colour=SECRET)
-    sid = browser.sid
-    genuine = redis.hget(login(sid), sid)
-    # Behind the format come the revision and two times, which a script must be able to write.
-    for at in (0, *range(16, len(genuine))):
-        changed = bytearray(genuine)
-        changed[at] ^= 1
-        redis.hset(login(sid), sid, bytes(changed))
-        assert_refused(browser, log)
-    redis.hset(login(sid), sid, genuine)
-    assert browser.get("/who/").content == b"alice"
-
-
-# Where each part of a record is, see record.py.
-PARTS: dict[str, Callable[[bytes], slice]] = {
-    "seal": lambda record: slice(16, 28),
-    "length of the user id": lambda record: slice(28, 29),
-    "user id": lambda record: slice(29, 29 + record[28]),
-    "login time": lambda record: slice(29 + record[28], 35 + record[28]),
-    "length of the client part": lambda record: slice(35 + record[28], 36 + record[28]),
-    "client part": lambda record: slice(36 + record[28], 36 + record[28] + record[35 + record[28]]),
-    "data": lambda record: slice(36 + record[28] + record[35 + record[28]], len(record)),
-}
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_each_part_that_is_sealed_is_refused_when_a_byte_of_it_is_changed_added_or_left_out(
-    site: None, alice: User, redis: Any, log: pytest.LogCaptureFixture, part: str
-) -> None:
     browser = Browser(Client(headers={"user-agent": "Mozilla/5.0 (X11)"}, REMOTE_ADDR="192.0.2.7"))
-    assert browser.post("/sign-in/alice/").status_code == 200
-    assert browser.post(f"/write/colour/{SECRET}/").status_code == 200
+    browser.sign_in(alice, colour=SECRET)
     sid = str(browser.sid)
     genuine = redis.hget(login(sid), sid)
-    record, where = unpack(sid, genuine), PARTS[part](genuine)
-    # The places are right.
-    assert genuine[PARTS["user id"](genuine)] == str(alice.pk).encode()
-    assert int.from_bytes(genuine[PARTS["login time"](genuine)], "big") == record.login_ms > 0
-    assert genuine[PARTS["client part"](genuine)] == record.client_packed != b""
-    assert where.start < where.stop
     log.clear()
-    for at in range(where.start, where.stop):
-        for changed in (
-            genuine[:at] + bytes([genuine[at] ^ 1]) + genuine[at + 1 :],
-            genuine[:at] + genuine[at + 1 :],
-            genuine[:at] + b"\x00" + genuine[at:],
-        ):
-            redis.hset(login(sid), sid, changed)
+    # Behind the format come the revision and two times, which a script must be able to write.
+    for at in (0, *range(16, len(genuine))):
+        before, byte, after = genuine[:at], genuine[at : at + 1], genuine[at + 1 :]
+        for changed in (bytes([byte[0] ^ 1]), b"", b"\x00" + byte):
+            redis.hset(login(sid), sid, before + changed + after)
             assert_refused(browser, log)
     redis.hset(login(sid), sid, genuine)
     assert browser.get("/who/").content == b"alice"
@@ -156,14 +116,15 @@ def test_whatever_the_bytes_are_that_are_not_sealed_there_is_no_error(
         online.get(sid)
 
 
-@pytest.mark.parametrize("length", [0, 1, 7, 16, 27, 28, 29, 33, 40])
 def test_a_record_cut_short_is_refused(
-    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture, length: int
+    browser: Browser, alice: User, redis: Any, log: pytest.LogCaptureFixture
 ) -> None:
     browser.sign_in(alice, colour=SECRET)
     sid = browser.sid
-    redis.hset(login(sid), sid, redis.hget(login(sid), sid)[:length])
-    assert_refused(browser, log)
+    genuine = redis.hget(login(sid), sid)
+    for length in (0, 1, 7, 16, 27, 28, 29, 33, 40):
+        redis.hset(login(sid), sid, genuine[:length])
+        assert_refused(browser, log)
 
 
 def test_a_record_copied_from_another_session_is_refused(
@@ -215,7 +176,7 @@ def test_another_site_with_the_same_store_is_refused(
     assert_refused(browser, log)
 
 
-@pytest.mark.parametrize("record", [b"", b"2", b"1" + b"x" * 100, b"2" + b"\xff" * 100, b"\x80\x04." * 50, b"{}"])
+@pytest.mark.parametrize("record", [b"", b"4" + b"\xff" * 100, b"\x80\x04." * 50])
 def test_nothing_that_meets_a_foreign_record_fails(browser: Browser, alice: User, redis: Any, record: bytes) -> None:
     browser.sign_in(alice)
     sid, cookie = browser.sid, browser.cookie
@@ -252,9 +213,7 @@ def test_a_record_changed_between_load_and_save_is_refused(
     assert_refused(browser, log)
 
 
-@pytest.mark.parametrize(
-    "note", [b"", b"rotated", b"rotated \xff\xfe", b"rotated " + b"x" * 1000, b"\x80\x04.", b"kicked"]
-)
+@pytest.mark.parametrize("note", [b"", b"rotated", b"rotated \xff\xfe", b"rotated " + b"x" * 1000])
 def test_a_forged_note_is_no_error(browser: Browser, alice: User, redis: Any, note: bytes) -> None:
     browser.sign_in(alice)
     cookie, partition = browser.cookie, keyspace().of_sid(browser.sid)
@@ -268,7 +227,7 @@ def test_a_forged_note_is_no_error(browser: Browser, alice: User, redis: Any, no
     assert browser.get("/who/").content == b"alice"
 
 
-@pytest.mark.parametrize("score", ["inf", "-inf", "1e300", "-1", "0.5"])
+@pytest.mark.parametrize("score", ["inf", "-inf", "0.5"])
 def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, settings: Any, score: str) -> None:
     settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 0}
     for key in ("expire", "recent", "guests", "online_user"):
@@ -283,11 +242,9 @@ def test_a_forged_time_is_no_error(browser: Browser, alice: User, redis: Any, se
 # What lists hold, somebody else may have written too.
 
 STRANGE_SIDS = {
-    "a newline": b"x\nWARNING all is well",
     "20 bytes with a newline": b"x" * 10 + b"\n" + b"y" * 9,
     "no UTF-8": b"\xff\xfe" * 10,
     "nothing": b"",
-    "markup": b"<script>alert(1)</sc",
     "long": b"x" * 5000,
 }
 
@@ -313,7 +270,7 @@ def administrator(site: None, alice: User, settings: Any) -> Client:
     return client
 
 
-QUERIES = ["", "?o=3", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
+QUERIES = ["", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
 
 
 @pytest.mark.usefixtures("partitions")
@@ -352,29 +309,21 @@ def test_what_is_no_sid_is_in_no_list_and_forges_no_line(
 def test_a_session_of_another_user_is_in_nobody_elses_list(
     administrator: Client, alice: User, redis: Any, log: pytest.LogCaptureFixture
 ) -> None:
-    visitor, other, guest = Client(), Client(headers={"user-agent": "Browser of bob"}), Client()
+    visitor, other = Client(), Client(headers={"user-agent": "Browser of bob"})
     visitor.force_login(alice)
     bob = User.objects.create_user("bob")
     other.force_login(bob)
-    guest.post("/basket/add/slow-heron/")
-    own, others = visitor.session.sid, [other.session.sid]
+    own, bobs = visitor.session.sid, other.session.sid
     home = keyspace().of_user(str(alice.pk))
-    for sid in others:
-        redis.hset(home.login, sid, redis.hget(login(sid), sid))
-        redis.zadd(home.expire, {sid: 4_000_000_000_000})
-        redis.zadd(home.online_user_of(str(alice.pk)), {sid: 1_900_000_000_000})
+    redis.hset(home.login, bobs, redis.hget(login(bobs), bobs))
+    redis.zadd(home.expire, {bobs: 4_000_000_000_000})
+    redis.zadd(home.online_user_of(str(alice.pk)), {bobs: 1_900_000_000_000})
     assert [found.sid for found in online.of_user(alice)] == [own]
     assert "Browser of bob" not in visitor.get("/account/sessions/").text
-    for query in (
-        f"?user={alice.pk}",
-        f"?user={alice.pk}&user=0",
-        f"?user={alice.pk}&o=4",
-        f"?user={alice.pk}&active=1d",
-    ):
-        assert Page(administrator.get(LIST + query)).sids == [own]
-    assert Page(administrator.get(f"{LIST}?user={bob.pk}")).sids == others
-    text = administrator.get(page_of(own)).text
-    assert page_of(others[0]) not in text
+    for query in ("", "&user=0", "&o=4", "&active=1d"):
+        assert Page(administrator.get(f"{LIST}?user={alice.pk}{query}")).sids == [own]
+    assert Page(administrator.get(f"{LIST}?user={bob.pk}")).sids == [bobs]
+    assert page_of(bobs) not in administrator.get(page_of(own)).text
     assert lines_of(log, "django.security.SuspiciousSession", logging.WARNING)
 
 
@@ -408,9 +357,7 @@ def test_a_forged_user_is_not_written_into_the_history_as_it_is(
     assert online.get(sid) is None
 
 
-@pytest.mark.parametrize(
-    "sample", [b"", b"x", b"1 2", b"\xff 1 2 3 4 5 6 7 8 9", b"1 2 3 4 x", b"9" * 5000 + b" 1 2 3"]
-)
+@pytest.mark.parametrize("sample", [b"", b"\xff 1 2 3 4 5 6 7 8 9", b"9" * 5000 + b" 1 2 3"])
 def test_a_forged_sample_is_left_out_of_the_picture(administrator: Client, redis: Any, sample: bytes) -> None:
     cleaning.sample()
     before = online.history()
