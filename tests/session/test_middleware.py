@@ -1,4 +1,3 @@
-import logging
 from typing import Any
 
 import pytest
@@ -28,9 +27,48 @@ def sign_in(client: Client, **headers: str) -> str:
     return online.sessions()[0].sid
 
 
-def test_sign_in_keeps_address_and_user_agent(client) -> None:
-    session = online.get(sign_in(client, REMOTE_ADDR="192.0.2.7", HTTP_USER_AGENT="Mozilla/5.0 (X11)"))
+def test_a_visit_from_sign_in_to_its_end(client, redis) -> None:
+    headers = {"REMOTE_ADDR": "192.0.2.7", "HTTP_USER_AGENT": "Mozilla/5.0 (X11)"}
+    session = online.get(sign_in(client, **headers))
     assert (session.address, session.user_agent) == ("192.0.2.7", "Mozilla/5.0 (X11)")
+    assert client.get("/").wsgi_request.user.is_authenticated
+    online.end(session.sid)
+    assert not client.get("/").wsgi_request.user.is_authenticated
+    client.post("/login/", {"username": "alice", "password": "secret"})
+    assert online.count() == 1
+    client.post("/logout/")
+    assert online.count() == 0
+    assert [name for name in redis.keys() if b"login" in name] == []
+
+
+COOKIES = {
+    "SESSION_COOKIE_SECURE": True,
+    "SESSION_COOKIE_HTTPONLY": True,
+    "SESSION_COOKIE_SAMESITE": "Strict",
+    "SESSION_COOKIE_DOMAIN": "example.com",
+    "SESSION_COOKIE_PATH": "/shop/",
+}
+
+
+@pytest.mark.parametrize("with_settings", [True, False])
+@pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
+def test_the_cookie_is_set_and_taken_away_as_the_settings_say(
+    settings: Any, kind: type[Client] | type[AsyncClient], with_settings: bool
+) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    for name, value in COOKIES.items():
+        setattr(settings, name, value if with_settings else None)
+    if not with_settings:
+        settings.SESSION_COOKIE_PATH = "/"
+    visitor = Browser(kind())
+    cookies = [visitor.get(f"{visitor.views}/write/colour/red/").cookies["sessionid"]]
+    visitor.cookie = "too short"
+    cookies.append(visitor.get("/plain/").cookies["sessionid"])
+    for cookie in cookies:
+        where = [cookie[name] for name in ("domain", "path", "samesite")]
+        assert where == (["example.com", "/shop/", "Strict"] if with_settings else ["", "/", ""])
+    assert [bool(cookies[0][name]) for name in ("secure", "httponly")] == [with_settings] * 2
+    assert (cookies[1].value, cookies[1]["max-age"]) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -40,16 +78,10 @@ def test_sign_in_keeps_address_and_user_agent(client) -> None:
         ("ä" * 200, "ä" * 128),
         ("a\r\nb\x00c\x1bd\x85e", "abcde"),
         ("caf\udce9", "caf"),
-        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
     ],
 )
 def test_a_hostile_user_agent_is_cut_and_cleaned(client, header: str, kept: str) -> None:
     assert online.get(sign_in(client, HTTP_USER_AGENT=header)).user_agent == kept
-
-
-@pytest.mark.parametrize("address", ["", "not an address", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
-def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
-    assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""
 
 
 def test_a_cookie_that_can_be_no_key_is_taken_away_though_nobody_looks_at_the_session(
@@ -61,13 +93,6 @@ def test_a_cookie_that_can_be_no_key_is_taken_away_though_nobody_looks_at_the_se
     assert response.status_code == 200
     assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
     assert set(commands()) <= {"config|resetstat", "info"}
-
-
-@pytest.mark.parametrize("cookie", ["x" * 1_000_000, "\0" * 32, "a\r\nb" * 9, "ä" * 32, "NaN:" * 8, "'; DROP TABLE --"])
-def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: str) -> None:
-    client.cookies["sessionid"] = cookie
-    assert client.get("/login/").status_code == 200
-    assert redis.keys() == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +108,7 @@ def test_a_hostile_cookie_is_a_visitor_without_a_session(client, redis, cookie: 
         (1, "192.0.2.1:51234", "192.0.2.1"),
         (1, "[2001:db8::1]:51234", "2001:db8::1"),
         (1, "::ffff:192.0.2.1", "192.0.2.1"),
-        (1, "x" * 1_000_000, ""),
+        (1, "fe80::1%\n<b>", "fe80::1"),
     ],
 )
 def test_so_many_proxies_are_believed_as_are_trusted(client, settings, proxies, forwarded, kept) -> None:
@@ -106,24 +131,6 @@ def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, opti
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == kept
 
 
-def test_an_address_is_kept_without_its_zone(client) -> None:
-    assert online.get(sign_in(client, REMOTE_ADDR="fe80::1%\n<b>")).address == "fe80::1"
-
-
-def test_sign_out_ends_the_session(client, redis) -> None:
-    sign_in(client)
-    client.post("/logout/")
-    assert online.count() == 0
-    assert [name for name in redis.keys() if b"login" in name] == []
-
-
-def test_an_ended_session_is_signed_out_at_its_next_request(client) -> None:
-    sid = sign_in(client)
-    assert client.get("/").wsgi_request.user.is_authenticated
-    online.end(sid)
-    assert not client.get("/").wsgi_request.user.is_authenticated
-
-
 def test_a_viewed_product_is_recorded(client, products) -> None:
     sid = sign_in(client)
     for slug in ("lamp", "vase"):
@@ -132,70 +139,11 @@ def test_a_viewed_product_is_recorded(client, products) -> None:
     assert viewed.popular() == [("lamp", 1), ("vase", 1)]
 
 
-def test_a_guest_with_a_session_is_recorded_too(client, products) -> None:
-    session = client.session
-    session["colour"] = "blue"
-    session.save()
-    client.get("/products/lamp/")
-    assert [found.item for found in viewed.recent(session)] == ["lamp"]
-
-
 def test_a_visitor_without_a_session_gets_none_for_viewing(client, products, redis) -> None:
     response = client.get("/products/lamp/")
     assert response.status_code == 200
     assert "sessionid" not in response.cookies
     assert redis.keys() == []
-
-
-def test_what_was_not_found_is_not_recorded(client, products) -> None:
-    sign_in(client)
-    assert client.get("/products/nothing/").status_code == 404
-    assert viewed.popular() == []
-
-
-def test_what_was_not_read_is_not_recorded(client, products) -> None:
-    sign_in(client)
-    client.head("/products/lamp/")
-    client.post("/products/lamp/")
-    assert viewed.popular() == []
-
-
-def test_views_that_are_not_named_are_not_recorded(client, products, settings) -> None:
-    settings.REDSESS = {"VIEWED_VIEWS": {}}
-    sign_in(client)
-    client.get("/products/lamp/")
-    assert viewed.popular() == []
-
-
-def test_an_item_that_cannot_be_one_is_logged_and_the_page_shown(client, products, settings, caplog) -> None:
-    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "no such keyword"}}
-    sign_in(client)
-    with caplog.at_level(logging.WARNING, logger="django_redsess"):
-        assert client.get("/products/lamp/").status_code == 200
-    assert "shop:product was not recorded" in caplog.text
-
-
-def test_a_full_server_records_no_view_and_the_page_is_shown(client, products, redis, caplog) -> None:
-    sign_in(client)
-    redis.config_set("maxmemory", 1)
-    try:
-        assert client.get("/products/lamp/").status_code == 200
-    finally:
-        redis.config_set("maxmemory", 0)
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert viewed.popular() == []
-
-
-def test_an_outage_takes_nobodys_cookie_away(client, settings) -> None:
-    sign_in(client)
-    working = settings.CACHES
-    gone = f"redis://127.0.0.1:{free_port()}/0"
-    settings.CACHES = {"sessions": {**working["sessions"], "LOCATION": gone}}
-    client.raise_request_exception = False
-    response = client.get("/")
-    assert (response.status_code, list(response.cookies)) == (503, [])
-    settings.CACHES = working
-    assert client.get("/").wsgi_request.user.is_authenticated
 
 
 def test_works_with_djangos_own_session_middleware(client, settings) -> None:
