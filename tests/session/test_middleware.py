@@ -5,6 +5,7 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
 from testproject.servers import free_port
 from testproject.shop.models import Product
 from tests.helpers.outages import caches
@@ -156,6 +157,21 @@ def test_works_with_djangos_own_session_middleware(client, settings) -> None:
     session = online.get(sign_in(client))
     assert (session.address, session.user_agent) == ("", "")
     assert client.get("/").wsgi_request.user.is_authenticated
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
+def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
+    settings: Any, kind: type[Client] | type[AsyncClient]
+) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    visitor = Browser(kind(raise_request_exception=False))
+    visitor.get(f"{visitor.views}/write/colour/red/")
+    response = visitor.get(f"{visitor.views}/read/colour/")
+    assert (response.content, response["Vary"]) == (b"red", "Cookie")
+    for path in (f"{visitor.views}/fails/", "/answers-500/"):
+        before = dict(SessionStore(visitor.cookie).items())
+        assert visitor.get(path).status_code == 500
+        assert dict(SessionStore(visitor.cookie).items()) == before
 
 
 # A subclass
