@@ -7,14 +7,11 @@ from django.core.management import call_command
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
-from testproject.servers import free_port
 from tests.helpers.behind import make_due, make_seen, names_of_sessions, stored, written
-from tests.helpers.outages import caches
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -239,17 +236,6 @@ def test_of_a_guest_no_more_than_the_address_is_kept_where_addresses_are_indexed
     session.save()
     found = online.get(session.sid)
     assert (found.address, found.user_agent) == ("192.0.2.1", "")
-
-
-def test_a_save_in_an_outage_raises(new_session, settings) -> None:
-    session = SessionStore(new_session("7", colour="blue").session_key)
-    session["colour"] = "red"
-    working = settings.CACHES
-    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
-    with pytest.raises(SessionStoreUnavailable):
-        session.save()
-    settings.CACHES = working
-    assert SessionStore(session.session_key)["colour"] == "blue"
 
 
 def test_a_deadline_beyond_pythons_dates_is_no_error(new_session) -> None:

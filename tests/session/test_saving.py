@@ -18,6 +18,7 @@ from django.contrib.sessions.backends.base import UpdateError
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.record import Client, Record, revision_of, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.transport import lua_scripts
@@ -444,6 +445,27 @@ def test_a_save_whose_reply_was_lost_is_done_once(
     else:
         assert ways == ["change"]
         assert packed(redis, session) == found[0]
+
+
+def test_a_save_in_an_outage_raises_and_changes_nothing(
+    server: servers.Server, settings, new_session: NewSession, sent: list[str]
+) -> None:
+    session = new_session("7", colour="blue")
+    proxy, direct = Proxy(server.port), settings.CACHES
+    settings.CACHES = caches(proxy.url)
+    one = opened(session)
+    one["colour"] = "red"
+    proxy.refuse()
+    sent.clear()
+    try:
+        with pytest.raises(SessionStoreUnavailable):
+            one.save()
+    finally:
+        close_connections()
+        proxy.close()
+        settings.CACHES = direct
+    assert sent == ["change"]
+    assert SessionStore(session.session_key)["colour"] == "blue"
 
 
 def test_where_the_server_is_full_the_general_script_makes_room(
