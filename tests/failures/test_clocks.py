@@ -81,12 +81,6 @@ def is_about(seconds: float, expected: float) -> bool:
     return expected - 5 < seconds <= expected + 0.001
 
 
-def test_the_clocks_are_wrong(on: Callable[..., Any], now: Callable[[], float]) -> None:
-    for name, ahead in {"fast": HOUR, "slow": -HOUR}.items():
-        for time in on(name, every_operation.clock):
-            assert abs(time - now() - ahead) < 60
-
-
 @pytest.mark.parametrize(("data", "age"), [({}, 100), ({"_session_expiry": 300}, 300)], ids=["default", "set_expiry"])
 def test_a_session_lives_as_long_as_it_should(
     web_server: Callable[..., Any], seconds_left: Callable[[str], float], data: dict[str, Any], age: int
@@ -99,14 +93,6 @@ def test_a_session_lives_as_long_as_it_should(
     assert SessionStore(key)["colour"] == "red"
 
 
-def test_login_and_last_seen_are_the_servers_time(web_server: Callable[..., Any], now: Callable[[], float]) -> None:
-    guest = web_server(every_operation.create, {"colour": "blue"})
-    web_server(every_operation.sign_in, guest, "7")
-    [session] = online.sessions()
-    assert is_about(now() - session.login_at.timestamp(), 5)
-    assert is_about(now() - session.seen_at.timestamp(), 5)
-
-
 @pytest.mark.parametrize("age", [2, 100])
 def test_a_request_finds_what_is_not_due(
     web_server: Callable[..., Any], new_session: Callable[..., SessionStore], age: int
@@ -117,26 +103,20 @@ def test_a_request_finds_what_is_not_due(
     assert SessionStore(key)["colour"] == "red"
 
 
-def test_nothing_that_is_not_due_is_cleaned(
+def test_what_is_due_is_over_and_nothing_else_is_cleaned(
     web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]
 ) -> None:
     due = [new_session("8") for _ in range(3)]
     kept = new_session("7", colour="blue")
     make_due(redis, *[session.sid for session in due])
+    assert web_server(every_operation.request, due[0].session_key, {})["data"] == {}
+    assert not web_server(every_operation.view, due[0].session_key, "lamp")
     # The list of who is online takes out what new sessions leave.
     web_server(every_operation.create, {"colour": "red"})
     assert web_server(every_operation.count) == 1
     assert web_server(every_operation.clean) == 0
     assert stored(redis) == 2
     assert [session.sid for session in online.sessions()] == [kept.sid]
-
-
-def test_what_is_due_is_over(web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]) -> None:
-    session = new_session("7", colour="blue")
-    make_due(redis, session.sid)
-    assert web_server(every_operation.request, session.session_key, {})["data"] == {}
-    assert not web_server(every_operation.view, session.session_key, "lamp")
-    assert web_server(every_operation.clean) == 1
 
 
 def test_the_idle_limit_counts_from_the_servers_time(
@@ -155,17 +135,6 @@ def test_the_idle_limit_counts_from_the_servers_time(
     assert is_about(seconds_left(other), 63)
 
 
-def test_the_idle_limit_moves_with_each_active_request(
-    web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
-) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
-    key = web_server(every_operation.create, MEMBER)
-    sid = SessionStore(key).sid
-    redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
-    web_server(every_operation.request, key, {})
-    assert is_about(seconds_left(key), 63)
-
-
 @pytest.mark.parametrize(("first", "second"), [("fast", "slow"), ("slow", "fast")])
 def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
     on: Callable[..., Any], settings: Any, first: str, second: str
@@ -182,19 +151,33 @@ def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
     assert session.expires_at - session.login_at == timedelta(seconds=60)
 
 
-def test_a_sliding_session_slides_from_the_servers_time(
-    web_server: Callable[..., Any], settings: Any, redis, seconds_left: Callable[[str], float]
+@pytest.mark.parametrize(("limit", "expected"), [({"SLIDING": True}, 105), ({"IDLE_TIMEOUT": 60}, 63)])
+def test_a_deadline_moves_with_a_request_from_the_servers_time(
+    web_server: Callable[..., Any],
+    settings: Any,
+    redis,
+    seconds_left: Callable[[str], float],
+    limit: dict[str, Any],
+    expected: int,
 ) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": 0, "SLIDING": True}
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, **limit}
     key = web_server(every_operation.create, MEMBER)
     sid = SessionStore(key).sid
     redis.zincrby(keyspace().of_sid(sid).expire, -40_000, sid)
     web_server(every_operation.request, key, {})
-    assert is_about(seconds_left(key), 105)
+    assert is_about(seconds_left(key), expected)
 
 
-def test_last_seen_never_decreases(on: Callable[..., Any], new_session: Callable[..., SessionStore]) -> None:
-    key = new_session("7", colour="blue").session_key
+def test_login_and_last_seen_are_the_servers_time_and_never_decrease(
+    on: Callable[..., Any], now: Callable[[], float]
+) -> None:
+    for name, ahead in {"fast": HOUR, "slow": -HOUR}.items():
+        assert all(abs(time - now() - ahead) < 60 for time in on(name, every_operation.clock))
+    guest = on("fast", every_operation.create, {"colour": "blue"})
+    on("slow", every_operation.sign_in, guest, "8")
+    key = on("fast", every_operation.create, MEMBER)
+    for session in online.sessions():
+        assert is_about(now() - session.login_at.timestamp(), 5)
     times = [seen(key)]
     for number in range(3):
         for name in ("fast", "slow"):
@@ -203,6 +186,7 @@ def test_last_seen_never_decreases(on: Callable[..., Any], new_session: Callable
             on(name, every_operation.change, key, {"number": number})
             times.append(seen(key))
     assert times == sorted(times)
+    assert is_about(now() - times[0].timestamp(), 5)
     assert times[-1] - times[0] < timedelta(seconds=10)
 
 

@@ -56,6 +56,12 @@ def member(site: Site, guest: str) -> str:
     return site.ask("/held/sign-in/1/", guest).cookie
 
 
+@pytest.fixture
+def cookie(request: pytest.FixtureRequest, site: Site, guest: str) -> str:
+    """The cookie of the guest, or of the member."""
+    return guest if request.param == "guest" else site.ask("/held/sign-in/1/", guest).cookie
+
+
 def users_online() -> list[str]:
     return sorted(session.user_id for session in online.sessions())
 
@@ -95,20 +101,6 @@ def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site: Site,
         "colour": "blue",
         **{f"key-{number}": str(number) for number in range(WRITERS)},
     }
-
-
-def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(site: Site, guest: str) -> None:
-    session = SessionStore(guest)
-    session.update({f"old-{number}": 1 for number in range(10)})
-    session.save()
-    late = [SessionStore(guest) for _ in range(10)]
-    for opened in late:
-        opened.get("colour")
-    for number, opened in enumerate(late):
-        opened[f"new-{number}"] = 1
-        del opened[f"old-{number}"]
-    run_together(*[opened.save for opened in late])
-    assert sorted(SessionStore(guest).keys()) == ["colour", *[f"new-{number}" for number in range(10)]]
 
 
 @pytest.mark.slow
@@ -164,11 +156,11 @@ def test_too_many_writers_of_one_session_are_told_from_an_outage(
     assert len(SessionStore(cookie).keys()) == 1 + statuses(answers).count(200)
 
 
-@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "member"])
-def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions, new_session, user: str) -> None:
+def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions, new_session) -> None:
     keys = []
-    # 500 for guests and 500 for members, a quarter of them with one partition and asynchronous, and so on.
-    for number, what in zip(range(250), itertools.cycle(LATE.values()), strict=False):
+    ways = itertools.cycle(itertools.product(LATE.values(), ["", "7"], [False, True]))
+    # 500 with one partition, and 500 with several.
+    for what, user, awaited in itertools.islice(ways, 500):
         session = new_session(user, colour="blue")
         keys.append(session.session_key)
         late = SessionStore(session.session_key)
@@ -177,7 +169,7 @@ def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions
         SessionStore(session.session_key).flush()
         what(late)
         with pytest.raises(UpdateError):
-            async_to_sync(late.asave)() if number % 2 else late.save()
+            async_to_sync(late.asave)() if awaited else late.save()
         keys.append(late.session_key)
         assert not viewed.record(late, "lamp")
     assert stored(redis) == 0
@@ -187,45 +179,29 @@ def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions
 
 
 @pytest.mark.parametrize(
-    "path", ["/held/write/colour/red/", "/held/write-and-save/colour/red/", "/held/cycle/", "/held/sign-in/1/"]
+    ("cookie", "path", "status"),
+    [
+        *[("member", path, 200) for path in ("/held/who/", "/held/read/colour/", "/held/item/vase/")],
+        *[("member", path, 400) for path in ("/held/write/colour/red/", "/held/write-and-save/colour/red/")],
+        *[("member", path, 400) for path in ("/held/cycle/", "/held/sign-in/1/")],
+        ("guest", "/held/sign-in/1/", 400),
+    ],
+    indirect=["cookie"],
 )
 @pytest.mark.parametrize("end", ["sign-out", "kick"])
-def test_a_request_whose_session_ends_meanwhile_is_answered_400(
-    site: Site, redis, member: str, path: str, end: str
+def test_a_request_whose_session_ends_meanwhile_leaves_nothing_and_is_answered_400_where_it_writes(
+    site: Site, redis, cookie: str, path: str, status: int, end: str
 ) -> None:
-    let_on = site.ask_held(path, member)
+    site.ask("/held/item/lamp/", cookie)
+    before = viewed.popular()
+    let_on = site.ask_held(path, cookie)
     if end == "kick":
-        assert [ended.user_id for ended in online.end(sid_of(member))] == ["1"]
+        assert len(online.end(sid_of(cookie))) == 1
     else:
-        assert site.ask("/held/sign-out/", member) == Answer(200, "done", "")
+        assert site.ask("/held/sign-out/", cookie) == Answer(200, "done", "")
     answer = let_on()
-    assert (answer.status, answer.cookie) == (400, None)
-    assert traces(redis, member) == []
-    assert stored(redis) == 0
-
-
-@pytest.mark.parametrize("path", ["/held/who/", "/held/read/colour/"])
-def test_a_request_that_only_reads_is_finished_though_its_session_ends_meanwhile(
-    site: Site, redis, member: str, path: str
-) -> None:
-    let_on = site.ask_held(path, member)
-    site.ask("/held/sign-out/", member)
-    assert (let_on().status, stored(redis)) == (200, 0)
-
-
-@pytest.mark.parametrize("end", ["sign-out", "kick"])
-def test_viewing_an_item_does_not_bring_a_session_back_that_ends_meanwhile(
-    site: Site, redis, member: str, end: str
-) -> None:
-    site.ask("/held/item/lamp/", member)
-    let_on = site.ask_held("/held/item/vase/", member)
-    if end == "kick":
-        online.end(sid_of(member))
-    else:
-        site.ask("/held/sign-out/", member)
-    assert let_on().status == 200
-    assert traces(redis, member) == []
-    assert viewed.popular() == [("lamp", 1)]
+    assert (answer.status, answer.cookie) == (status, None)
+    assert (stored(redis), traces(redis, cookie), viewed.popular()) == (0, [], before)
 
 
 def test_two_sign_outs_at_once_are_both_well(site: Site, redis, member: str) -> None:
@@ -270,90 +246,73 @@ def test_a_kick_in_the_middle_of_writes_and_views_leaves_nothing(redis, partitio
 # Two at once change the key
 
 
-def test_two_sign_ins_of_one_guest_are_both_signed_in(site: Site, redis, guest: str) -> None:
-    answers = site.ask_together(*[("/held/sign-in/1/", guest)] * 2)
-    assert statuses(answers) == [200, 200]
-    cookies = {answer.cookie for answer in answers}
-    assert len(cookies | {guest}) == 3
-    assert [site.ask("/held/who/", cookie).text for cookie in cookies] == ["1", "1"]
-    assert "blue" in [site.ask("/held/read/colour/", cookie).text for cookie in cookies]
-    assert (users_online(), stored(redis)) == (["1", "1"], 2)
-    assert traces(redis, guest) == []
-
-
 def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site: Site, redis, guest: str) -> None:
     site.ask("/held/item/lamp/", guest)
     answers = site.ask_together(*[(f"/held/sign-in/{user_id}/", guest) for user_id in range(1, 6)])
     assert statuses(answers) == [200] * 5
+    assert len({guest, *(answer.cookie for answer in answers)}) == 6
     assert [site.ask("/held/who/", answer.cookie).text for answer in answers] == ["1", "2", "3", "4", "5"]
+    assert "blue" in [site.ask("/held/read/colour/", answer.cookie).text for answer in answers]
     assert (users_online(), stored(redis)) == (["1", "2", "3", "4", "5"], 5)
     # What the guest viewed goes to one of them.
     assert [[item.item for item in viewed.recent(session.sid)] for session in online.sessions()].count(["lamp"]) == 1
     assert traces(redis, guest) == []
 
 
-def test_one_of_two_rotations_of_a_member_wins(site: Site, redis, member: str) -> None:
-    login_at = online.get(sid_of(member)).login_at
-    winner, loser = sorted(site.ask_together(*[("/held/cycle/", member)] * 2))
-    assert (winner.status, loser.status, loser.cookie) == (200, 400, None)
-    assert site.ask("/held/who/", winner.cookie).text == "1"
-    assert [(session.sid, session.login_at) for session in online.sessions()] == [(sid_of(winner.cookie), login_at)]
-    assert stored(redis) == 1
-    assert traces(redis, member) == []
+@pytest.mark.parametrize(("cookie", "user"), [("guest", "nobody"), ("member", "1")], indirect=["cookie"])
+def test_one_of_six_rotations_at_once_wins(site: Site, redis, cookie: str, user: str) -> None:
+    login_at = online.get(sid_of(cookie)).login_at
+    winner, *losers = sorted(site.ask_together(*[("/held/cycle/", cookie)] * 6))
+    assert winner.status == 200
+    assert {(loser.status, loser.cookie) for loser in losers} == {(400, None)}
+    assert [site.ask(path, winner.cookie).text for path in ("/held/who/", "/held/read/colour/")] == [user, "blue"]
+    found = [(session.sid, session.login_at) for session in online.sessions(guests=True)]
+    assert found == [(sid_of(winner.cookie), login_at)]
+    assert (stored(redis), traces(redis, cookie)) == (1, [])
 
 
-def test_one_of_two_rotations_of_a_guest_wins(site: Site, redis, guest: str) -> None:
-    winner, loser = sorted(site.ask_together(*[("/held/cycle/", guest)] * 2))
-    assert (winner.status, loser.status, loser.cookie) == (200, 400, None)
-    assert site.ask("/held/read/colour/", winner.cookie).text == "blue"
-    assert stored(redis) == 1
-
-
-def test_one_of_many_rotations_of_a_member_wins(partitions, redis, new_session) -> None:
-    for _ in range(20):
-        key = new_session("7", colour="blue").session_key
-        outcomes: list[str] = []
-
-        def rotate(key: str = key, outcomes: list[str] = outcomes) -> None:
-            session = SessionStore(key)
-            session.get("colour")
-            session.cycle_key()
-            try:
-                session.save()
-                outcomes.append(session.session_key)
-            except UpdateError:
-                outcomes.append("")
-
-        run_together(*[rotate] * 6)
-        # A load that came too late finds no session, and its save has nothing to move.
-        [winner] = [outcome for outcome in outcomes if outcome and SessionStore(outcome).load()]
-        assert [session.sid for session in online.sessions()] == [sid_of(winner)]
-        online.end(sid_of(winner))
-
-
-def test_a_sign_in_keeps_what_another_request_wrote_meanwhile(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/held/sign-in/1/", guest)
-    assert site.ask("/held/write/size/large/", guest).status == 200
-    cookie = let_on().cookie
+@pytest.mark.parametrize(
+    ("cookie", "path"),
+    [("guest", "/held/sign-in/1/"), ("member", "/held/change-password/second/")],
+    indirect=["cookie"],
+)
+def test_a_new_key_keeps_what_another_request_wrote_meanwhile(site: Site, redis, cookie: str, path: str) -> None:
+    let_on = site.ask_held(path, cookie)
+    assert site.ask("/held/write/size/large/", cookie).status == 200
+    rotated = let_on().cookie
     paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
-    assert [site.ask(path, cookie).text for path in paths] == ["1", "blue", "large"]
+    assert [site.ask(each, rotated).text for each in paths] == ["1", "blue", "large"]
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
-def test_a_write_that_finds_the_guest_signed_in_meanwhile_is_answered_400(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/held/write/colour/red/", guest)
-    cookie = site.ask("/held/sign-in/1/", guest).cookie
+def force_login(cookie: str) -> str:
+    client = Client()
+    client.cookies["sessionid"] = cookie
+    client.force_login(person(1))
+    return client.cookies["sessionid"].value
+
+
+@pytest.mark.parametrize(
+    ("cookie", "path", "found"),
+    [
+        ("guest", "/held/sign-in/1/", ["1", "blue", "None"]),
+        ("guest", "", ["1", "blue", "None"]),
+        ("member", "/held/change-password/second/", ["1", "blue", "None"]),
+        ("member", "/held/sign-in/2/", ["2", "None", "None"]),
+    ],
+    indirect=["cookie"],
+    ids=["sign-in", "forced sign-in", "change of password", "switch of users"],
+)
+def test_a_write_that_finds_another_key_meanwhile_is_answered_400(
+    site: Site, redis, cookie: str, path: str, found: list[str]
+) -> None:
+    let_on = site.ask_held("/held/write/size/large/", cookie)
+    rotated = site.ask(path, cookie).cookie if path else force_login(cookie)
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
-    assert site.ask("/held/read/colour/", cookie).text == "blue"
-    assert (users_online(), stored(redis)) == (["1"], 1)
-
-
-def test_a_sign_in_finds_the_guests_session_ended_meanwhile(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/held/sign-in/1/", guest)
-    online.end(sid_of(guest))
-    answer = let_on()
-    assert (answer.status, answer.cookie, stored(redis)) == (400, None, 0)
+    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
+    assert [site.ask(each, rotated).text for each in paths] == found
+    assert (users_online(), stored(redis), traces(redis, cookie)) == ([found[0]], 1, [])
 
 
 @pytest.mark.parametrize("path", ["/held/who/", "/held/write/size/large/"])
@@ -375,41 +334,6 @@ def test_of_parallel_requests_after_a_new_secret_key_one_wins(
     assert stored(redis) == 1
 
 
-def test_a_request_during_a_change_of_password_is_answered_400(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/held/write/size/large/", member)
-    cookie = site.ask("/held/change-password/second/", member).cookie
-    answer = let_on()
-    assert (answer.status, answer.cookie) == (400, None)
-    assert site.ask("/held/who/", cookie).text == "1"
-    assert (users_online(), stored(redis)) == (["1"], 1)
-
-
-def test_a_change_of_password_keeps_what_another_request_wrote_meanwhile(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/held/change-password/second/", member)
-    site.ask("/held/write/size/large/", member)
-    cookie = let_on().cookie
-    assert [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/size/")] == ["1", "large"]
-    assert (users_online(), stored(redis)) == (["1"], 1)
-
-
-def test_a_change_of_password_signs_the_users_other_sessions_out(site: Site, redis, member: str) -> None:
-    other = site.ask("/held/sign-in/1/").cookie
-    cookie = site.ask("/held/change-password/second/", member).cookie
-    assert (site.ask("/held/who/", other).text, site.ask("/held/who/", cookie).text) == ("nobody", "1")
-    assert (users_online(), stored(redis)) == (["1"], 1)
-
-
-def test_a_request_during_a_switch_of_users_is_answered_400(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/held/write/size/large/", member)
-    cookie = site.ask("/held/sign-in/2/", member).cookie
-    answer = let_on()
-    assert (answer.status, answer.cookie) == (400, None)
-    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
-    assert [site.ask(path, cookie).text for path in paths] == ["2", "None", "None"]
-    assert (users_online(), stored(redis)) == (["2"], 1)
-    assert traces(redis, member) == []
-
-
 def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site: Site, redis, member: str) -> None:
     answers = site.ask_together(("/held/sign-in/2/", member), ("/held/sign-in/3/", member))
     assert set(statuses(answers)) <= {200, 400}
@@ -419,29 +343,6 @@ def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site: Site, re
     assert "1" not in users_online()
 
 
-def test_a_request_during_a_forced_sign_in_is_answered_400(site: Site, redis, guest: str) -> None:
-    let_on = site.ask_held("/held/write/size/large/", guest)
-    client = Client()
-    client.cookies["sessionid"] = guest
-    client.force_login(person(1))
-    answer = let_on()
-    assert (answer.status, answer.cookie) == (400, None)
-    cookie = client.cookies["sessionid"].value
-    assert [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
-    assert (users_online(), stored(redis)) == (["1"], 1)
-
-
-def test_signing_in_again_as_the_same_user_sets_a_new_login_time_in_every_key(site: Site, redis, member: str) -> None:
-    [before] = online.sessions()
-    time.sleep(0.01)
-    answer = site.ask("/held/sign-in/1/", member)
-    assert answer.status == 200
-    [after] = online.sessions(user_ids=["1"])
-    assert after.login_at > before.login_at
-    assert (online.sessions(), stored(redis)) == ([after], 1)
-    assert site.ask("/held/who/", answer.cookie).text == "1"
-
-
 def test_two_at_once_sign_in_again_as_the_same_user(site: Site, redis, member: str) -> None:
     answers = site.ask_together(*[("/held/sign-in/1/", member)] * 2)
     assert statuses(answers) == [200, 200]
@@ -449,14 +350,6 @@ def test_two_at_once_sign_in_again_as_the_same_user(site: Site, redis, member: s
     assert len({member, *(answer.cookie for answer in answers)}) == 3
     assert [site.ask("/held/who/", answer.cookie).text for answer in answers] == ["1", "1"]
     assert (users_online(), stored(redis), traces(redis, member)) == (["1", "1"], 2, [])
-
-
-def test_a_sign_out_while_a_rotation_is_under_way_leaves_nobody_signed_in(site: Site, redis, member: str) -> None:
-    let_on = site.ask_held("/held/cycle/", member)
-    site.ask("/held/sign-out/", member)
-    answer = let_on()
-    assert (answer.status, answer.cookie) == (400, None)
-    assert (stored(redis), traces(redis, member)) == (0, [])
 
 
 def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site: Site, redis, member: str) -> None:
@@ -497,14 +390,6 @@ def test_a_late_request_is_signed_out_and_leaves_the_cookie_alone(
     assert site.ask(path, late) == Answer(200, text, None)
     assert stored(redis) == 1
     assert viewed.popular() == []
-
-
-@pytest.mark.parametrize("path", ["/held/write/colour/red/", "/held/write-and-save/colour/red/"])
-def test_a_late_request_of_a_user_that_writes_is_answered_400(site: Site, redis, member: str, path: str) -> None:
-    site.ask("/held/cycle/", member)
-    answer = site.ask(path, member)
-    assert (answer.status, answer.cookie) == (400, None)
-    assert stored(redis) == 1
 
 
 @pytest.mark.parametrize("path", ["/held/sign-out/", "/held/cycle/"])

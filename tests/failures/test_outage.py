@@ -76,6 +76,7 @@ def test_refused_at_load_is_a_503_and_the_visitor_stays_signed_in(
     for _ in range(3):
         assert_unavailable(browser.get(page))
         assert browser.seconds < BUDGET
+    assert str(cookie) not in log.text
     proxy.restore()
     assert browser.get(page).status_code == 200
     assert browser.get("/who/").content == b"alice"
@@ -111,15 +112,12 @@ def test_a_streaming_answer_already_begun_breaks_off(site: None, alice: User, pr
         list(response.streaming_content)
 
 
-def test_a_page_that_does_not_read_the_session_is_served(browser: Browser, alice: User, proxy: Proxy) -> None:
+def test_who_needs_no_session_is_served(browser: Browser, alice: User, proxy: Proxy) -> None:
     browser.sign_in(alice)
     proxy.refuse()
     response = browser.get("/plain/")
     assert (response.status_code, list(response.cookies)) == (200, [])
-
-
-def test_a_visitor_without_a_session_is_served(browser: Browser, proxy: Proxy) -> None:
-    proxy.refuse()
+    browser.client.cookies.clear()
     assert browser.get("/who/").content == b"nobody"
     assert_unavailable(browser.post("/write/colour/blue/"))
 
@@ -142,42 +140,20 @@ def test_many_requests_at_once_write_one_line(site: None, alice: User, proxy: Pr
     assert_logged_once(log)
 
 
+@pytest.mark.parametrize("at_save", [False, True], ids=["met at load", "met at save"])
 def test_each_outage_is_logged_at_its_beginning_and_its_end(
-    browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, log: pytest.LogCaptureFixture, at_save: bool
 ) -> None:
     browser.sign_in(alice)
     for _ in range(2):
-        proxy.refuse()
-        browser.get("/who/")
-        browser.get("/who/")
-        proxy.restore()
-        browser.get("/who/")
-        browser.get("/who/")
-    assert_logged_once(log, outages=2)
-    assert len(lines_of(log, "django_redsess", logging.INFO)) == 2
-
-
-def test_an_outage_met_at_save_is_over_when_sessions_can_be_read(
-    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, log: pytest.LogCaptureFixture
-) -> None:
-    browser.sign_in(alice)
-    for _ in range(2):
-        meanwhile(proxy.refuse)
+        meanwhile(proxy.refuse) if at_save else proxy.refuse()
         browser.post("/write/colour/red/")
+        browser.get("/who/")
         proxy.restore()
+        browser.get("/who/")
         browser.get("/who/")
     assert_logged_once(log, outages=2)
     assert len(lines_of(log, "django_redsess", logging.INFO)) == 2
-
-
-def test_a_site_without_templates_of_apps_answers_too(
-    browser: Browser, alice: User, proxy: Proxy, settings: Any, log: pytest.LogCaptureFixture
-) -> None:
-    settings.TEMPLATES = []
-    browser.sign_in(alice)
-    proxy.refuse()
-    assert_unavailable(browser.get("/who/"))
-    assert_logged_once(log)
 
 
 def test_a_page_that_fails_itself_is_a_line_of_text(browser: Browser, alice: User, proxy: Proxy, settings: Any) -> None:
@@ -189,14 +165,6 @@ def test_a_page_that_fails_itself_is_a_line_of_text(browser: Browser, alice: Use
     response = browser.get(f"{browser.views}/who/")
     assert_unavailable(response)
     assert response.content == b"Sessions can't be reached."
-
-
-def test_no_line_has_the_session_key(browser: Browser, alice: User, proxy: Proxy, log: Any) -> None:
-    browser.sign_in(alice)
-    proxy.refuse()
-    browser.get("/who/")
-    browser.post("/sign-out/")
-    assert str(browser.cookie) not in log.text
 
 
 @pytest.mark.django_db(transaction=True)
@@ -221,29 +189,28 @@ def test_a_visitor_of_a_running_site_is_told_so_too(
     assert_logged_once(log)
 
 
+SAVES = [
+    *("/write/colour/red/", "/write-and-save/colour/red/", "/write-and-swallow/colour/red/", "/cycle/"),
+    *("/async/write/colour/red/", "/async/write-and-save/colour/red/", "/async/cycle/"),
+]
+
+
 @pytest.mark.parametrize(
-    "path",
-    [
-        "/write/colour/red/",
-        "/write-and-save/colour/red/",
-        "/write-and-swallow/colour/red/",
-        "/async/write/colour/red/",
-        "/async/write-and-save/colour/red/",
-    ],
+    ("path", "silent"), [*((path, False) for path in SAVES), *((path, True) for path in (SAVES[0], SAVES[4]))]
 )
-def test_refused_at_save_is_a_503_and_the_old_data_is_intact(
-    browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, log: Any, path: str
+def test_an_outage_at_save_is_a_503_and_the_old_data_is_intact(
+    browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, log: Any, path: str, silent: bool
 ) -> None:
     browser.sign_in(alice, colour="blue")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
-    meanwhile(proxy.refuse)
+    meanwhile(proxy.silence if silent else proxy.refuse)
     assert_unavailable(browser.post(path))
     assert browser.seconds < BUDGET
     proxy.restore()
     assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
     assert browser.get("/read/colour/").content == b"blue"
     assert browser.get("/who/").content == b"alice"
-    assert browser.cookie == cookie
+    assert (browser.cookie, stored(redis)) == (cookie, 1)
     assert_logged_once(log)
 
 
@@ -257,57 +224,36 @@ def test_refused_at_the_first_save_gives_no_cookie(
     assert (browser.cookie, stored(redis)) == (None, 0)
 
 
-@pytest.mark.parametrize("path", ["/sign-in/alice/", "/async/sign-in/alice/"])
+@pytest.mark.parametrize(
+    ("partitions", "half_way"),
+    [(1, False), (4, True)],
+    ids=["", "half way to another partition"],
+    indirect=["partitions"],
+)
 def test_a_sign_in_refused_at_save_leaves_the_visitor_a_guest(
-    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, meanwhile: Any, path: str
+    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, meanwhile: Any, half_way: bool
 ) -> None:
     browser.post("/write/colour/blue/")
-    cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
-    meanwhile(proxy.refuse)
-    assert_unavailable(browser.post(path))
-    proxy.restore()
-    assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
-    assert browser.get("/read/colour/").content == b"blue"
-    assert browser.get("/who/").content == b"nobody"
-    assert (browser.cookie, stored(redis), online.count()) == (cookie, 1, 0)
-    assert browser.post(path).status_code == 200
-    assert browser.get("/read/colour/").content == b"blue"
-    assert browser.get("/who/").content == b"alice"
-
-
-@pytest.mark.parametrize("partitions", [4], indirect=True)
-def test_a_sign_in_refused_half_way_to_another_partition_leaves_the_visitor_a_guest(
-    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any
-) -> None:
-    browser.post("/write/colour/blue/")
-    while keyspace().of_sid(browser.sid) == keyspace().of_user(str(alice.pk)):
+    while half_way and keyspace().of_sid(browser.sid) == keyspace().of_user(str(alice.pk)):
         online.end(browser.sid)
         browser.client.cookies.clear()
         browser.post("/write/colour/blue/")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
-    proxy.before(lua_scripts.ROTATE.digest, proxy.refuse)
+    if half_way:
+        proxy.before(lua_scripts.ROTATE.digest, proxy.refuse)
+    else:
+        meanwhile(proxy.refuse)
     assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))
     proxy.restore()
     assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
     assert browser.get("/read/colour/").content == b"blue"
     assert browser.get("/who/").content == b"nobody"
     assert browser.cookie == cookie
+    if not half_way:
+        assert (stored(redis), online.count()) == (1, 0)
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
     assert browser.get("/who/").content == b"alice"
     assert browser.get("/read/colour/").content == b"blue"
-
-
-@pytest.mark.parametrize("path", ["/cycle/", "/async/cycle/"])
-def test_a_new_key_refused_at_save_leaves_the_old_one(
-    browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, path: str
-) -> None:
-    browser.sign_in(alice)
-    cookie = browser.cookie
-    meanwhile(proxy.refuse)
-    assert_unavailable(browser.post(path))
-    proxy.restore()
-    assert browser.get("/who/").content == b"alice"
-    assert (browser.cookie, stored(redis)) == (cookie, 1)
 
 
 @pytest.mark.parametrize("path", ["/sign-out/", "/async/sign-out/"])
@@ -323,38 +269,19 @@ def test_a_sign_out_that_is_refused_does_not_pretend(
     assert browser.get("/who/").content == b"nobody"
 
 
-def test_no_answer_at_load_is_a_503_in_time(
+def test_no_answer_is_a_503_in_time_and_a_request_waits_for_it_once(
     browser: Browser, alice: User, proxy: Proxy, log: pytest.LogCaptureFixture
 ) -> None:
-    browser.sign_in(alice)
-    proxy.silence()
-    for _ in range(2):
-        assert_unavailable(browser.get(f"{browser.views}/who/"))
-        assert browser.seconds < BUDGET
-    proxy.restore()
-    assert browser.get("/who/").content == b"alice"
-    assert_logged_once(log)
-
-
-def test_a_request_waits_for_the_server_once(browser: Browser, alice: User, proxy: Proxy) -> None:
     """Also where its template goes on as if nobody were signed in, and there would be more to ask the server."""
     browser.sign_in(alice)
     proxy.silence()
-    assert_unavailable(browser.get("/who/"))
+    for path in (f"{browser.views}/who/", "/who/"):
+        assert_unavailable(browser.get(path))
+        assert browser.seconds < BUDGET
     before = proxy.accepted
     assert_unavailable(browser.get("/items/for-somebody/lamp"))
     assert proxy.accepted == before + 1
-
-
-def test_no_answer_at_save_is_a_503_in_time(
-    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, log: Any
-) -> None:
-    browser.sign_in(alice, colour="blue")
-    meanwhile(proxy.silence)
-    assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
-    assert browser.seconds < BUDGET
     proxy.restore()
-    assert browser.get("/read/colour/").content == b"blue"
     assert browser.get("/who/").content == b"alice"
     assert_logged_once(log)
 
