@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -70,31 +69,28 @@ def in_threads(*work: Any) -> None:
     assert errors == []
 
 
-def test_three_loops_in_three_threads(redis: Any, baseline: int) -> None:
+@pytest.mark.parametrize("calls", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_loops_in_three_threads_one_for_all_calls_and_one_for_each(redis: Any, baseline: int, calls: int) -> None:
     async def many() -> None:
         for batch in range(20):
             await asyncio.gather(*(save_and_load(batch * 5 + number) for number in range(5)))
 
-    in_threads(*[lambda: asyncio.run(many())] * 3)
-    assert_back_to(baseline, redis)
-    assert stored(redis) == 0
-
-
-def test_a_loop_for_each_of_many_calls(redis: Any, baseline: int) -> None:
-    for number in range(200):
-        async_to_sync(save_and_load)(number)
-    assert connections(redis) <= baseline + 2
-    assert_back_to(baseline, redis)
-
-
-@pytest.mark.slow
-def test_a_loop_for_each_of_1000_calls_in_three_threads(redis: Any, baseline: int) -> None:
-    def many() -> None:
-        for number in range(1000):
+    def one_for_each() -> None:
+        for number in range(calls):
             async_to_sync(save_and_load)(number)
 
-    in_threads(many, many, many)
-    assert_back_to(baseline, redis)
+    def closed_without_a_word() -> None:
+        """As a program does that makes its loop itself; closing its asynchronous generators is part of that."""
+        for number in range(10):
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(save_and_load(number))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    for work in (lambda: asyncio.run(many()), one_for_each, closed_without_a_word):
+        in_threads(work, work, work)
+        assert_back_to(baseline, redis)
+    assert stored(redis) == 0
 
 
 def test_the_same_threads_use_both_ways_in_turns(redis: Any, baseline: int) -> None:
@@ -131,37 +127,6 @@ def test_requests_over_asgi_leave_no_connection(alice: User, redis: Any, baselin
         assert browser.post(f"/async/write/number/{number}/").status_code == 200
         assert browser.get("/async/who/").content == b"alice"
         assert browser.get("/who/").content == b"alice"
-    assert_back_to(baseline, redis)
-
-
-def test_a_loop_closed_without_a_word_leaves_no_connection(redis: Any, baseline: int) -> None:
-    """As a program does that makes its loop itself; closing its asynchronous generators is part of that."""
-    for number in range(10):
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(save_and_load(number))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-    assert_back_to(baseline, redis)
-
-
-def test_a_cancelled_call_leaves_its_answer_to_nobody(proxy: Proxy, redis: Any, baseline: int) -> None:
-    async def saved(**data: Any) -> str:
-        session = SessionStore()
-        session.update(data)
-        await session.asave()
-        return str(session.session_key)
-
-    async def cancel() -> None:
-        ones, others = await saved(colour="blue"), await saved(colour="red")
-        for _ in range(10):
-            proxy.before("HGET", lambda: time.sleep(0.05))
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(SessionStore(ones).aload(), 0.02)
-            assert await SessionStore(others).aload() == {"colour": "red"}
-        await SessionStore(ones).adelete()
-        await SessionStore(others).adelete()
-
-    asyncio.run(cancel())
     assert_back_to(baseline, redis)
 
 

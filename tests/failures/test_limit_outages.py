@@ -54,12 +54,6 @@ def replaced(redis: redis_py.Redis) -> int:
     return sum(int(redis.hget(partition.totals, "replaced") or 0) for partition in keyspace().partitions)
 
 
-def assert_session_is_kept(browser: Browser) -> None:
-    """The cookie opens what is there, whoever that is."""
-    assert browser.get("/read/colour/").content == b"blue"
-    assert browser.get("/who/").content in (b"alice", b"nobody")
-
-
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 @pytest.mark.parametrize("policy", ENDING)
 def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
@@ -117,23 +111,20 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
 
 
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
-def test_a_refusal_whose_reply_was_lost_stays_one_and_leaves_nothing(
-    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss, brings: bool
+@pytest.mark.parametrize("room", [True, False], ids=["room", "full"])
+def test_a_lost_reply_refuses_nobody_for_whom_is_room_and_lets_nobody_else_in(
+    browser: Browser,
+    alice: User,
+    redis: redis_py.Redis,
+    set_limit: SetLimit,
+    each_loss: EachLoss,
+    room: bool,
+    brings: bool,
 ) -> None:
     set_limit(2, "refuse")
-    for sids in each_loss(lambda: begin(browser, alice, redis, 200, 100, brings=brings)):
-        assert signed_in(browser) == (403, "nobody")
-        assert sids_of(str(alice.pk)) == set(sids)
-        assert stored(redis) == 2
-
-
-def test_a_sign_in_with_room_whose_reply_was_lost_is_not_refused(
-    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss
-) -> None:
-    set_limit(2, "refuse")
-    for sids in each_loss(lambda: begin(browser, alice, redis, 100)):
-        assert signed_in(browser) == (200, "alice")
-        assert sids_of(str(alice.pk)) == {*sids, browser.sid}
+    for sids in each_loss(lambda: begin(browser, alice, redis, *([100] if room else [200, 100]), brings=brings)):
+        assert signed_in(browser) == ((200, "alice") if room else (403, "nobody"))
+        assert sids_of(str(alice.pk)) == ({*sids, browser.sid} if room else set(sids))
         assert stored(redis) == 2
 
 
@@ -160,25 +151,15 @@ def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visit
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code == (403 if full else 200)
 
 
-def test_an_outage_while_a_lowered_limit_is_met_does_not_sign_the_visitor_out(
-    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
+@pytest.mark.parametrize("lowered", [True, False], ids=["while a lowered limit is met", "saved at once"])
+def test_an_outage_after_the_save_of_a_sign_in_does_not_sign_the_visitor_out(
+    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit, lowered: bool
 ) -> None:
-    begin(browser, alice, redis, *MANY, colour=LARGE)
-    set_limit(2)
-    proxy.before(lua_scripts.END_ABOVE.digest, proxy.refuse)
+    begin(browser, alice, redis, *(MANY if lowered else ()), colour=LARGE)
+    set_limit(2, "end_oldest" if lowered else "refuse")
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
+    proxy.before((lua_scripts.END_ABOVE if lowered else lua_scripts.SAVE).digest, proxy.refuse)
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
     proxy.restore()
-    assert_session_is_kept(browser)
-
-
-def test_an_outage_after_a_sign_in_that_was_saved_at_once_does_not_sign_the_visitor_out(
-    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit
-) -> None:
-    browser.post("/write/colour/blue/")
-    set_limit(2, "refuse")
-    # The next save after that of the sign-in.
-    proxy.before(lua_scripts.SAVE.digest, proxy.refuse)
-    assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
-    proxy.restore()
-    assert_session_is_kept(browser)
+    assert browser.get("/read/colour/").content == b"blue"
+    assert browser.get("/who/").content in (b"alice", b"nobody")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -82,39 +83,26 @@ def test_where_no_note_can_be_written_sessions_are_ended_all_the_same(
 
 
 @pytest.mark.django_db
-def test_a_full_server_still_tells(browser: Browser, alice: User, redis: Any) -> None:
-    browser.sign_in(alice)
-    online.end(browser.sid)
-    with full(redis):
-        response = browser.get(f"{browser.views}/who/")
-    assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
-
-
-@pytest.mark.django_db
-def test_a_replica_tells_afterwards(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
+@pytest.mark.parametrize("fault", [full, replica, None], ids=["full", "replica", "outage"])
+def test_an_end_before_a_fault_is_told_in_it_or_after_it(
+    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None], proxy: Proxy, fault: Any
 ) -> None:
-    use_server(own_server)
-    browser.sign_in(alice)
-    online.end(browser.sid)
-    with replica(own_server):
-        assert browser.get(f"{browser.views}/who/").status_code == 503
-    response = browser.get(f"{browser.views}/who/")
-    assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
-
-
-@pytest.mark.django_db
-def test_an_outage_is_told_as_one_and_the_end_after_it(browser: Browser, alice: User, proxy: Proxy) -> None:
+    if fault:
+        use_server(own_server)
     browser.sign_in(alice)
     cookie = browser.cookie
     online.end(browser.sid)
-    proxy.refuse()
-    response = browser.get(f"{browser.views}/who/")
-    assert_unavailable(response)
-    assert (HEADER in response, browser.cookie) == (False, cookie)
-    proxy.restore()
-    response = browser.get(f"{browser.views}/who/")
-    assert (response.content, response[HEADER]) == (b"nobody", "kicked")
+    if fault is full:
+        with full(own_server.client):
+            response = browser.get(f"{browser.views}/who/")
+    else:
+        with replica(own_server) if fault else nullcontext(proxy.refuse()):
+            response = browser.get(f"{browser.views}/who/")
+        assert_unavailable(response)
+        assert (HEADER in response, browser.cookie) == (False, cookie)
+        proxy.restore()
+        response = browser.get(f"{browser.views}/who/")
+    assert (response.status_code, response.content, response[HEADER]) == (200, b"nobody", "kicked")
 
 
 @pytest.mark.django_db
