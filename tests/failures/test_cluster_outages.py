@@ -89,16 +89,6 @@ def test_no_start_node_answers(visitor: Browser, settings: Any, log: Any, start:
         assert line.startswith("Sessions can't be reached: ConnectionError: No node of the cluster")
 
 
-def test_a_server_that_is_no_cluster_is_named(visitor: Browser, server: Server, settings: Any, log: Any) -> None:
-    use_cluster(settings, server.url)
-    visitor.cookie = "k" * 32
-    for _ in range(2):
-        assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-    [line] = our_errors(log)
-    assert f"(127.0.0.1:{server.port}: " in line
-    assert "cluster support disabled" in line
-
-
 @pytest.mark.both_servers
 def test_another_database_is_named(visitor: Browser, cluster: Cluster, settings: Any, log: Any) -> None:
     use_cluster(settings, cluster.urls[0].replace("/0", "/1"))

@@ -128,13 +128,17 @@ HALF = command("ECHO", "first") + command("BLPOP", "{redsess}:nothing", 20) + co
 """Its first reply comes at once, the others do not."""
 
 
+def waits(server: Server) -> bool:
+    return any(each["cmd"] == "blpop" for each in server.client.client_list())
+
+
 @pytest.mark.usefixtures("interrupting")
 def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
     reach(timeout=10)
     pid = os.getpid()
 
     def interrupt() -> None:
-        wait_until(lambda: any(each["cmd"] == "blpop" for each in server.client.client_list()))
+        wait_until(lambda: waits(server))
         os.kill(pid, signal.SIGUSR1)
 
     thread = threading.Thread(target=interrupt)
@@ -142,19 +146,16 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
     with pytest.raises(Interruption):
         fetch("half", HALF, 3)
     thread.join()
-    wait_until(lambda: not any(each["cmd"] == "blpop" for each in server.client.client_list()))
+    wait_until(lambda: not waits(server))
     assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
 def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
     reach(timeout=10)
 
-    def waits() -> bool:
-        return any(each["cmd"] == "blpop" for each in server.client.client_list())
-
     async def visit() -> None:
         task = asyncio.create_task(afetch("half", HALF, 3))
-        while not await asyncio.to_thread(waits):
+        while not await asyncio.to_thread(waits, server):
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -240,20 +241,17 @@ async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
     return await asyncio.gather(*map(ask, cookies))
 
 
-def test_many_tasks_wait_for_a_connection(reach: Ways, new_session: Callable[..., SessionStore], proxy: Proxy) -> None:
-    # A healthy server on a machine that is busy: no time-out is to close a connection.
-    reach(timeout=5, max_connections=20)
-    assert_all_answered(new_session, proxy, 20)
-
-
-def test_many_tasks_wait_for_one_of_a_blocking_pool(
-    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy
+@pytest.mark.parametrize("connections", [20, 5], ids=["plain pool", "blocking pool"])
+def test_many_tasks_wait_for_a_connection(
+    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy, connections: int
 ) -> None:
-    blocking(settings, proxy, wait=20, timeout=5)
-    assert_all_answered(new_session, proxy, 5)
-
-
-def assert_all_answered(new_session: Callable[..., SessionStore], proxy: Proxy, connections: int) -> None:
+    # A healthy server on a machine that is busy: no time-out is to close a connection.
+    if connections == 5:
+        blocking(settings, proxy, wait=20, timeout=5)
+    else:
+        settings.CACHES = caches(f"{proxy.url}?client_name=plain", timeout=5)
+        settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"max_connections": connections}
+        end_outage()
     cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(300))}
     before = proxy.accepted
     answers = asyncio.run(ask_at_once(list(cookies.values())))
