@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote as percent
 
@@ -11,7 +10,6 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
-from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 
 from benchmarks.fill import fill
@@ -33,7 +31,6 @@ from tests.helpers.admin_pages import (
     staff,
     told,
     walk,
-    words,
 )
 from tests.helpers.behind import make_due, make_seen, stored
 from tests.helpers.online import sign_in
@@ -66,50 +63,15 @@ def history_of(client: Client, user: User) -> str:
 # The question, and what comes of it.
 
 
-def test_the_action_asks_first(admin_client, sids) -> None:
+def test_the_action_asks_first_and_ends_what_was_selected(admin_client, sids) -> None:
     response = select(admin_client, sids["bob"], sids["carol"])
     assert asked(response) == 2
-    assert "bob" in Page(response).text
-    assert "carol" in Page(response).text
-    assert "alice" not in Page(response).text
+    text = Page(response).text
+    assert [name for name in sids if name in text] == ["bob", "carol"]
     assert set(sids.values()) < left()
-
-
-def test_the_action_ends_what_was_selected_and_says_how_many(admin_client, sids) -> None:
-    response = answer(admin_client, select(admin_client, sids["bob"], sids["carol"]))
+    response = answer(admin_client, response)
     assert told(response) in {f"2 sessions were ended. Users: {users}." for users in ("bob, carol", "carol, bob")}
     assert left() == {sids["alice"], admin_client.session.sid}
-
-
-def test_the_action_takes_the_rows_of_a_search(admin_client, sids) -> None:
-    response = select(admin_client, sids["bob"], query="?q=bob")
-    assert asked(response) == 1
-    assert told(answer(admin_client, response)) == "1 session of bob was ended."
-    assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
-
-
-def test_the_action_takes_guests(admin_client, new_session) -> None:
-    guest = new_session(colour="blue")
-    response = select(admin_client, guest.sid, query="?who=everyone")
-    assert asked(response) == 1
-    assert "guest" in Page(response).text
-    answer(admin_client, response)
-    assert left() == {admin_client.session.sid}
-
-
-def test_without_a_selection_nothing_is_asked(admin_client, sids) -> None:
-    response = admin_client.post(LIST, {"action": "end_selected", "index": "0"}, follow=True)
-    assert "must be selected" in told(response)
-    assert set(sids.values()) < left()
-
-
-def test_the_button_of_a_sessions_page_ends_it(admin_client, sids) -> None:
-    href = Page(admin_client.get(page_of(sids["bob"]))).links["End this session"]
-    response = admin_client.get(href)
-    assert asked(response) == 1
-    assert sids["bob"] in left()
-    assert told(answer(admin_client, response)) == "1 session of bob was ended."
-    assert left() == {sids["alice"], sids["carol"], admin_client.session.sid}
 
 
 def test_all_sessions_of_a_user_are_ended(admin_client, users, sids, new_session) -> None:
@@ -144,26 +106,6 @@ def test_everyones_sessions_but_the_own_are_ended(partitions, admin_client, redi
     assert left() == {admin_client.session.sid, guest.sid}
 
 
-def test_large_numbers_are_grouped(admin_client, redis) -> None:
-    fill(redis, 1234, viewed=0)
-    response = admin_client.get(CONFIRM)
-    assert "1,234 sessions" in Page(response).text
-    messages = told(answer(admin_client, response))
-    assert messages.startswith("1,234 sessions were ended. Users: ")
-    assert messages.endswith(" and 1,231 more.")
-
-
-def test_what_was_ended_stays_ended_for_a_request_that_is_under_way(admin_client, users) -> None:
-    shopper = Client()
-    shopper.force_login(users["alice"])
-    late = SessionStore(shopper.session.session_key)
-    late["basket"] = {"lamp": 1}
-    answer(admin_client, select(admin_client, late.sid))
-    with pytest.raises(UpdateError):
-        late.save()
-    assert not shopper.get("/").wsgi_request.user.is_authenticated
-
-
 # The message.
 
 
@@ -180,39 +122,26 @@ def test_whose_session_was_ended_reads_the_message(admin_client, users, listed) 
     assert not response.wsgi_request.user.is_authenticated
 
 
-def test_without_a_message_it_is_only_told_that_it_was_ended(admin_client, users) -> None:
-    shopper = Client()
-    shopper.force_login(users["alice"])
-    answer(admin_client, select(admin_client, shopper.session.sid))
-    response = shopper.get("/")
-    assert response.wsgi_request.session.ended.message == ""
-    assert "Your session was ended." in Page(response).text
-
-
-def test_a_message_of_200_characters_is_taken(admin_client, users) -> None:
-    shopper = Client()
-    shopper.force_login(users["alice"])
-    answer(admin_client, select(admin_client, shopper.session.sid), message="é" * 200)
-    assert shopper.get("/").wsgi_request.session.ended.message == "é" * 200
-
-
 @pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
-def test_a_longer_message_is_an_error_that_ends_nothing_and_loses_nothing(admin_client, sids, listed) -> None:
-    own = admin_client.session.sid
-    response = admin_client.get(CONFIRM) if listed else select(admin_client, sids["alice"], sids["bob"], own)
+def test_a_message_above_200_characters_is_an_error_that_ends_nothing_and_loses_nothing(
+    admin_client, users, sids, listed
+) -> None:
+    shopper = Client()
+    shopper.force_login(users["bob"])
+    chosen = (sids["alice"], shopper.session.sid, admin_client.session.sid)
+    response = admin_client.get(CONFIRM) if listed else select(admin_client, *chosen)
     before, number = Page(response).fields, asked(response)
     again = answer(admin_client, response, message="x" * 201, own="on")
     assert again.status_code == 200
-    assert "at most 200 characters" in Page(again).text
     fields = Page(again).fields
-    assert fields["message"] == "x" * 201
-    assert fields["own"] == "on"
+    assert (fields["message"], fields["own"]) == ("x" * 201, "on")
     kept = ("sids", "query")
     assert [fields.get(name) for name in kept] == [before.get(name) for name in kept]
     assert asked(again) == number
-    assert len(left()) == 4
-    answer(admin_client, again, message="shorter")
-    assert left() == (set() if listed else {sids["carol"]})
+    assert len(left()) == 5
+    answer(admin_client, again, message="é" * 200)
+    assert left() == (set() if listed else {sids["bob"], sids["carol"]})
+    assert shopper.get("/").wsgi_request.session.ended.message == "é" * 200
 
 
 def test_the_number_after_an_error_is_of_those_that_will_be_ended(admin_client, users, sids, new_session) -> None:
@@ -236,16 +165,6 @@ def test_a_message_can_forge_no_line(admin_client, users) -> None:
 # All that match.
 
 
-def test_all_of_several_pages_are_ended(partitions, admin_client, redis) -> None:
-    fill(redis, 250, viewed=0)
-    assert "of 100 selected" in Page(admin_client.get(LIST)).text
-    response = select_all(admin_client)
-    assert asked(response) == 250
-    assert stored(redis) == 251
-    assert told(answer(admin_client, response)).startswith("250 sessions were ended. Users: ")
-    assert left() == {admin_client.session.sid}
-
-
 @pytest.fixture
 def crowd(redis, users, new_session) -> dict[str, str]:
     """Sessions of all kinds, by what is particular to each."""
@@ -267,11 +186,10 @@ def crowd(redis, users, new_session) -> dict[str, str]:
 
 
 QUERIES = [
-    *("who=everyone", "active=5m", "active=1h", "active=1d", "staff=1", "user=BOB", "user=BOB&user=CAROL"),
-    *("q=bob", "q=nobody", "q=o", "q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID"),
-    *("who=everyone&active=1h", "who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "staff=1&q=bob"),
-    *("user=BOB&active=5m", "user=BOB&q=bob", "user=BOB&q=alice", "user=nobody", "user=", "user=a:b", "o=4", "p=2"),
-    *("q=LONG", "staff=1&q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
+    *("who=everyone", "active=5m", "active=1h", "staff=1", "user=BOB", "user=BOB&user=CAROL", "q=nobody", "q=o"),
+    *("q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID", "who=everyone&active=1h"),
+    *("who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "user=BOB&active=5m", "user=BOB&q=alice"),
+    *("user=", "user=a:b", "o=4", "p=2", "q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
 ]
 
 
@@ -295,14 +213,6 @@ def test_what_the_list_shows_is_what_is_ended(admin_client, users, crowd, query,
     assert admin_client.session.sid in left()
 
 
-@pytest.mark.parametrize("query", ["q=%00", "q=a%00"])
-def test_a_search_that_the_list_ignores_ends_no_more_than_it_says(admin_client, crowd, query) -> None:
-    response = admin_client.get(f"{CONFIRM}?{query}", follow=True)
-    number, before = asked(response), left()
-    answer(admin_client, response)
-    assert len(before - left()) == number
-
-
 @pytest.mark.parametrize(
     "query",
     ["nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "e=1", "all=", "=", "user=%00"],
@@ -313,11 +223,11 @@ def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids, q
     assert len(left()) == 4
 
 
-@pytest.mark.parametrize("sid", ["", " ", "x", "x" * 20, "%00", "x" * 5000, "a,b"], ids=lambda sid: sid[:9])
-def test_a_session_that_is_none_is_not_asked_about(admin_client, sids, sid) -> None:
-    response = admin_client.get(f"{CONFIRM}?sid={sid}", follow=True)
-    assert response.status_code == 200
-    assert asked(response) == 0
+def test_a_session_that_is_none_is_not_asked_about(admin_client, sids) -> None:
+    for sid in ("", " ", "x", "x" * 20, "%00", "x" * 5000, "a,b"):
+        response = admin_client.get(f"{CONFIRM}?sid={sid}", follow=True)
+        assert response.status_code == 200
+        assert asked(response) == 0
 
 
 def test_a_search_that_fits_too_many_users_says_so_once_and_ends_what_it_lists(admin_client, new_session) -> None:
@@ -406,52 +316,23 @@ def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
     assert all(line.endswith("Message: Closing time") for line in lines)
 
 
-def test_what_is_continued_has_its_lines_of_history_together_if_there_are_many_users(
-    admin_client, redis, monkeypatch
-) -> None:
-    monkeypatch.setattr(ending, "END_MAX", 250)
-    monkeypatch.setattr(history, "LINES_MAX", 3)
-    fill(redis, 600, viewed=0)
-    response = answer(admin_client, admin_client.get(CONFIRM))
-    while "so far" in Page(response).text:
-        response = answer(admin_client, response)
-    entries = LogEntry.objects.all()
-    assert 2 <= len(entries) <= 4
-    assert {entry.content_type for entry in entries} == {ContentType.objects.get_for_model(OnlineSession)}
-    counts = [re.search(r"(\d+), of users: (\d+)", entry.change_message) for entry in entries]
-    assert sum(int(count[1]) for count in counts) == sum(int(count[2]) for count in counts) == 600
-
-
-def test_what_is_interrupted_leaves_the_rest(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "END_MAX", 250)
-    fill(redis, 600, viewed=0)
-    response = answer(admin_client, admin_client.get(CONFIRM))
-    assert "250 sessions of 600" in Page(response).text
-    assert len(left()) == 351
-    page = Page(admin_client.get(Page(response).links["Stop here"]))
-    assert page.count == 351
-
-
 TAMPERED = {
     "no time": {"latest": None},
     "no time at all": {"latest": ""},
     "no number": {"latest": "abc"},
-    "a negative time": {"latest": "-1"},
     "a time beyond all": {"latest": "9" * 30},
     "a progress that nobody signed": {"progress": "abc"},
     "a progress of half": {"progress": "WzAsNF0:1"},
-    "sids that are none": {"sids": "x y"},
     "a sid that is gone": {"sids": "x" * 20},
     "NUL in sids": {"sids": "\0"},
     "NUL in the query": {"query": "\0"},
     "blanks for sids and no time": {"sids": "   ", "latest": ""},
-    "a query that the list refuses": {"query": "nonsense=1"},
     "a query with a lookup": {"query": "user__is_staff=1"},
     "a query with a forbidden field": {"query": "_to_field=user_id"},
     "a query for nobody": {"query": "user=nobody"},
-    "a query for a number too large": {"query": "user=" + "9" * 30},
     "a query with too many fields": {"query": "&".join(["user=0"] * 1001)},
     "a long query": {"query": "q=" + "x" * 100_000},
+    "nothing": dict.fromkeys(("sids", "latest", "progress", "query", "message", "_changelist_filters")),
 }
 
 
@@ -463,28 +344,16 @@ def test_a_form_that_was_tampered_with_is_answered_and_ends_nothing(admin_client
     assert len(left()) == 4
 
 
-def test_an_empty_form_asks_again_and_ends_nothing(admin_client, sids) -> None:
-    response = admin_client.post(END)
-    assert response.status_code in (200, 302)
-    assert len(left()) == 4
-
-
 # The own session.
-
-
-def test_the_own_session_is_pointed_out(admin_client, sids) -> None:
-    own = admin_client.session.sid
-    assert "Your own session stays" in Page(select(admin_client, own, sids["bob"])).text
-    assert "This is your own session" in Page(select(admin_client, own)).text
-    assert "own session" not in Page(select(admin_client, sids["bob"])).text
-    assert 'name="own"' in select(admin_client, own).text
-    assert 'name="own"' not in select(admin_client, sids["bob"]).text
 
 
 def test_the_own_session_stays_where_others_are_ended(admin_client, sids) -> None:
     own = admin_client.session.sid
     response = select(admin_client, own, sids["bob"])
     assert asked(response) == 1
+    assert "Your own session stays" in Page(response).text
+    assert 'name="own"' in response.text
+    assert 'name="own"' not in select(admin_client, sids["bob"]).text
     assert told(answer(admin_client, response)) == "1 session of bob was ended."
     assert left() == {own, sids["alice"], sids["carol"]}
 
@@ -505,12 +374,10 @@ def test_the_own_session_is_asked_for_again_if_the_others_are_over(admin_client,
     response = select(admin_client, own, sids["bob"])
     online.end(sids["bob"])
     response = answer(admin_client, response, message="why not")
-    assert "This is your own session, in which you are working now." in Page(response).text
     assert Page(response).fields["message"] == "why not"
     assert own in left()
-    ended = answer(admin_client, response)
+    answer(admin_client, response)
     assert own not in left()
-    assert ended.redirect_chain[-1][0].startswith("/admin/login/")
 
 
 def test_all_of_the_own_users_sessions_are_ended_but_this(admin_client, admin_user, new_session) -> None:
@@ -583,33 +450,24 @@ def test_a_superusers_session_is_ended_by_superusers_only(client, root, sids, ne
 def test_a_superusers_session_is_refused_whatever_is_posted(client, root) -> None:
     staff(client, *MAY_END)
     user = f"user={User.objects.get(username='root').pk}"
+    assert "superuser" in told(client.post(END, {"sids": root.sid}, follow=True))
+    assert told(client.post(END, {"latest": LATER, "query": user}, follow=True))
     for fields in (
-        {"sids": root.sid},
         {"sids": f"{root.sid} {root.sid}"},
         {"sids": root.sid, "own": "on", "latest": LATER},
         {"latest": LATER},
-        {"latest": LATER, "query": user},
         {"latest": LATER, "query": "q=root"},
         {"latest": LATER, "query": "who=everyone&active=1d"},
     ):
         assert client.post(END, fields, follow=True).status_code == 200
         assert root.sid in left()
-
-
-def test_a_refusal_to_end_a_superusers_session_is_told(client, root) -> None:
-    staff(client, *MAY_END)
-    assert "superuser" in told(client.post(END, {"sids": root.sid}, follow=True))
-    user = User.objects.get(username="root").pk
-    assert told(client.post(END, {"query": f"user={user}", "latest": LATER}, follow=True))
-
-
-def test_a_superusers_session_is_safe_under_another_key_as_well(client, root) -> None:
-    staff(client, *MAY_END)
+    # Under a former name neither.
     former = root.sid
     root.cycle_key()
     root.save()
     client.post(END, {"sids": former})
     assert root.sid in left()
+    assert not LogEntry.objects.exists()
 
 
 def test_who_became_a_superuser_after_the_question_is_safe(client, users, sids) -> None:
@@ -630,15 +488,9 @@ def test_a_superuser_may_end_a_superusers_session(admin_client, root) -> None:
 # What is gone.
 
 
-def test_a_question_about_what_is_gone_says_so(admin_client, sids) -> None:
+def test_a_question_counts_what_is_gone_already(admin_client, redis, sids) -> None:
     online.end(sids["bob"])
-    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}", follow=True)
-    assert "over already" in told(response)
-    assert not LogEntry.objects.exists()
-
-
-def test_a_question_about_some_that_are_gone_counts_the_others(admin_client, redis, sids) -> None:
-    online.end(sids["bob"])
+    assert "over already" in told(admin_client.get(f"{CONFIRM}?sid={sids['bob']}", follow=True))
     make_due(redis, sids["carol"])
     response = select(admin_client, *sids.values())
     assert asked(response) == 1
@@ -654,21 +506,14 @@ def test_what_is_gone_after_the_question_is_told(admin_client, sids) -> None:
     assert "1 session was not ended: it was over already." in messages
 
 
-def test_a_second_answer_to_the_same_question_ends_nothing_and_says_so(admin_client, sids) -> None:
-    response = select(admin_client, sids["alice"], sids["bob"])
+@pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
+def test_a_second_answer_to_the_same_question_ends_nothing_and_says_so(admin_client, users, sids, listed) -> None:
+    of_bob = f"{CONFIRM}?user={users['bob'].pk}"
+    response = admin_client.get(of_bob) if listed else select(admin_client, sids["bob"])
     answer(admin_client, response)
     messages = told(answer(admin_client, response))
-    assert "ended." not in messages.replace("not ended", "")
-    assert "2 sessions were not ended: they were over already." in messages
-    assert LogEntry.objects.count() == 2
-
-
-def test_a_second_answer_to_a_question_about_all_ends_nothing_and_says_so(admin_client, users, sids) -> None:
-    response = admin_client.get(f"{CONFIRM}?user={users['bob'].pk}")
-    answer(admin_client, response)
-    again = answer(admin_client, response)
-    assert "was ended" not in told(again)
-    assert told(again)
+    assert messages
+    assert "ended" not in messages.replace("not ended", "")
     assert LogEntry.objects.count() == 1
 
 
@@ -676,12 +521,12 @@ def test_a_second_answer_to_a_question_about_all_ends_nothing_and_says_so(admin_
 
 
 @pytest.mark.parametrize("permissions", [(), ("end_onlinesession",), ("view_session_data",)], ids=str)
-def test_who_may_not_view_sees_and_ends_nothing(client, users, sids, permissions) -> None:
+def test_who_may_not_view_sees_and_ends_nothing(client, sids, permissions) -> None:
     staff(client, *permissions)
     for url in (LIST, page_of(sids["bob"]), CONFIRM, f"{CONFIRM}?sid={sids['bob']}", f"{CONFIRM}?user=1"):
         assert client.get(url).status_code == 403
-    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
-    assert client.post(END, {"latest": LATER}).status_code == 403
+    for fields in ({"sids": sids["bob"]}, {"latest": LATER}):
+        assert client.post(END, fields).status_code == 403
     assert select(client, sids["bob"]).status_code == 403
     assert len(left()) == 4
 
@@ -695,8 +540,8 @@ def test_who_may_only_view_is_offered_nothing_and_ends_nothing(client, users, si
         assert "confirm/" not in response.text
     for url in (CONFIRM, f"{CONFIRM}?sid={sids['bob']}", f"{CONFIRM}?user={users['bob'].pk}"):
         assert client.get(url).status_code == 403
-    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
-    assert client.post(END, {"latest": LATER}).status_code == 403
+    for fields in ({"sids": sids["bob"]}, {"latest": LATER}):
+        assert client.post(END, fields).status_code == 403
     select(client, sids["bob"])
     select_all(client)
     assert len(left()) == 4
@@ -733,33 +578,23 @@ def test_who_is_no_staff_is_asked_to_sign_in(client, users, sids, name) -> None:
 # How it is asked for.
 
 
-@pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
-def test_only_a_post_ends(admin_client, sids, method) -> None:
-    response = getattr(admin_client, method)(f"{END}?sids={sids['bob']}&latest={LATER}")
-    assert response.status_code == 405
-    assert response.headers["Allow"] == "POST"
+def test_only_a_post_ends_and_only_a_get_asks(admin_client, sids) -> None:
+    for method in ("get", "head", "put", "delete", "options", "patch"):
+        response = getattr(admin_client, method)(f"{END}?sids={sids['bob']}&latest={LATER}")
+        assert response.status_code == 405
+        assert response.headers["Allow"] == "POST"
+    for method in ("post", "put", "delete"):
+        assert getattr(admin_client, method)(f"{CONFIRM}?sid={sids['bob']}").status_code == 405
     assert len(left()) == 4
 
 
-@pytest.mark.parametrize("method", ["post", "put", "delete"])
-def test_the_question_is_asked_by_get_only(admin_client, sids, method) -> None:
-    response = getattr(admin_client, method)(f"{CONFIRM}?sid={sids['bob']}")
-    assert response.status_code == 405
-    assert len(left()) == 4
-
-
-def test_a_post_without_a_csrf_token_ends_nothing(admin_user, sids) -> None:
+def test_a_post_takes_the_csrf_token_that_the_page_brings(admin_user, sids) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(admin_user)
     assert client.post(END, {"sids": sids["bob"]}).status_code == 403
     assert client.post(END, {"latest": LATER}).status_code == 403
     assert select(client, sids["bob"]).status_code == 403
     assert len(left()) == 4
-
-
-def test_the_page_brings_its_csrf_token(admin_user, sids) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
     answer(client, client.get(f"{CONFIRM}?sid={sids['bob']}"))
     assert sids["bob"] not in left()
 
@@ -777,11 +612,6 @@ def test_each_user_has_a_line_of_history(admin_client, admin_user, users, sids, 
     assert "Ended 1 session. Message: Closing" in history_of(admin_client, users["alice"])
     assert "Ended" not in history_of(admin_client, users["carol"])
     assert "<b>time" not in admin_client.get(f"/admin/auth/user/{users['bob'].pk}/history/").text
-
-
-def test_without_a_message_history_has_none(admin_client, users, sids) -> None:
-    answer(admin_client, admin_client.get(f"{CONFIRM}?user={users['bob'].pk}"))
-    assert LogEntry.objects.get().change_message == "Ended 1 session."
 
 
 def test_guests_have_one_line_together(admin_client, admin_user, users, sids, new_session) -> None:
@@ -838,22 +668,13 @@ def test_where_nothing_was_ended_nothing_is_written_down(admin_client, client, r
     assert not LogEntry.objects.exists()
 
 
-def test_history_holds_neither_session_keys_nor_addresses(admin_client, users, new_session) -> None:
-    User.objects.filter(username="alice").update(password="")
+def test_history_holds_neither_session_keys_nor_addresses(admin_client, new_session) -> None:
     User.objects.create_user("dave", password="secret")
     shopper = Client(REMOTE_ADDR="198.51.100.9")
     shopper.post("/login/", {"username": "dave", "password": "secret"})
     guest = new_session(colour="blue")
-    keys = [shopper.session.session_key, guest.session_key, admin_client.session.session_key]
+    secret = [shopper.session.session_key, guest.session_key, admin_client.session.session_key, "198.51.100.9"]
     answer(admin_client, admin_client.get(CONFIRM + "?who=everyone"), message="Closing time", own="on")
     entries = list(LogEntry.objects.values("change_message", "object_repr", "object_id"))
     assert len(entries) == 3
-    text = repr(entries)
-    assert not any(key in text for key in keys), "a session key is in the history"
-    assert "198.51.100.9" not in text
-
-
-def test_the_time_of_sign_in_is_told_before(admin_client, users, new_session) -> None:
-    session = new_session(str(users["alice"].pk))
-    text = words(admin_client.get(f"{CONFIRM}?sid={session.sid}").text)
-    assert f"{datetime.now(UTC):%Y}" in text
+    assert not [text for text in secret if text in repr(entries)]
