@@ -19,7 +19,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.signals import Reason, session_ended
 from testproject.servers import free_port
-from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, left, staff, told
+from tests.helpers.admin_pages import CONFIRM, END, Page, answer, asked, left, staff, told
 from tests.helpers.online import sign_in
 from tests.helpers.outages import caches
 
@@ -65,24 +65,11 @@ def seen() -> Any:
 
 def test_the_account_is_deactivated_and_all_its_sessions_end(admin_client, users, sids, new_session) -> None:
     more = sign_in(new_session, str(users["bob"].pk))[0]
-    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}")
-    text = Page(response).text
-    assert "can sign in again" in text
-    assert "all sessions of this user end, not only those listed here" in text
-    assert "nobody can sign in with the account until somebody activates it again" in text
-    response = deactivate(admin_client, response)
+    response = deactivate(admin_client, admin_client.get(f"{CONFIRM}?sid={sids['bob']}"))
     assert not is_active(users["bob"])
     assert not {sids["bob"], more} & left()
     assert {sids["alice"], sids["carol"]} < left()
     assert told(response) == "The account of bob was deactivated. 2 sessions of bob were ended."
-
-
-def test_the_other_button_only_ends(admin_client, users, sids) -> None:
-    response = question_about(admin_client, users["bob"])
-    assert offered(response)
-    answer(admin_client, response)
-    assert is_active(users["bob"])
-    assert sids["bob"] not in left()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -138,8 +125,7 @@ def test_it_is_written_in_the_users_history_with_the_reason(admin_client, admin_
 
 def test_sessions_that_are_over_meanwhile_keep_nobody_from_deactivating(admin_client, users, sids) -> None:
     response = question_about(admin_client, users["bob"])
-    SessionStore.clear_expired()
-    answer(admin_client, question_about(admin_client, users["bob"]))
+    answer(admin_client, response)
     assert sids["bob"] not in left()
     response = deactivate(admin_client, response)
     assert not is_active(users["bob"])
@@ -150,34 +136,26 @@ def test_an_account_that_somebody_has_deactivated_meanwhile_does_no_harm(admin_c
     response = question_about(admin_client, users["bob"])
     User.objects.filter(pk=users["bob"].pk).update(is_active=False, first_name="Robert")
     deactivate(admin_client, response)
-    assert not is_active(users["bob"])
     # Only the one field was saved.
     assert User.objects.get(pk=users["bob"].pk).first_name == "Robert"
     assert sids["bob"] not in left()
-
-
-def test_an_inactive_account_is_not_offered(admin_client, users, sids) -> None:
-    User.objects.filter(pk=users["bob"].pk).update(is_active=False)
-    assert not offered(question_about(admin_client, users["bob"]))
+    new = question_about(admin_client, users["bob"])
+    assert not offered(new)
 
 
 def test_it_is_offered_where_all_sessions_are_of_one_user(admin_client, users, sids, new_session) -> None:
-    guest = new_session(colour="blue").sid
-    more = new_session(str(users["bob"].pk)).sid
+    guest, more = new_session(colour="blue").sid, new_session(str(users["bob"].pk)).sid
 
-    def chosen(*sids: str) -> Any:
-        return admin_client.post(CONFIRM.replace("confirm/", ""), {"action": "end_selected", "_selected_action": sids})
+    def chosen(*sids: str) -> str:
+        fields = {"action": "end_selected", "_selected_action": sids}
+        return offered(admin_client.post(CONFIRM.replace("confirm/", ""), fields))
 
-    assert offered(chosen(sids["bob"], more)) == str(users["bob"].pk)
-    assert offered(admin_client.get(f"{CONFIRM}?q=bob")) == str(users["bob"].pk)
-    for response in (
-        chosen(sids["bob"], sids["carol"]),
-        chosen(sids["bob"], guest),
-        chosen(guest),
-        admin_client.get(CONFIRM),
-        admin_client.get(f"{CONFIRM}?user={users['bob'].pk}&user={users['carol'].pk}"),
-    ):
-        assert not offered(response)
+    bob = str(users["bob"].pk)
+    assert chosen(sids["bob"], more) == offered(admin_client.get(f"{CONFIRM}?q=bob")) == bob
+    assert not chosen(sids["bob"], sids["carol"])
+    assert not chosen(sids["bob"], guest)
+    assert not chosen(guest)
+    assert not offered(admin_client.get(f"{CONFIRM}?user={bob}&user={users['carol'].pk}"))
 
 
 def test_nobody_deactivates_the_own_account(admin_client, admin_user, new_session) -> None:
@@ -200,14 +178,11 @@ def test_who_may_not_change_users_is_not_offered_it_and_refused(client, users, s
     assert not LogEntry.objects.exists()
 
 
-def test_who_may_change_users_but_not_end_sessions_is_refused(client, users, sids) -> None:
-    staff(client, "view_onlinesession", "view_user", "change_user")
-    assert client.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
+def test_who_may_change_users_deactivates_if_sessions_may_be_ended_too(users, sids) -> None:
+    viewer = staff(Client(), "view_onlinesession", "view_user", "change_user", name="viewer")
+    assert viewer.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
     assert is_active(users["bob"])
-
-
-def test_who_may_change_users_deactivates(client, users, sids) -> None:
-    staff(client, *MAY)
+    client = staff(Client(), *MAY)
     deactivate(client, question_about(client, users["bob"]))
     assert not is_active(users["bob"])
 
@@ -215,16 +190,10 @@ def test_who_may_change_users_deactivates(client, users, sids) -> None:
 def test_a_superuser_is_deactivated_by_superusers_only(client, admin_client, new_session) -> None:
     root = User.objects.create_superuser("root")
     new_session(str(root.pk))
-    staff(client, *MAY)
-    response = question_about(client, root)
-    assert not offered(response)
-    assert client.post(END, {"deactivate": str(root.pk)}).status_code == 403
+    other = staff(Client(), *MAY)
+    assert not offered(question_about(other, root))
+    assert other.post(END, {"deactivate": str(root.pk)}).status_code == 403
     assert is_active(root)
-
-
-def test_a_superuser_deactivates_another(admin_client, new_session) -> None:
-    root = User.objects.create_superuser("root")
-    new_session(str(root.pk))
     deactivate(admin_client, question_about(admin_client, root))
     assert not is_active(root)
 
@@ -248,37 +217,31 @@ def test_a_rule_of_the_sites_own_holds_for_deactivating(admin_client, users, sid
     assert admin_client.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
     assert is_active(users["bob"])
     assert sids["bob"] in left()
+    if rule is _may_end:
+        deactivate(admin_client, question_about(admin_client, users["alice"]))
+        assert not is_active(users["alice"])
 
 
-def test_a_rule_of_the_sites_own_lets_others_be_deactivated(admin_client, users, sids, monkeypatch) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", _may_end)
-    deactivate(admin_client, question_about(admin_client, users["alice"]))
-    assert not is_active(users["alice"])
-    assert sids["alice"] not in left()
-
-
-@pytest.mark.parametrize("value", ["nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"], ids=repr)
-def test_a_user_who_is_none_is_refused(admin_client, sids, value) -> None:
-    response = admin_client.post(END, {"sids": sids["bob"], "deactivate": value})
-    assert response.status_code in (200, 403)
+def test_a_user_who_is_none_is_refused(admin_client, sids) -> None:
+    for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
+        response = admin_client.post(END, {"sids": sids["bob"], "deactivate": value})
+        assert response.status_code in (200, 403)
     assert len(left()) == 4
 
 
 def test_a_users_admin_that_does_not_let_it_be_changed_is_respected(admin_client, users, sids, monkeypatch) -> None:
     of_users = admin.site._registry[User]
-    with monkeypatch.context() as patch:
-        patch.setattr(of_users, "has_change_permission", lambda request, obj=None: obj != users["bob"])
-        assert not offered(question_about(admin_client, users["bob"]))
-        assert offered(question_about(admin_client, users["carol"]))
-    with monkeypatch.context() as patch:
-        patch.setattr(of_users, "get_queryset", lambda request: User.objects.exclude(username="bob"))
-        assert not offered(question_about(admin_client, users["bob"]))
-    with monkeypatch.context() as patch:
-        patch.setattr(type(of_users), "readonly_fields", ("is_active",))
-        assert not offered(question_about(admin_client, users["bob"]))
-    with monkeypatch.context() as patch:
-        patch.delitem(admin.site._registry, User)
-        assert not offered(question_about(admin_client, users["bob"]))
+    for target, name, value in (
+        (of_users, "has_change_permission", lambda request, obj=None: obj != users["bob"]),
+        (of_users, "get_queryset", lambda request: User.objects.exclude(username="bob")),
+        (type(of_users), "readonly_fields", ("is_active",)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, value)
+            assert not offered(question_about(admin_client, users["bob"]))
+    assert offered(question_about(admin_client, users["bob"]))
+    monkeypatch.delitem(admin.site._registry, User)
+    assert not offered(question_about(admin_client, users["bob"]))
 
 
 def test_an_error_in_the_form_deactivates_nobody_and_forgets_the_button(admin_client, users, sids) -> None:
@@ -287,16 +250,6 @@ def test_an_error_in_the_form_deactivates_nobody_and_forgets_the_button(admin_cl
     answer(admin_client, response, message="")
     assert is_active(users["bob"])
     assert sids["bob"] not in left()
-
-
-def test_a_hostile_name_forges_nothing(admin_client, new_session) -> None:
-    user = User.objects.create_user(MARKUP)
-    new_session(str(user.pk))
-    response = question_about(admin_client, user)
-    assert MARKUP not in response.text
-    response = deactivate(admin_client, response)
-    assert MARKUP not in response.text
-    assert MARKUP in told(response)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -314,16 +267,12 @@ def test_in_an_outage_it_says_what_was_done(settings, admin_client, users, sids,
     finally:
         post_save.disconnect(fail, sender=User)
         settings.CACHES = working
-    page = Page(response)
-    assert (
-        "The account of bob was deactivated: nobody can sign in with it. But its sessions could not be ended"
-        in page.text
-    )
+    assert "But its sessions could not be ended" in Page(response).text
     assert not is_active(users["bob"])
     assert sids["bob"] in left()
     assert LogEntry.objects.get().change_message == "Deactivated the account. Message: Left us"
     # The button of that page asks again.
     response = answer(admin_client, response)
-    assert "Do you want to end 1 session?" in Page(response).text
+    assert asked(response) == 1
     answer(admin_client, response)
     assert sids["bob"] not in left()
