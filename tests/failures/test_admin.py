@@ -191,3 +191,19 @@ def test_a_hostile_field_of_the_form_ends_nobody_elses_session_and_is_no_error(
     assert "Set-Cookie" not in str(response.headers)
     if field != "query":
         assert victim.is_signed_in()
+
+
+def test_a_key_that_is_searched_for_finds_nothing(administrator, victim) -> None:
+    response = administrator.client.get(LIST, {"q": victim.key})
+    assert response.status_code == 200
+    assert "Browser of victim" not in response.text
+
+
+@pytest.mark.usefixtures("partitions")
+def test_what_is_no_sid_is_ignored_where_ends_are_confirmed(administrator, victim, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 10)}
+    for text in ("%", "% ../.. é", "0" * 19, "--" + "a" * 18):
+        response = administrator.client.post(END, {"sids": text}, follow=True)
+        assert response.status_code == 200
+        assert "was ended" not in Page(response).text
+    assert victim.is_signed_in()

@@ -432,3 +432,24 @@ def test_a_slow_answer_that_saves_every_request_does_not_set_an_older_key(
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
     assert stored(redis) == 1
+
+
+def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(site: Site, guest: str) -> None:
+    session = SessionStore(guest)
+    session.update({f"old-{number}": 1 for number in range(10)})
+    session.save()
+    late = [SessionStore(guest) for _ in range(10)]
+    for opened in late:
+        opened.get("colour")
+    for number, opened in enumerate(late):
+        opened[f"new-{number}"] = 1
+        del opened[f"old-{number}"]
+    run_together(*[opened.save for opened in late])
+    assert sorted(SessionStore(guest).keys()) == ["colour", *[f"new-{number}" for number in range(10)]]
+
+
+def test_a_change_of_password_signs_the_users_other_sessions_out(site: Site, redis, member: str) -> None:
+    other = site.ask("/held/sign-in/1/").cookie
+    cookie = site.ask("/held/change-password/second/", member).cookie
+    assert (site.ask("/held/who/", other).text, site.ask("/held/who/", cookie).text) == ("nobody", "1")
+    assert (users_online(), stored(redis)) == (["1"], 1)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -173,3 +174,28 @@ def test_a_visitor_of_an_older_store_keeps_the_cookie(
     starts()
     assert browser.get(f"{browser.views}/plain/").status_code == 200
     assert dump(redis) == before
+
+
+def test_of_two_releases_that_begin_at_an_empty_store_the_second_is_refused(redis: Any, starts: Any) -> None:
+    starts(OLDER)
+    assert online.count() == 0
+    starts()
+    with pytest.raises(ImproperlyConfigured, match=r"in format 2\b.*\bformat 4\b"):
+        online.count()
+
+
+def test_a_visitor_whose_record_is_of_an_older_format_is_signed_out(
+    redis: Any, starts: Any, settings: Any, log: Any
+) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    browser = Browser(Client())
+    browser.sign_in(User.objects.create_user("alice"))
+    sid = str(browser.sid)
+    old_record(SessionStore(browser.cookie), redis)
+    assert browser.get("/user-id/").content == b"nobody"
+    assert log() == [f"Session data of {sid} is not usable: unknown format"]
+    assert browser.cookie in ("", None)
+
+
+def old_record(session: SessionStore, redis: Any) -> None:
+    redis.hset(keyspace().of_sid(str(session.sid)).login, session.sid, b"2" + b"\x07" * 90)

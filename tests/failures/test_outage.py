@@ -348,3 +348,21 @@ def test_clearsessions_says_that_it_could_not_reach_the_server(settings) -> None
     settings.CACHES = caches("redis://127.0.0.1:1/0")
     with pytest.raises(CommandError, match="can't be reached"):
         call_command("clearsessions")
+
+
+def test_a_site_without_templates_of_apps_answers_too(
+    browser: Browser, alice: User, proxy: Proxy, settings: Any, log: pytest.LogCaptureFixture
+) -> None:
+    settings.TEMPLATES = []
+    browser.sign_in(alice)
+    proxy.refuse()
+    assert_unavailable(browser.get("/who/"))
+    assert_logged_once(log)
+
+
+def test_no_line_has_the_session_key(browser: Browser, alice: User, proxy: Proxy, log: Any) -> None:
+    browser.sign_in(alice)
+    proxy.refuse()
+    browser.get("/who/")
+    browser.post("/sign-out/")
+    assert str(browser.cookie) not in log.text

@@ -402,3 +402,19 @@ def test_values_of_the_keys_that_a_setting_names_are_hidden(
     assert "value-of-a-token" not in text
     assert "oauth_token" in text
     assert "value-of-a-basket" in text
+
+
+@pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd])
+def test_the_question_tells_of_a_rule(
+    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
+) -> None:
+    serve(kind)
+    staff(client, VIEW, END, END_ALL)
+    assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
+    question = client.post(LIST, {"action": "end_selected", "_selected_action": list(sids.values())}, follow=True)
+    assert asked(question) == 2
+    assert "superuser" not in Page(question).text
+    assert "superuser" not in told(answer(client, question))
+    assert left() == {sids["bob"], client.session.sid}
+    everyone = Page(client.get(CONFIRM)).text
+    assert ("those that you may not end stay" in everyone) == (kind is not NotBob)

@@ -372,3 +372,22 @@ def test_no_sid_and_no_note_signs_anybody_in(secrets: set[str], visitor: Client,
         for cookie in (token, token.lower()):
             visitor.cookies["sessionid"] = cookie
             assert visitor.get("/held/who/").content == b"nobody"
+
+
+def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, settings: Any, redis) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = True
+    for key in unknown_keys(30):
+        for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/", "/held/sign-out/", "/held/cycle/"):
+            visitor.cookies["sessionid"] = key
+            assert visitor.get(path).status_code == 200
+    assert records(redis) == []
+
+
+def test_a_hostile_forwarded_address_does_not_hide_the_one_that_a_proxy_added(
+    visitor: Client, settings: Any, alice: User
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": 1}
+    visitor.force_login(alice)
+    for value in HOSTILE.values():
+        visitor.get("/held/write/colour/blue/", HTTP_X_FORWARDED_FOR=f"{value}, 192.0.2.9", REMOTE_ADDR="10.0.0.1")
+        assert [session.address for session in online.sessions()] == ["192.0.2.9"]

@@ -17,8 +17,12 @@ from django_redsess.cleaning import index_check
 from django_redsess.session.client_address import address_score
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
+from testproject import servers
 from tests.helpers.behind import make_due
+from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.proxy import Proxy
 
 pytestmark = pytest.mark.both_servers
 
@@ -269,3 +273,55 @@ def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(
     assert set(faults(mend=True)) == expected
     assert entries(redis) == right
     assert faults() == []
+
+
+@pytest.mark.usefixtures("known_scripts")
+def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
+    redis, server: servers.Server, settings, index: Switch, save: Save
+) -> None:
+    proxy, direct = Proxy(server.port), settings.CACHES
+    settings.CACHES = caches(proxy.url)
+    try:
+        proxy.lose_reply(lua_scripts.ADD.digest)
+        session = visited(HOME, **user())
+        save(session)
+        assert entries(redis) == {session.sid: entry("users", HOME)}
+        proxy.lose_reply(lua_scripts.CHANGE.digest)
+        save(visited(AWAY, session.session_key, colour="red"))
+        assert entries(redis) == {session.sid: entry("users", AWAY)}
+        again = visited(V6, session.session_key)
+        again.cycle_key()
+        proxy.lose_reply(lua_scripts.ROTATE.digest)
+        save(again)
+        assert entries(redis) == {again.sid: entry("users", V6)}
+    finally:
+        close_connections()
+        proxy.close()
+        settings.CACHES = direct
+    assert proxy.lost == 3
+
+
+def test_a_full_server_enters_who_signs_in_in_place_of_guests(redis, index: Switch) -> None:
+    session, guests = begun(HOME, **user()), [begun(HOME) for _ in range(20)]
+    again = visited(AWAY, session.session_key, colour="red")
+    with full(redis):
+        again.save()
+    there = entries(redis)
+    assert there.pop(str(session.sid)) == entry("users", AWAY)
+    assert 0 < len(there) < 20
+    assert there.keys() == {str(guest.sid) for guest in guests if guest.exists(guest.session_key)}
+
+
+def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
+    session = begun(HOME, **user())
+    partition = keyspace().of_sid(str(session.sid))
+    check_places = index_check._check_scores
+
+    def check_later(*args: Any, **named: Any) -> Any:
+        visited(AWAY, session.session_key, colour="red").save()
+        redis.zrem(partition.addresses, str(session.sid))
+        return check_places(*args, **named)
+
+    monkeypatch.setattr(index_check, "_check_scores", check_later)
+    assert faults(mend=True) == []
+    assert entries(redis) == {}

@@ -1,3 +1,4 @@
+import logging
 from typing import Any
 
 import pytest
@@ -209,3 +210,40 @@ def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, 
     visitor.get(f"{visitor.views}/write/colour/red/")
     settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     assert_unavailable(visitor.get(f"{visitor.views}/plain/", headers=headers))
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
+def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
+    assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""
+
+
+def test_an_address_is_kept_without_its_zone(client) -> None:
+    assert online.get(sign_in(client, REMOTE_ADDR="fe80::1%\n<b>")).address == "fe80::1"
+
+
+def test_what_was_not_found_is_not_recorded(client, products) -> None:
+    sign_in(client)
+    assert client.get("/products/nothing/").status_code == 404
+    assert viewed.popular() == []
+
+
+def test_what_was_not_read_is_not_recorded(client, products) -> None:
+    sign_in(client)
+    client.head("/products/lamp/")
+    client.post("/products/lamp/")
+    assert viewed.popular() == []
+
+
+def test_views_that_are_not_named_are_not_recorded(client, products, settings) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {}}
+    sign_in(client)
+    client.get("/products/lamp/")
+    assert viewed.popular() == []
+
+
+def test_an_item_that_cannot_be_one_is_logged_and_the_page_shown(client, products, settings, caplog) -> None:
+    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "no such keyword"}}
+    sign_in(client)
+    with caplog.at_level(logging.WARNING, logger="django_redsess"):
+        assert client.get("/products/lamp/").status_code == 200
+    assert "shop:product was not recorded" in caplog.text
