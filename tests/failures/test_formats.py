@@ -185,7 +185,7 @@ def test_of_two_releases_that_begin_at_an_empty_store_the_second_is_refused(redi
 
 
 def test_a_visitor_whose_record_is_of_an_older_format_is_signed_out(
-    redis: Any, starts: Any, settings: Any, log: Any
+    redis: Any, starts: Any, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     browser = Browser(Client())
@@ -193,7 +193,8 @@ def test_a_visitor_whose_record_is_of_an_older_format_is_signed_out(
     sid = str(browser.sid)
     old_record(SessionStore(browser.cookie), redis)
     assert browser.get("/user-id/").content == b"nobody"
-    assert log() == [f"Session data of {sid} is not usable: unknown format"]
+    logged = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+    assert logged == [f"Session data of {sid} is not usable: unknown format"]
     assert browser.cookie in ("", None)
 
 

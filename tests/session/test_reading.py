@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess import online, viewed
+from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
-from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.helpers import every_operation
 from tests.helpers.behind import make_older, make_seen
-from tests.helpers.child import Child
 from tests.helpers.outages import caches, full, without_disk, without_replicas
 
 pytestmark = pytest.mark.both_servers
@@ -278,49 +276,6 @@ def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
             opened(session)
             sizes.append(size())
         assert sizes[0] < sizes[1] == sizes[2] == sizes[3]
-
-
-@pytest.mark.parametrize("wall_clock", ["fast", "slow"])
-@pytest.mark.parametrize("setting", [{}, {"IDLE_TIMEOUT": 600}, {"SLIDING": True}, {"ABSOLUTE_TIMEOUT": 600}])
-def test_a_process_that_has_just_started_writes_the_servers_time(
-    redis,
-    settings,
-    new_session: NewSession,
-    days_off: dict[str, Child],
-    wall_clock: str,
-    setting: dict[str, Any],
-) -> None:
-    settings.SESSION_COOKIE_AGE = 1000
-    settings.REDSESS = {"TOUCH_INTERVAL": 0, **setting}
-    shared = {"REDSESS": settings.REDSESS, "SESSION_COOKIE_AGE": 1000}
-
-    def run(operation: Callable[..., Any], *args: Any) -> Any:
-        return days_off[wall_clock].run(operation, *args, settings=shared).result
-
-    guest = new_session(colour="blue")
-    member = new_session("8")
-    make_seen(redis, str(member.sid), 1000)
-    before = now(redis)
-    created = run(every_operation.create, {"_auth_user_id": "7"})
-    run(every_operation.sign_in, guest.session_key, "9")
-    assert run(every_operation.view, member.session_key, "lamp")
-    run(every_operation.request, member.session_key, {})
-    after = now(redis)
-
-    def is_of_then(milliseconds: float) -> bool:
-        return before - 1 <= milliseconds <= after + 1
-
-    [*sessions] = online.sessions()
-    assert sorted(session.user_id for session in sessions) == ["7", "8", "9"]
-    assert sid_of(created) in {session.sid for session in sessions}
-    for session in sessions:
-        assert is_of_then(session.seen_at.timestamp() * 1000)
-        assert session.user_id == "8" or is_of_then(session.login_at.timestamp() * 1000)
-        lives = 600 if "IDLE_TIMEOUT" in setting or "ABSOLUTE_TIMEOUT" in setting else 1000
-        left = session.expires_at.timestamp() - after / 1000
-        assert lives - (after - before) / 1000 - 10 <= left <= lives * 1.06
-    [item] = viewed.recent(member)
-    assert is_of_then(item.at.timestamp() * 1000)
 
 
 def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent: list[str]) -> None:
