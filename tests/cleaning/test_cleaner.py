@@ -1,8 +1,10 @@
 import threading
+from typing import Any
 
 import pytest
 
 from django_redsess import cleaning, online, viewed
+from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, stored
 
@@ -41,6 +43,22 @@ def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
     redis.zadd(keyspace().of_sid(late.sid).expire, {late.sid: 10_000_000_000_000})
     list(batches)
     assert [session.sid for session in online.sessions()] == [late.sid]
+
+
+def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(redis, new_session) -> None:
+    threads: list[int] = []
+
+    def receive(**_: Any) -> None:
+        threads.append(threading.get_ident())
+
+    make_due(redis, *(new_session("7").sid for _ in range(7)))
+    session_ended.connect(receive)
+    try:
+        assert sum(cleaning.expired(batch_size=1, go_on=lambda: len(threads) < 3)) == 3
+    finally:
+        session_ended.disconnect(receive)
+    assert threads == [threading.get_ident()] * 3
+    assert stored(redis) == 4
 
 
 def test_two_cleaners_at_once_remove_each_session_once(redis, new_session) -> None:
