@@ -32,15 +32,6 @@ def admin(visitor: Visitor) -> Page:
     return page
 
 
-def test_one_click_on_the_question_ends_and_leads_back_to_the_search(admin: Page, keep_picture: KeepPicture) -> None:
-    question(admin, "kavya")
-    keep_picture(admin, "end-question")
-    admin.get_by_role("button", name="Yes, end it").click()
-    expect(admin.get_by_text("The session of kavya was ended: Chrome 143 on Windows, 192.0.2.66.")).to_be_visible()
-    keep_picture(admin, "end-ended")
-    expect(admin.locator("#searchbar")).to_have_value("kavya")
-
-
 def test_a_reason_is_chosen_with_the_keyboard(admin: Page, visitor: Visitor) -> None:
     question(admin, "kavya")
     admin.get_by_label("Reason").focus()
@@ -57,15 +48,6 @@ def test_a_reason_is_chosen_with_the_keyboard(admin: Page, visitor: Visitor) -> 
     admin.keyboard.press("Enter")
     expect(admin.get_by_text("The session of kavya was ended: ")).to_be_visible()
     assert User.objects.get(username="kavya").is_active
-
-
-def test_one_click_deactivates_the_account_and_ends_all_its_sessions(admin: Page, keep_picture: KeepPicture) -> None:
-    question(admin, "kavya")
-    admin.get_by_role("button", name="End, and deactivate the account").click()
-    expect(admin.get_by_text("The account of kavya was deactivated.")).to_be_visible()
-    expect(admin.get_by_text("1 session of kavya was ended.")).to_be_visible()
-    keep_picture(admin, "end-deactivated")
-    assert not User.objects.get(username="kavya").is_active
 
 
 @DARK

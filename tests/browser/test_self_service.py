@@ -28,26 +28,6 @@ def sign_in_elsewhere(username: str) -> None:
         browser.post(reverse("login"), {"username": username, "password": PASSWORD})
 
 
-def test_a_user_ends_the_session_on_another_device(visitor: Visitor, keep_picture: KeepPicture) -> None:
-    here, there = visitor(), visitor(360)
-    for page in (here, there):
-        sign_in(page, "alice", PASSWORD)
-
-    here.get_by_role("link", name="Your sessions").click()
-    expect(here.get_by_role("listitem").filter(has_text="This device")).to_have_count(1)
-    here.get_by_role("button", name="End the session: Chrome 143 on macOS, 127.0.0.1").click()
-    expect(here.get_by_role("status")).to_contain_text("The session was ended: Chrome 143 on macOS.")
-    expect(here.get_by_text("You are signed in on this device only.")).to_be_visible()
-    keep_picture(here, "self-service-ended")
-
-    there.get_by_role("link", name="Basket").click()
-    expect(there.get_by_role("link", name="Sign in")).to_be_visible()
-    expect(there.get_by_role("status")).to_contain_text("You ended it from another device.")
-    keep_picture(there, "self-service-told-why-360")
-    here.reload()
-    expect(here.get_by_role("button", name="Sign out")).to_be_visible()
-
-
 def test_all_other_sessions_are_ended_with_the_keyboard_alone(visitor: Visitor) -> None:
     here, there = visitor(), visitor()
     for page in (here, there):

@@ -13,21 +13,6 @@ from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
 pytestmark = pytest.mark.slow
 
 
-def test_products_viewed_are_shown_newest_first(visitor: Visitor, keep_picture: KeepPicture) -> None:
-    page = visitor()
-    sign_in(page, "alice", PASSWORD)
-    names = []
-    for number in (0, 1, 2):
-        page.goto("/")
-        link = page.locator("main a[href^='/products/']").nth(number)
-        page.goto(link.get_attribute("href") or "")
-        names.append(page.get_by_role("heading", level=1).inner_text())
-    page.goto("/")
-    shown = page.get_by_role("region", name="Recently viewed").inner_text()
-    assert sorted(names, key=shown.index) == names[::-1]
-    keep_picture(page, "shop-home")
-
-
 def test_a_shopper_finds_a_popular_product_and_clears_the_history_with_the_keyboard_alone(
     visitor: Visitor, keep_picture: KeepPicture
 ) -> None:
@@ -68,18 +53,6 @@ def test_a_picture_in_a_strip_leads_to_its_product_though_a_button_is_beside(vis
     strip.get_by_role("button", name="Forget Rock Pool").click()
     expect(page).to_have_url(re.compile("/basket/$"))
     expect(strip).to_contain_text("Nothing here yet.")
-
-
-def test_what_a_guest_puts_into_the_basket_is_there_after_sign_in(visitor: Visitor) -> None:
-    page = visitor()
-    page.goto("/")
-    page.goto(page.locator("main a[href^='/products/']").first.get_attribute("href") or "")
-    page.get_by_role("button", name="Add to the basket").click()
-    guest_cookie = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}["sessionid"]
-    sign_in(page, "alice", PASSWORD)
-    expect(page.get_by_role("link", name="Basket")).to_contain_text("1")
-    # Whoever knew the guest's cookie does not have the signed-in session with it.
-    assert {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}["sessionid"] != guest_cookie
 
 
 def test_the_content_is_reached_with_the_keyboard_alone(visitor: Visitor) -> None:
