@@ -32,13 +32,6 @@ def test_deactivating_a_user_ends_the_sessions_of_that_user_at_once(alice, bob, 
     assert name_in(other) == "bob"
 
 
-def test_a_user_who_was_deactivated_reads_so_in_a_message(alice) -> None:
-    browser = sign_in(alice)
-    alice.is_active = False
-    alice.save()
-    assert browser.get("/who-and-messages/").content.decode() == f"nobody|Your session was ended. {DEACTIVATED}"
-
-
 def test_saving_a_user_who_is_inactive_already_ends_nothing(alice) -> None:
     User.objects.filter(pk=alice.pk).update(is_active=False)
     sign_in(alice)

@@ -37,12 +37,6 @@ def test_an_update_of_the_queryset_is_unseen_until_somebody_calls_logout_everywh
     assert accounts.logout_everywhere(alice) == 0
 
 
-def test_logout_everywhere_keeps_the_session_it_is_told_to(alice, partitions) -> None:
-    browsers = [sign_in(alice) for _ in range(3)]
-    assert accounts.logout_everywhere(alice, keep=sid_of(browsers[1])) == 2
-    assert [name_in(each) for each in browsers] == ["nobody", "alice", "nobody"]
-
-
 def test_a_view_may_end_all_sessions_but_its_own(alice, partitions) -> None:
     browser, elsewhere = sign_in(alice), sign_in(alice)
     assert browser.get("/ends-all-but-this/").content == b"1"

@@ -334,12 +334,6 @@ def test_a_project_with_a_base_template_gets_the_list_inside_it(alice: User, set
     assert len(rows(page)) == 1
 
 
-def test_ending_all_others_comes_after_the_list(alice: User) -> None:
-    here, _ = sign_in(alice), sign_in(alice)
-    page = here.get(LIST).text
-    assert page.index("</ul>", page.index("redsess-sessions")) < page.index("End all other sessions")
-
-
 # Languages
 
 
