@@ -7,14 +7,14 @@ import pytest
 
 from django_redsess.session.record import revision_of
 from django_redsess.transport import lua_scripts
-from tests.lua.conftest import AGE, Store
+from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
 
 HOUR, DAY = 3_600_000, 86_400_000
 
 
-# expire, evict, backlog, next_deadline
+# expire, evict
 
 
 @pytest.fixture
@@ -32,12 +32,6 @@ def test_expire_ends_what_is_due(due: Store, limit: int, more: int, ended: int) 
     assert due.run_ending(lua_scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
     assert due.names(due.partition.expire) == ["due0", "due1", "due2", "a", "b"][ended:]
     assert due.note("due0").startswith("expired ")
-
-
-def test_expire_names_whom_it_ended_if_asked(due: Store) -> None:
-    _, _, reason, count, whom = due.run(lua_scripts.EXPIRE, limit=1, named=True)
-    assert (reason, count, whom) == (b"expired", 1, due.sid("due0").encode() + b"\x017")
-    assert due.run(lua_scripts.EXPIRE, limit=1, named=False)[4] == b""
 
 
 @pytest.mark.parametrize(
@@ -66,24 +60,7 @@ def test_evict_ends_what_is_too_much(
     assert store.names(store.partition.recent) == [f"user{number}" for number in range(2 - users, 2)]
 
 
-@pytest.mark.parametrize(("sampled", "looked_up"), [(1000, [3, 1]), (2, [2, 0])])
-def test_backlog_counts(due: Store, sampled: int, looked_up: list[int]) -> None:
-    before = due.content()
-    assert due.run(lua_scripts.BACKLOG, sampled=sampled) == [3, 3, 2, *looked_up]
-    assert due.content() == before
-
-
-@pytest.mark.parametrize(("first", "at_least", "at_most"), [(AGE, AGE - 60_000, AGE), (-5, 0, 0), (3 * DAY, DAY, DAY)])
-def test_next_deadline_is_told_in_milliseconds(store: Store, first: int, at_least: int, at_most: int) -> None:
-    store.add("a", due=first)
-    assert at_least <= store.run(lua_scripts.NEXT_DEADLINE) <= at_most
-
-
-def test_next_deadline_of_no_session(store: Store) -> None:
-    assert store.run(lua_scripts.NEXT_DEADLINE) is None
-
-
-# check_entries, check_keys, scan_keys
+# check_entries, check_places, check_keys
 
 
 def entry(store: Store, key: str, name: str, score: int) -> None:
@@ -179,15 +156,6 @@ def test_check_places_leaves_out_what_has_changed_or_ended(store: Store) -> None
     assert store.content() == before
 
 
-def test_check_entries_can_t_mend_a_record_of_another_format(store: Store) -> None:
-    record = store.add("a")
-    store.client.hset(store.partition.login, store.sid("a"), b"9" + record[1:])
-    before, given = store.content(), {"walked": store.partition.login, "cursor": 0, "about": 100}
-    found = store.run_ending(lua_scripts.CHECK_ENTRIES, **given, mend=True)[0][3]
-    assert found == [b"unreadable", store.sid("a").encode(), store.partition.login.encode()]
-    assert store.content() == before
-
-
 def test_check_entries_goes_through_the_list_of_a_user_bit_by_bit(store: Store) -> None:
     for number in range(5):
         store.add(f"n{number}", "7", login=100 - number)
@@ -227,25 +195,3 @@ def test_check_keys_finds_and_mends_what_belongs_to_no_session(store: Store) -> 
     assert store.content() == before
     assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=names) == [faults, []]
     assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=names) == [[], []]
-
-
-def test_check_keys_leaves_long_lists_to_check_entries(store: Store) -> None:
-    for number in range(11):
-        store.add(f"n{number}", "7")
-    name = store.partition.online_user_of("7")
-    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=[name]) == [[], [name.encode()]]
-
-
-def test_check_keys_knows_what_is_no_list(store: Store) -> None:
-    name = store.partition.online_user_of("7")
-    store.client.set(name, "x")
-    before = store.content()
-    assert store.run(lua_scripts.CHECK_KEYS, mend=True, names=[name]) == [[b"unknown", b"", name.encode()], []]
-    assert store.content() == before
-    store.client.delete(name)
-
-
-def test_scan_keys_lists_names_that_match(store: Store) -> None:
-    store.add("a")
-    cursor, names = store.run(lua_scripts.SCAN_KEYS, cursor=0, pattern="*:login", about=100)
-    assert (int(cursor), names) == (0, [store.partition.login.encode()])

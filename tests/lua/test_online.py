@@ -93,23 +93,7 @@ def test_page_reads_rows_along(visitors: Store) -> None:
     assert (with_rows, rows) == (1, [[sid, b"%d" % (now - 200), b"%d" % (now - 20), deadline, b"vase", record]])
 
 
-def test_page_keeps_what_is_due_if_told_to(visitors: Store) -> None:
-    before, how = visitors.content(), {**PAGE, "keeps_due": True}
-    (entries, *_), ended = visitors.run_ending(lua_scripts.PAGE, lists=[visitors.partition.online_user], **how)
-    assert (len(entries), ended) == (8, {})
-    assert visitors.content() == before
-
-
 # find
-
-
-@pytest.mark.parametrize(("live_only", "found"), [(True, ["c", "guest"]), (False, ["c", "due", "guest"])])
-def test_find_looks_sessions_up(visitors: Store, live_only: bool, found: list[str]) -> None:
-    before, sids = visitors.content(), [visitors.sid(name) for name in ("c", "nobody", "due", "guest")]
-    count, *rows = visitors.run(lua_scripts.FIND, live_only=live_only, sids=sids)
-    assert count == 4
-    assert [row[0].decode()[2:].rstrip(".") for row in rows] == found
-    assert visitors.content() == before
 
 
 def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
@@ -119,7 +103,7 @@ def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
     assert (count, len(rows)) == (2, 2)
 
 
-# take_sample, read_samples
+# take_sample
 
 
 def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -> None:
@@ -134,18 +118,6 @@ def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -
     visitors.client.zadd(keys.samples, {"later": minute + MINUTE})
     visitors.run(lua_scripts.TAKE_SAMPLE, **given)
     assert visitors.client.zcard(keys.samples) == 2
-
-
-def test_read_samples_counts_who_is_online_and_reads_the_latest(visitors: Store) -> None:
-    keys = visitors.partition
-    visitors.client.zadd(keys.samples, {"old": visitors.now - 2 * MINUTE, "b": visitors.now - 5, "a": visitors.now - 9})
-    before = visitors.content()
-    at, *found = visitors.run(lua_scripts.READ_SAMPLES, first=-MINUTE, last=None)
-    assert found == [4, 1, b"a\nb"]
-    assert abs(int(at) - visitors.now) < MINUTE
-    *_, found = visitors.run(lua_scripts.READ_SAMPLES, first=visitors.now - 3 * MINUTE, last=visitors.now - 9)
-    assert found == b"old\na"
-    assert visitors.content() == before
 
 
 # newest
@@ -165,27 +137,7 @@ def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
 
 
-def test_newest_with_scores_of_those_seen_lately(visitors: Store) -> None:
-    lists = [visitors.partition.recent]
-    how = {"with_scores": True, "active": MINUTE, "keeps_due": True, "offset": 1, "count": 9}
-    [text], ended = visitors.run_ending(lua_scripts.NEWEST, lists=lists, **how)
-    assert (ended, text.split()[::2]) == ({}, [visitors.sid(name).encode() for name in ("c", "a")])
-    assert text.split()[1] == b"%d" % (visitors.now - 20)
-
-
 # read_records
-
-
-def test_read_records_reads_their_first_bytes(store: Store) -> None:
-    whole = {"a": store.add("a", "7", size=1000), "b": store.add("b", size=10)}
-    sids = "".join(map(store.sid, ["a", "gone", "b"]))
-    lengths, text = store.run(lua_scripts.READ_RECORDS, cut_to=None, sids=sids)
-    assert lengths == b"%d 0 %d" % (len(whole["a"]), len(whole["b"]))
-    assert text == whole["a"] + whole["b"]
-    lengths, text = store.run(lua_scripts.READ_RECORDS, cut_to=200, sids=sids)
-    assert lengths == b"200 0 %d" % len(whole["b"])
-    assert text == whole["a"][:200] + whole["b"]
-    assert store.run(lua_scripts.READ_RECORDS, cut_to=None, sids="") == [b"", b""]
 
 
 def test_read_records_stops_after_a_megabyte(store: Store) -> None:
@@ -195,31 +147,6 @@ def test_read_records_stops_after_a_megabyte(store: Store) -> None:
         lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
-
-
-# in_network
-
-
-@pytest.mark.usefixtures("left_alone")
-def test_in_network_reads_a_range_with_the_scores_of_the_other_list(visitors: Store) -> None:
-    keys = visitors.partition
-    visitors.client.zadd(keys.addresses, {visitors.sid(name): place for place, name in enumerate(["b", "c", "a"])})
-    visitors.client.zadd(keys.addresses, {"strange": 1, visitors.sid("gone"): 1})
-    visitors.client.zadd(keys.guests_addresses, {visitors.sid("guest"): 1})
-
-    def read(**how: int) -> list[list[str]]:
-        lists = [keys.addresses, keys.online_user, keys.guests_addresses, keys.guests]
-        texts = visitors.run(
-            lua_scripts.IN_NETWORK, lists=lists, **{"first": 0, "last": 2, "offset": 0, "count": 9, **how}
-        )
-        return [text.decode().split() for text in texts]
-
-    b, c, a = ([visitors.sid(name), str(visitors.now - ago)] for name, ago in (("b", 300), ("c", 200), ("a", 400)))
-    guest = [visitors.sid("guest"), str(visitors.now - 30)]
-    assert read() == [b + c + a, guest]
-    assert read(first=2) == [a, []]
-    assert read(count=1) == [b, guest]
-    assert read(last=0, offset=1) == [[], []]
 
 
 LENGTH = 10 * MINUTE
@@ -266,17 +193,6 @@ def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store: Sto
         numbers = range(slot * 10, slot * 10 + 10)
         expected = (begins + slot * LENGTH, max(each % 97 for each in numbers), 0, numbers[-1])
         assert sample == b"%d %d %d %d" % expected
-
-
-def test_the_coarser_slots_are_made_of_finer_ones(store: Store) -> None:
-    hour = 6 * LENGTH
-    begins = store.now - store.now % hour - 3 * hour
-    add_samples(store, {begins + number * MINUTE: f"{60 - number} {number} {number}" for number in range(60)})
-    take(store, 9 * hour, hour, MINUTE, LENGTH)
-    assert store.client.zcard(store.partition.samples) == 7
-    take(store, hour, hour, MINUTE, LENGTH)
-    [sample, _] = store.client.zrange(store.partition.samples, 0, -1)
-    assert sample == b"%d 60 59 59" % begins
 
 
 def test_what_is_no_sample_goes_with_its_slot_and_a_clock_that_stepped_back_begins_again(store: Store) -> None:

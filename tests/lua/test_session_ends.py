@@ -139,20 +139,6 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: S
     assert (store.total("kicked"), store.total("guests:kicked")) == (2, 1)
 
 
-def test_end_says_whom_it_ended(store: Store) -> None:
-    store.add("a", "7")
-    store.add("b")
-    _, _, reason, count, whom = store.run(lua_scripts.END, **ending(sids=[store.sid("a"), store.sid("b")]))
-    assert (reason, count) == (b"kicked", 2)
-    assert whom == store.sid("a").encode() + b"\x017" + store.sid("b").encode() + b"\x00"
-
-
-def test_end_without_a_reason_tells_nobody(store: Store) -> None:
-    store.add("a", "7")
-    assert store.run_ending(lua_scripts.END, **ending(reason="", sids=[store.sid("a")]))[1] == {}
-    assert store.content() == {}
-
-
 def test_end_names_the_new_sids_of_those_that_have_moved(store: Store) -> None:
     store.client.set(store.partition.ended_of(store.sid("a")), f"rotated {store.sid('b')}", ex=60)
     result, _ = store.run_ending(lua_scripts.END, **ending(sids=[store.sid("a")]))
@@ -220,13 +206,6 @@ def test_end_above_ends_the_rest_but_not_who_signed_in(store: Store) -> None:
     assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
     assert store.names(store.partition.online_user_of("7")) == ["n2", "n3"]
     assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {})
-
-
-def test_end_above_keeps_no_room_for_who_has_gone_meanwhile(store: Store) -> None:
-    for number in range(4):
-        store.add(f"n{number}", "7", login=100 - number)
-    given = {"user_id": "7", "sid": store.sid("gone"), "limit": 2, "policy": "end_oldest"}
-    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
 
 
 def test_end_above_says_if_that_was_not_all(store: Store) -> None:

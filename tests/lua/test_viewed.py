@@ -1,7 +1,5 @@
 """Each script in lua/viewed.lua by itself."""
 
-from typing import Any
-
 import pytest
 
 from django_redsess.transport import lua_scripts
