@@ -6,20 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis as redis_py
-from django.core.checks import run_checks
 
-from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import keyspace
-from testproject.clusters import Cluster
 from testproject.servers import Server
-from tests.helpers.outages import close_connections
-from tests.helpers.running import wait_until
-from tests.helpers.sentinels import watched
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = pytest.mark.slow
@@ -106,80 +96,6 @@ def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server:
     left = "from django.contrib.auth.models import Permission as P; "
     left += "print(P.objects.filter(content_type__app_label='django_redsess').count())"
     assert manage(shop, "shell", "--command", left).stdout.split()[-1] == "0"
-
-
-def test_the_guide_for_sentinel_can_be_followed(server: Server, tmp_path: Path, settings: Any) -> None:
-    entry, configuration, console = blocks(DOCS / "howto" / "sentinel.rst")
-    with watched(server.binary, tmp_path, replicas=2, sentinels=3) as running:
-        for line in configuration.text.splitlines():
-            running.set(*line.split())
-        # The addresses and the name that the sentinels have here.
-        text = entry.text.replace("redis://shop/", f"redis://{running.name}/")
-        for number, port in enumerate(running.ports, 1):
-            text = text.replace(f'("10.0.0.{number}", 26379)', f'("127.0.0.1", {port})')
-        shown: dict[str, Any] = {}
-        exec(text, shown)
-        settings.CACHES, settings.SESSION_CACHE_ALIAS = shown["CACHES"], shown["SESSION_CACHE_ALIAS"]
-        session = SessionStore()
-        session["colour"] = "blue"
-        session.save()
-        assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
-
-        before = running.master()
-        ports = {"6379": before.port, "26379": running.ports[0]}
-        for line in console.text.splitlines():
-            _, _, _, _, _, port, *words = line.replace(" shop", f" {running.name}").split()
-            with redis_py.Redis(port=ports[port]) as client:
-                client.execute_command(*words)
-        wait_until(lambda: running.master() is not before)
-        wait_until(lambda: is_saved(session.session_key, "red"))
-        assert SessionStore(session.session_key)["colour"] == "red"
-        assert running.master().client.keys()
-        close_connections()
-
-
-def is_saved(key: str | None, colour: str) -> bool:
-    session = SessionStore(key)
-    try:
-        assert session["colour"] in ("blue", colour)
-        session["colour"] = colour
-        session.save()
-    except SessionStoreUnavailable:
-        return False
-    return True
-
-
-def test_the_settings_for_a_cluster_find_its_nodes_and_are_not_complained_about(
-    cluster: Cluster, settings: Any
-) -> None:
-    text, remapping = [block.text for block in blocks(DOCS / "howto" / "cluster.rst")]
-    shown: dict[str, Any] = {}
-    exec(text, shown)
-    entry = shown["CACHES"]["sessions"]
-    # The addresses of nodes that run here.
-    entry["LOCATION"] = cluster.urls[: len(entry["LOCATION"])]
-    settings.CACHES, settings.REDSESS = shown["CACHES"], shown["REDSESS"]
-    settings.SESSION_CACHE_ALIAS = shown["SESSION_CACHE_ALIAS"]
-    sessions = [SessionStore() for _ in range(9)]
-    for session in sessions:
-        session["colour"] = "blue"
-        session.save()
-        assert SessionStore(session.session_key)["colour"] == "blue"
-    holding = {cluster.node_of(keyspace().of_sid(session.session_key).tag).port for session in sessions}
-    assert len(holding) > 1
-    assert [message for message in run_checks() if message.id.startswith("django_redsess")] == []
-
-    asked: list[tuple[str, int]] = []
-    exec(remapping, shown)
-    shown["remap"] = lambda address: asked.append(address) or address
-    exec(remapping.split("\n\n\n")[1], shown)
-    assert shown["OPTIONS"].keys() <= entry["OPTIONS"].keys() | {"ADDRESS_REMAP"}
-    entry["OPTIONS"] |= shown["OPTIONS"]
-    # One address that was not used yet: django-redis keeps a pool for each.
-    entry["LOCATION"] = cluster.urls[-1]
-    settings.CACHES = {**shown["CACHES"]}
-    assert SessionStore(sessions[0].session_key)["colour"] == "blue"
-    assert {port for _, port in asked} >= {node.port for node in cluster.primaries}
 
 
 ALLAUTH_SETTINGS = """

@@ -3,12 +3,9 @@ import csv
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -80,10 +77,6 @@ def send_form(client: requests.Session, demo: Demo, username: str, password: str
     return client.post(f"{demo.url}/login/", form, allow_redirects=False)
 
 
-def is_signed_in(demo: Demo, client: requests.Session) -> bool:
-    return client.get(f"{demo.url}/account/sessions/", allow_redirects=False).status_code == 200
-
-
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     page = requests.get(f"{demo.url}/")
     assert page.status_code == 200
@@ -109,42 +102,6 @@ def test_demo_has_shoppers_online_and_a_past_that_its_cleaner_carries_on(demo: D
 
 
 @pytest.mark.slow
-def test_support_of_the_demo_sees_sessions_but_no_users(demo: Demo) -> None:
-    sam = sign_in(demo, "sam", "support")
-    assert sam.get(f"{demo.url}/admin/django_redsess/onlinesession/").status_code == 200
-    assert sam.get(f"{demo.url}/admin/auth/user/").status_code == 403
-
-
-@pytest.mark.slow
-def test_fourth_sign_in_of_a_user_ends_the_first_and_no_other(demo: Demo) -> None:
-    browsers = [sign_in(demo, "hugo", PASSWORD) for _ in range(4)]
-    assert [is_signed_in(demo, browser) for browser in browsers] == [False, True, True, True]
-
-
-@pytest.mark.slow
-def test_of_many_sign_ins_at_once_only_as_many_as_are_allowed_get_through(tmp_path: Path) -> None:
-    def answer(_: int) -> tuple[int, bool]:
-        with requests.Session() as client:
-            client.trust_env = False
-            answer = send_form(client, demo, "grace", PASSWORD)
-            told = "You already have 3 sessions," in answer.text
-            return answer.status_code, told
-
-    file = tmp_path / "visits.csv"
-    write_visits(file, users=2, visits=5)
-    with running(tmp_path, LIMIT_POLICY="refuse") as demo:
-        with ThreadPoolExecutor(12) as pool:
-            answers = Counter(pool.map(answer, range(24)))
-        # The users of a replay sign out again: where sign-ins are refused, it can be run again and again.
-        for _ in range(4):
-            status, report = replayed(demo, file)
-            assert (status, "Differences  0" in report) == (0, True), report
-    # Who was early enough to get past the form reads it on a page of its own. Like all shoppers, grace is in already.
-    assert answers.pop((302, False)) == 2
-    assert answers.keys() <= {(200, True), (403, True)}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("partitions", ["", "2"])
 def test_replay_finds_every_session_history_and_count_whatever_its_own_environment_says(
     tmp_path: Path, partitions: str
@@ -157,23 +114,6 @@ def test_replay_finds_every_session_history_and_count_whatever_its_own_environme
         check = manage(demo, "cleansessions", "--check")
     assert (status, "Differences  0" in report) == (0, True), report
     assert check.returncode == 0, check.stderr
-
-
-@pytest.mark.slow
-def test_replay_fails_when_somebody_else_views_an_item_or_a_user_can_not_sign_in(demo: Demo, tmp_path: Path) -> None:
-    file = tmp_path / "visits.csv"
-    write_visits(file, users=3, items=1)
-    # The administrator has another password than the replay's users.
-    with file.open("a", encoding="utf-8") as rows:
-        rows.write("admin,item1,2026-01-05\n")
-    amelia = sign_in(demo, "amelia", PASSWORD)
-    replay = demo.replay(file)
-    while replay.poll() is None:
-        amelia.get(f"{demo.url}/products/item0/")
-    report, _ = replay.communicate()
-    assert (replay.returncode, "Traceback" in report) == (1, False)
-    assert re.search(r"item item0: \d+ views instead of 180", report)
-    assert "user admin: 0 sessions online instead of 1" in report
 
 
 @pytest.mark.slow
@@ -204,15 +144,6 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
 
 
 @pytest.mark.slow
-def test_second_demo_on_the_same_server_makes_nothing_up_twice_and_wants_as_many_partitions(tmp_path: Path) -> None:
-    with running(tmp_path, PARTITIONS="1") as first, redis.Redis.from_url(first.redis_url) as client:
-        with running(tmp_path, PARTITIONS="1", REDIS_URL=first.redis_url):
-            assert client.zcard("{redsess}:online:user") == len(SIGNED_IN)
-            assert client.zcard("{redsess}:guests") == GUESTS
-        refused({"PARTITIONS": "4", "REDIS_URL": first.redis_url}, tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -226,13 +157,6 @@ def test_demo_says_what_is_wrong_and_shows_no_password(tmp_path: Path, env: dict
     error = refused(env, tmp_path)
     assert [name for name in env if name not in error] == []
     assert "hush" not in error
-
-
-@pytest.mark.slow
-def test_demo_says_that_its_port_is_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        assert port in refused({"PORT": port}, tmp_path)
 
 
 def refused(env: dict[str, str], directory: Path) -> str:

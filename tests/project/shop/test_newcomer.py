@@ -4,15 +4,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from html import unescape
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import requests
 
 from testproject import servers
-from tests.helpers.running import Running, wait_until
+from tests.helpers.running import Running
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,37 +78,6 @@ def manage(project: Path) -> Manage:
     return run
 
 
-@pytest.fixture
-def site(project: Path, manage: Manage) -> Iterator[str]:
-    """The address of the new project, with its tables and an administrator."""
-    made = (
-        manage("migrate"),
-        manage(
-            *("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org"),
-            DJANGO_SUPERUSER_PASSWORD="a long one",
-        ),
-    )
-    assert [ran.returncode for ran in made] == [0, 0], made
-    port = servers.free_port()
-    with (project / "log").open("wb") as log:
-        command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
-        process = subprocess.Popen(command, cwd=project, env=environment(), stdout=log, stderr=log)
-
-    def answers() -> bool:
-        assert process.poll() is None, (project / "log").read_text()
-        try:
-            return requests.get(f"http://127.0.0.1:{port}/admin/login/", timeout=10).ok
-        except requests.ConnectionError:
-            return False
-
-    try:
-        wait_until(answers)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(manage: Manage) -> None:
     ran = manage("check", "--fail-level", "WARNING")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -130,16 +97,3 @@ def test_a_new_project_is_told_what_is_missing(manage: Manage, project: Path) ->
         ran = manage(*command)
         assert ran.returncode == 1
         assert "ImproperlyConfigured: 'django_redsess' is not in INSTALLED_APPS" in ran.stderr.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_the_administrator_of_a_new_project_is_in_the_list_of_who_is_online(site: str) -> None:
-    with requests.Session() as browser:
-        browser.trust_env = False
-        address = f"{site}/admin/django_redsess/onlinesession/"
-        browser.get(address)
-        form = {"username": "ada", "password": "a long one", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
-        page = browser.post(f"{site}/admin/login/", {**form, "next": "/admin/django_redsess/onlinesession/"})
-    assert page.url == address
-    [row] = re.findall(r"<tr><td class=\"action-checkbox\".*?</tr>", page.text, re.DOTALL)
-    assert "ada" in unescape(row)

@@ -13,10 +13,8 @@ from django.test import Client
 from django.urls import reverse
 
 from django_redsess import viewed
-from testproject.shop.catalogue import CATALOGUE, load_catalogue
 from testproject.shop.models import Product
 from tests.helpers.behind import have_views
-from tests.helpers.shop import AskedNobody
 
 pytestmark = pytest.mark.django_db
 
@@ -88,13 +86,6 @@ def forms(page: Any) -> list[dict[str, str]]:
     return [dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)) for form in found]
 
 
-def test_loading_the_catalogue_twice_restores_each_product_and_adds_none() -> None:
-    load_catalogue()
-    Product.objects.update(name="changed")
-    load_catalogue()
-    assert [product.name for product in Product.objects.all()] == [entry.name for entry in CATALOGUE]
-
-
 def test_looking_around_starts_no_session(client: Client, products: list[Product]) -> None:
     pages = (HOME, POPULAR, BASKET, "/products/larch/", "/login/", reverse("shop:picture", args=["larch"]))
     assert [client.get(page).status_code for page in pages] == [200] * len(pages)
@@ -122,16 +113,6 @@ def test_both_strips_show_products_that_there_are(signed_in: Client, products: l
     # The product that a page is about is not listed as viewed on it.
     assert shown(page, "recently-viewed") == ["maple", "larch"][: 1 if "larch" in url else 2]
     assert sorted(shown(page, "most-viewed")) == ["larch", "maple"]
-
-
-@pytest.mark.parametrize("url", [HOME, POPULAR, BASKET, "/products/larch/"])
-def test_a_page_takes_no_more_queries_for_many_viewed_products(
-    signed_in: Client, products: list[Product], url: str, django_assert_max_num_queries: Any
-) -> None:
-    load_catalogue()
-    look_at(signed_in, *Product.objects.values_list("slug", flat=True))
-    with django_assert_max_num_queries(6):
-        signed_in.get(url)
 
 
 def test_the_popular_page_ranks_products_by_their_views(client: Client, redis: Any, partitions: int) -> None:
@@ -189,20 +170,6 @@ def test_a_refused_guest_reads_why_and_signs_in_with_the_basket_after_signing_ou
     assert basket(client) == {"larch": 2}
 
 
-def test_a_sign_in_that_only_login_refuses_has_a_page_and_leaves_no_last_login(
-    client: Client, fill_up: Callable[[str], list[Client]], ada: User, settings: Any
-) -> None:
-    fill_up("refuse")
-    ada.refresh_from_db()
-    before = ada.last_login
-    assert before is not None
-    settings.ROOT_URLCONF = AskedNobody
-    page = sign_in(client)
-    assert (page.status_code, REFUSED in page.content.decode()) == (403, True)
-    ada.refresh_from_db()
-    assert ada.last_login == before
-
-
 @pytest.mark.parametrize(
     ("policy", "login", "behind"),
     [("end_oldest", "/login/", "/account/sessions/"), ("end_least_recent", "/admin/login/", "/admin/")],
@@ -217,9 +184,3 @@ def test_who_signed_in_elsewhere_reads_that_above_the_form_to_sign_in(
     assert page.redirect_chain == [(f"{login}?next={behind}", 302)]
     assert "Your session was ended, because you signed in elsewhere." in page.content.decode()
     assert [browser.get(behind).status_code for browser in (*others, client)] == [200, 200, 200]
-
-
-def test_what_is_not_for_a_user_is_answered_with_a_page_of_the_shop(signed_in: Client) -> None:
-    User.objects.update(is_staff=True)
-    page = signed_in.get("/admin/django_redsess/onlinesession/")
-    assert (page.status_code, 'class="masthead"' in page.content.decode()) == (403, True)
