@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection
 from functools import partial
@@ -57,38 +56,7 @@ def names(client: Client, **query: str) -> list[str]:
     return sorted(Page(client.get(LIST, query, follow=True)).names)
 
 
-def labels(client: Client) -> list[str]:
-    """Return the labels of the boxes, from the top."""
-    found = re.findall(r'name="_selected_action"[^>]*aria-label="([^"]*)"', client.get(LIST).text)
-    found += re.findall(r'aria-label="([^"]*)"[^>]*name="_selected_action"', client.get(LIST).text)
-    return [html.unescape(label) for label in found]
-
-
-def headers(client: Client) -> list[str]:
-    """Return what is heard as the header of each row."""
-    return [
-        " ".join(re.sub("<[^>]*>", " ", cell).split())
-        for cell in re.findall(r'<th class="field-user">(.*?)</th>', client.get(LIST).text)
-    ]
-
-
 # Rows.
-
-
-def test_rows_of_one_user_have_headers_labels_and_links_of_their_own(admin_client, users, clients, new_session) -> None:
-    sign_in(new_session, *[str(users["alice"].pk)] * 2)
-    ends = re.findall(r'class="redsess-end" href="[^"]*sid=[^"]*" aria-label="([^"]*)"', admin_client.get(LIST).text)
-    assert "End the session of alice: Firefox 140 on Linux, 198.51.100.7" in ends
-    for found in (labels(admin_client), headers(admin_client), ends):
-        assert len(found) == len(set(found)) == 6
-        assert sum("alice" in text for text in found) == 3
-
-
-def test_an_unknown_browser_makes_no_long_label(admin_client, new_session) -> None:
-    session = new_session("7")
-    session.visit = Visit(lambda: Visitor("198.51.100.7", "robot " * 100))
-    session.save()
-    assert max(map(len, labels(admin_client))) < 200
 
 
 def test_an_address_links_to_the_sessions_from_it(admin_client, clients) -> None:
@@ -100,15 +68,11 @@ def test_an_address_links_to_the_sessions_from_it(admin_client, clients) -> None
     assert parse_qs(urlsplit(guests.links["198.51.100.7"]).query) == {"q": ["198.51.100.7"], "who": ["everyone"]}
 
 
-def test_a_session_without_an_address_has_no_link(admin_client, sids) -> None:
-    [row] = Page(admin_client.get(LIST, {"q": sids["bob"]})).rows
-    assert [href for href in row["hrefs"] if "?q=" in href] == []
-
-
 def test_what_is_not_stored_is_told(admin_client, users, new_session) -> None:
     sid = new_session(colour="blue").sid
     [row] = Page(admin_client.get(LIST, {"who": "guests"})).rows
     assert (row["client"], row["signed_in"]) == ("not stored", "-")
+    assert [href for href in row["hrefs"] if "?q=" in href] == []
     # Without the other, an address or a browser stands alone.
     for address, user_agent, shown in (("198.51.100.7", "", "198.51.100.7"), ("", "curl/8.5.0", "curl 8")):
         session = new_session(str(users["alice"].pk))
@@ -117,11 +81,7 @@ def test_what_is_not_stored_is_told(admin_client, users, new_session) -> None:
         [row] = Page(admin_client.get(LIST, {"q": session.sid})).rows
         assert row["client"] == shown
     assert [row[1] for row in Page(admin_client.get(CONFIRM, {"sid": sid})).tables[0][1:]] == ["not stored"]
-    # On a phone, a cell has no heading but this.
-    assert '<span class="redsess-label">Signed in </span>-' in admin_client.get(LIST, {"who": "guests"}).text
-    text = Page(admin_client.get(page_of(sid))).text
-    assert "From: not stored" in text
-    assert "User agent: not stored" in text
+    assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
 
 
 def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
@@ -138,8 +98,9 @@ def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
     assert not any("confirm/" in href for href in page.links.values())
 
 
-@pytest.mark.parametrize("query", ["q=alice", "active=1h&o=-4", "who=everyone&browser=Firefox"])
-def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, clients, query) -> None:
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize("query", ["active=1h&o=-4", "who=everyone&browser=Firefox"])
+def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, query) -> None:
     row = next(row for row in Page(admin_client.get(f"{LIST}?{query}")).rows if row["user"] == "alice")
     [end] = [href for href in row["hrefs"] if href.startswith(CONFIRM)]
     [session] = [href for href in row["hrefs"] if "/change/" in href]
@@ -150,30 +111,22 @@ def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, clients, quer
     assert parse_qs(urlsplit(close).query) == parse_qs(query)
 
 
-def test_ending_everyone_else_is_below_the_list_and_apart_from_other_buttons(admin_client, clients) -> None:
-    text = admin_client.get(LIST).text
-    assert text.index("End everyone else") > text.index("</table>")
-    assert asked(admin_client.get(Page(admin_client.get(LIST)).links["End everyone else's sessions"])) == 3
-    # It has nothing to do with what is searched for.
+@pytest.mark.usefixtures("clients")
+def test_everyone_else_is_ended_from_the_whole_list_and_what_is_found_from_a_search(admin_client) -> None:
+    viewer = staff(Client(), "view_onlinesession")
+    everyone, found = "End everyone else's sessions", "End the session that is listed"
+    assert asked(admin_client.get(Page(admin_client.get(LIST)).links[everyone])) == 4
     for query in ("?q=alice", "?active=1h", "?who=everyone", "?q=nobody"):
-        assert "End everyone else" not in admin_client.get(LIST + query).text
-    page = Page(staff(Client(), "view_onlinesession").get(LIST))
-    assert "End everyone else's sessions" not in page.links
-    assert "Ending sessions takes the permission “Can end online sessions”. Ask an administrator for it." in page.text
-
-
-def test_what_a_search_or_a_filter_lists_is_ended_from_below_the_list(admin_client, clients) -> None:
-    found = Page(admin_client.get(LIST, {"q": "198.51.100.0/24"}))
-    assert asked(admin_client.get(found.links["End these 2 sessions"])) == found.count == 2
-    assert "End the session that is listed" in Page(admin_client.get(LIST, {"browser": "Chrome"})).links
+        assert everyone not in Page(admin_client.get(LIST + query)).links, query
+    page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24"}))
+    assert asked(admin_client.get(page.links["End these 2 sessions"])) == page.count == 2
     # Guests alone are not everyone.
-    assert "End the session that is listed" in Page(admin_client.get(LIST, {"who": "guests"})).links
-    for client, query in (
-        (admin_client, ""),
-        (admin_client, "?q=nobody"),
-        (staff(Client(), "view_onlinesession"), "?q=bob"),
-    ):
-        assert not re.search("End these|that is listed", client.get(LIST + query, follow=True).text)
+    for query in ("?browser=Chrome", "?who=guests"):
+        assert found in Page(admin_client.get(LIST + query)).links, query
+    for client, query in ((admin_client, ""), (admin_client, "?q=nobody"), (viewer, ""), (viewer, "?q=bob")):
+        page = Page(client.get(LIST + query, follow=True))
+        assert not [text for text in page.links if text == found or text.startswith("End these")], query
+        assert (everyone in page.links) == (client is admin_client and not query)
 
 
 # Columns that a subclass adds.
@@ -191,26 +144,22 @@ def carol_for_the_lamp(items: Collection[str]) -> dict[str, User]:
     return {item: User.objects.get(username="carol") for item in items if item == "lamp"}
 
 
-@pytest.fixture
-def more_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "seen", "expires", "size", "newest_item"))
-
-
 @pytest.mark.parametrize("column", ["seen", "newest_item"])
 def test_an_item_has_its_name_and_a_link_from_one_lookup_a_page(
-    admin_client, users, clients, settings, request, column
+    admin_client, users, clients, settings, monkeypatch, column
 ) -> None:
     asked_for.clear()
     settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_list.carol_for_the_lamp"}
     if column == "newest_item":
-        request.getfixturevalue("more_columns")
+        monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "seen", "newest_item"))
     viewed.record(clients["alice"], "lamp")
     viewed.record(clients["bob"], "kite")
-    page = Page(admin_client.get(LIST))
-    rows = {row["user"]: row for row in page.rows}
+    rows = {row["user"]: row for row in Page(admin_client.get(LIST)).rows}
     assert rows["alice"][column].endswith("carol")
     assert f"/admin/auth/user/{users['carol'].pk}/change/" in rows["alice"]["hrefs"]
     assert rows["bob"][column].endswith("kite")
+    # An item that has a column is not below the time, too.
+    assert ("kite" in rows["bob"]["seen"]) == (column == "seen")
     assert asked_for == [["kite", "lamp"]]
 
 
@@ -234,23 +183,17 @@ def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, se
 # Search.
 
 
-@pytest.mark.parametrize(
-    ("term", "found"),
-    [
+@pytest.mark.usefixtures("clients")
+def test_search_finds_an_address_or_a_network(admin_client) -> None:
+    for term, found in (
         ("198.51.100.7", ["alice"]),
         (" 198.51.100.0/24 ", ["alice", "bob"]),
         ("2001:db8::/32", ["carol"]),
         ("203.0.113.0/24", []),
         ("0.0.0.0/0", ["alice", "bob"]),
-    ],
-)
-@pytest.mark.usefixtures("clients")
-def test_search_finds_an_address_or_a_network(admin_client, term, found) -> None:
-    assert names(admin_client, q=term) == found
-
-
-@pytest.mark.usefixtures("clients")
-def test_search_by_address_finds_guests_where_they_are_listed(admin_client) -> None:
+    ):
+        assert names(admin_client, q=term) == found, term
+    # Guests where they are listed.
     assert names(admin_client, q="198.51.100.7", who="everyone") == ["alice", "guest"]
     assert names(admin_client, q="198.51.100.7", who="guests") == ["guest"]
 
@@ -289,24 +232,20 @@ def test_who_is_not_online_can_not_be_told_from_who_does_not_exist(client) -> No
 
 
 @pytest.mark.usefixtures("clients")
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch) -> None:
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_network("198.51.100.0/24")
+    )
+    for query, found in (
         ({}, ["alice", "bob"]),
         ({"q": "198.51.100.8"}, ["bob"]),
         ({"q": "2001:db8::7"}, []),
         ({"q": "0.0.0.0/0"}, ["alice", "bob"]),
         ({"browser": "Chrome"}, ["bob"]),
-    ],
-    ids=str,
-)
-def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch, query, found) -> None:
-    every = OnlineSessionAdmin.get_queryset
-    monkeypatch.setattr(
-        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_network("198.51.100.0/24")
-    )
-    assert names(admin_client, **query) == found
-    assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text
+    ):
+        assert names(admin_client, **query) == found, query
+        assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text, query
 
 
 def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, monkeypatch) -> None:
@@ -339,26 +278,18 @@ def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
     assert page.messages == []
 
 
-@pytest.mark.parametrize(
-    "term",
-    ["1.2.3.4/33", "192.0.2.7:443", "192.0.2.007", "[2001:db8::]/32", "2001:db8::/129", "::1::", "10.0.0.256"],
-)
-def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_client, term) -> None:
-    page = Page(admin_client.get(LIST, {"q": term}))
-    assert "This is neither an address nor a network" in page.text
-    assert page.names == []
-
-
-@pytest.mark.parametrize("term", ["fee", "1234", "10.5", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9", "face.1.2.3.4x"])
-def test_other_text_that_finds_nothing_is_not_called_an_address(admin_client, term) -> None:
-    assert "neither an address nor" not in Page(admin_client.get(LIST, {"q": term})).text
-
-
-def test_a_user_who_is_named_like_an_address_is_found(admin_client, new_session) -> None:
+def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_client, new_session) -> None:
+    line = "This is neither an address nor a network"
+    for term in ("1.2.3.4/33", "192.0.2.7:443", "192.0.2.007", "[2001:db8::]/32", "2001:db8::/129", "::1::"):
+        page = Page(admin_client.get(LIST, {"q": term}))
+        assert line in page.text, term
+        assert page.names == [], term
+    for term in ("fee", "1234", "10.5", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9", "face.1.2.3.4x"):
+        assert line not in Page(admin_client.get(LIST, {"q": term})).text, term
     sign_in(new_session, str(User.objects.create_user("192.0.2.007").pk))
     page = Page(admin_client.get(LIST, {"q": "192.0.2.007"}))
     assert page.names == ["192.0.2.007"]
-    assert "neither an address nor" not in page.text
+    assert line not in page.text
 
 
 def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
@@ -375,14 +306,6 @@ def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, use
     assert "At most" not in text
 
 
-def test_the_line_below_the_box_names_what_can_be_searched(admin_client, client) -> None:
-    assert (
-        "Search by address, network (198.51.100.0/24), browser, session id or user (username, first name, last name, "
-        "email address)"
-    ) in Page(admin_client.get(LIST)).text
-    assert "session id or user (username)" in Page(staff(client, "view_onlinesession").get(LIST)).text
-
-
 @pytest.mark.usefixtures("clients")
 def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, monkeypatch, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
@@ -392,7 +315,7 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
     page = Page(admin_client.get(LIST, {"q": "0.0.0.0/0"}))
     assert line in page.text
     assert "INDEX_ADDRESSES" in page.text
-    assert page.text.count("At least ") >= 1
+    assert "At least " in page.text
     page = Page(staff(client, "view_onlinesession").get(LIST, {"q": "0.0.0.0/0"}))
     assert line in page.text
     assert "INDEX_ADDRESSES" not in page.text
@@ -402,12 +325,11 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
 # Filters.
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+@pytest.mark.usefixtures("clients")
+def test_filters_by_visitor_browser_and_system_hold_together(admin_client) -> None:
+    for query, found in (
         ({"who": "guests"}, ["guest"]),
         ({"browser": "Firefox"}, ["alice", "carol"]),
-        ({"browser": "Chrome"}, ["bob"]),
         ({"system": "Windows"}, ["bob"]),
         ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
         ({"browser": "Firefox", "q": "carol"}, ["carol"]),
@@ -416,24 +338,18 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
         ({"browser": "Firefox", "q": "chrome"}, []),
         ({"browser": "Nonsense"}, []),
         ({"browser": ""}, ["admin", "alice", "bob", "carol"]),
-    ],
-    ids=str,
-)
-@pytest.mark.usefixtures("clients")
-def test_filters_by_visitor_browser_and_system_hold_together(admin_client, query, found) -> None:
-    page = Page(admin_client.get(LIST, query))
-    assert sorted(page.names) == found
-    assert page.count == len(found)
+    ):
+        page = Page(admin_client.get(LIST, query))
+        assert sorted(page.names) == found, query
+        assert page.count == len(found), query
 
 
 @pytest.mark.usefixtures("clients")
 def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
     page = Page(admin_client.get(LIST))
-    for text, found in (("Firefox", ["carol", "alice"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
+    for text, found in (("Firefox", ["alice", "carol"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
         filtered = Page(admin_client.get(LIST + page.links[text]))
-        # In the order of the list. Two may have signed in within a millisecond: then it is not known here.
-        assert filtered.names == [name for name in page.names if name in found] or found == ["guest"]
-        assert sorted(filtered.names) == sorted(found)
+        assert sorted(filtered.names) == found
         assert f"Filters: {text}. Clear all filters" in filtered.text
     assert "Filters:" not in page.text
 
@@ -445,32 +361,14 @@ def test_the_total_is_that_of_the_visitors_who_are_listed(admin_client, who, tot
     assert re.search(rf"0 results \({total} total\)", text), text
 
 
-def test_guests_are_listed_by_last_seen(admin_client, clients) -> None:
-    page = Page(admin_client.get(LIST + Page(admin_client.get(LIST)).links["Guests, by last seen"]))
-    assert "Signed in" not in {text for text, href in page.links.items() if "o=" in href}
-    assert page.sids == [clients["guest"].sid]
-
-
 # What the page says.
 
 
-@pytest.mark.parametrize(("query", "heading"), [("", "4 online sessions"), ("?q=alice", "1 online session")])
 @pytest.mark.usefixtures("clients")
-def test_the_heading_is_the_exact_count(admin_client, query, heading) -> None:
-    assert f"<h1>{heading}</h1>" in admin_client.get(LIST + query).text
-
-
-@pytest.mark.usefixtures("clients")
-def test_an_empty_list_says_what_was_searched_and_how_to_find_more(admin_client) -> None:
+def test_an_empty_list_leads_to_where_more_is_found(admin_client) -> None:
     page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
-    assert "Nothing matches “203.0.113.9”." in page.text
     assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
     assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
-    page = Page(admin_client.get(LIST, {"browser": "Opera"}))
-    assert "No session matches these filters." in page.text
-    assert "Nothing matches" not in page.text
-    # "0 online sessions" would say that nobody is online.
-    assert "<h1>No matching session</h1>" in admin_client.get(LIST, {"browser": "Opera"}).text
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
@@ -482,25 +380,17 @@ def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_don
     lukas = User.objects.create_user("lukas", email="lukas@example.com")
     page = Page(admin_client.get(LIST, {"q": "lukas@"}))
     assert "lukas is not signed in. Open the account Deactivate the account Clear the search" in page.text
-    assert "Nothing matches" not in page.text
     assert page.links["Open the account"] == f"/admin/auth/user/{lukas.pk}/change/"
     question = admin_client.get(page.links["Deactivate the account"])
     assert "You can deactivate the account of lukas." in Page(question).text
-    assert "There is no session" not in Page(question).text
     response = answer(admin_client, question, deactivate=str(lukas.pk))
     assert Page(response).messages == ["The account of lukas was deactivated."]
     page = Page(admin_client.get(LIST, {"user": lukas.pk}))
     assert "lukas is not signed in. The account is deactivated. Open the account" in page.text
     assert "Deactivate the account" not in page.links
     # Who is signed in, but not in this browser, is not said to be away.
-    for query in (
-        {"q": "alice", "browser": "Chrome"},
-        {"user": User.objects.get(username="alice").pk, "browser": "Chrome"},
-    ):
-        assert "is not signed in" not in Page(admin_client.get(LIST, query)).text
-    for number in range(3):
-        User.objects.create_user(f"lukas{number}")
-    assert "Nothing matches “lukas”." in Page(admin_client.get(LIST, {"q": "lukas"})).text
+    for query in ({"q": "alice"}, {"user": User.objects.get(username="alice").pk}):
+        assert "is not signed in" not in Page(admin_client.get(LIST, {**query, "browser": "Chrome"})).text
 
 
 @pytest.mark.usefixtures("clients")
@@ -511,8 +401,3 @@ def test_a_search_by_address_says_that_guests_have_none_without_the_index(admin_
     assert note in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
     assert note in Page(admin_client.get(LIST, {**query, "who": "guests"})).text
     assert note not in Page(admin_client.get(LIST, query)).text
-
-
-def test_the_front_of_a_session_page_leads_to_the_account(admin_client, users, sids) -> None:
-    page = Page(admin_client.get(page_of(sids["bob"])))
-    assert page.links["bob"] == f"/admin/auth/user/{users['bob'].pk}/change/"
