@@ -227,3 +227,16 @@ def test_the_message_is_in_the_language_of_the_request(alice: User, set_limit: S
     with override("de"):
         [german] = list(SessionLimitAuthenticationForm(None, given()).non_field_errors())
     assert "Sitzung" in german
+
+
+def test_other_users_do_not_count(alice: User, set_limit: SetLimit) -> None:
+    set_limit(1)
+    for name in ("bob", "carol", "dora"):
+        sign_in_elsewhere(User.objects.create_user(name))
+    assert errors(SessionLimitAuthenticationForm(None, given())) == []
+
+
+def test_the_admins_form_refuses_who_is_not_of_the_staff_without_telling_more(alice: User, set_limit: SetLimit) -> None:
+    set_limit(1)
+    sign_in_elsewhere(alice)
+    assert errors(AdminForm(None, given())) == ["invalid_login"]

@@ -24,7 +24,7 @@ def test_a_fault_can_be_planted(fault: Fault, tmp_path: Path) -> None:
     if copy.suffix == ".py":
         compile(copy.read_text(encoding="utf-8"), fault.file, "exec")
     assert fault.tests
-    assert all((ROOT / folder).is_dir() for folder in fault.tests)
+    assert all((ROOT / folder).exists() for folder in fault.tests)
 
 
 def test_faults_are_planted_everywhere() -> None:
