@@ -2,7 +2,8 @@
 Planted faults: do the tests find them?
 
 Each ``.patch`` beside this file plants one fault into a copy of the package. Its first line says what a user would
-suffer. ``Tests:`` names the files or folders whose tests have to fail. ``python -m tests.planted`` plants one after the other.
+suffer. ``Tests:`` names the files or folders whose tests have to fail. ``python -m tests.planted`` plants one after the
+other.
 """
 
 from __future__ import annotations
