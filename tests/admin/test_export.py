@@ -29,7 +29,7 @@ from django_redsess.online import searching
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.saving import Visit
 from testproject.servers import free_port
-from tests.helpers.admin_pages import LIST, staff, walk
+from tests.helpers.admin_pages import LIST, Page, staff, walk
 from tests.helpers.outages import caches, our_errors
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
@@ -361,3 +361,10 @@ def test_a_hundred_thousand_sessions_are_sent_in_little_memory(admin_client, red
 def memory() -> int:
     """How many bytes of memory this process has now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_users_have_the_names_that_the_list_shows(admin_client, sids, monkeypatch) -> None:
+    monkeypatch.setattr(User, "__str__", lambda user: f"Customer {user.pk}")
+    names = Page(admin_client.get(LIST)).names
+    assert [row["user"] for row in as_csv(admin_client)] == [row["user"] for row in as_json(admin_client)["sessions"]]
+    assert [row["user"] for row in as_csv(admin_client)] == names

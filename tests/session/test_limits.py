@@ -190,3 +190,13 @@ def test_a_sign_in_takes_as_many_calls_of_scripts_with_a_limit_as_without(
         for sid in sids_of(user_id):
             online.end(sid)
     assert counts == [1, 1]
+
+
+def test_sign_ins_without_the_signal_stay_below_the_ceiling(new_session: Any, settings: Any) -> None:
+    settings.REDSESS = {**settings.REDSESS, "USER_SESSIONS_CEILING": 2}
+    guest = new_session(basket="lamp")
+    for session in (SessionStore(), SessionStore(), SessionStore(guest.session_key)):
+        session[SESSION_KEY] = "7"
+        session.save()
+    assert len(sids_of("7")) == 2
+    assert session.sid in sids_of("7")

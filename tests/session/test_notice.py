@@ -30,6 +30,7 @@ from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import ending
 from django_redsess.session import eviction, script_calls
+from django_redsess.session.notice import MESSAGE_KEY
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
@@ -843,6 +844,17 @@ def test_other_ends_tell_nothing_elsewhere(visitor, alice, redis, end) -> None:
     assert online.count() == 1
     assert "One of your" not in "".join(shown(other))
     assert redis.keys("*:message:*") == []
+
+
+def test_a_message_does_not_reach_a_session_that_has_another_user(redis, new_session, partitions) -> None:
+    ended, kept, stranger = new_session("7"), new_session("7"), new_session("9")
+    # What another program has put into a user's list.
+    name = keyspace().of_user("7").online_user_of("7")
+    redis.zadd(name, {stranger.sid: 1})
+    online.end(ended.sid, message="Call us.")
+    redis.zrem(name, stranger.sid)
+    assert MESSAGE_KEY in dict(SessionStore(kept.session_key).items())
+    assert MESSAGE_KEY not in dict(SessionStore(stranger.session_key).items())
 
 
 def test_neither_the_message_nor_a_save_at_the_same_time_is_lost(browser, alice, meanwhile, monkeypatch) -> None:
