@@ -10,19 +10,23 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess import online
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
+from tests.helpers import every_operation
 from tests.helpers.behind import make_older, make_seen
+from tests.helpers.child import Child
 from tests.helpers.outages import caches, full, without_disk, without_replicas
 
 pytestmark = pytest.mark.both_servers
 
-DAYS = 11 * 24 * 3600
+DAY = 24 * 3600
+
+DAYS = 11 * DAY
 """An interval of seconds in which a test runs: of two, it would meet the border once in a million times."""
 
 NewSession = Callable[..., SessionStore]
@@ -85,19 +89,51 @@ def test_the_first_read_of_an_interval_writes_one_entry_and_the_others_nothing(
     assert changes() == 0
 
 
-@pytest.mark.parametrize("interval", [0, 10])
-def test_last_seen_is_the_servers_time_rounded_down_and_never_goes_back(
-    redis, settings, new_session: NewSession, interval: int
+def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
+    server: servers.Server, settings, new_session: NewSession
 ) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": interval}
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    for durable in servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always"):
+        settings.CACHES = caches(durable.url)
+        session = new_session("7", colour="blue")
+        make_seen(durable.client, str(session.sid), 1000)
+
+        def size(server: servers.Server = durable) -> int:
+            return int(server.client.info("persistence")["aof_current_size"])
+
+        sizes = [size()]
+        for _ in range(3):
+            opened(session)
+            sizes.append(size())
+        assert sizes[0] < sizes[1] == sizes[2] == sizes[3]
+
+
+def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_session: NewSession, changes) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
+    session = new_session("7")
+    make_seen(redis, str(session.sid), 1000)
+    changes()
+    SessionStore(session.session_key).load()
+    session.exists(session.session_key)
+    assert changes() == 0
+
+
+def test_last_seen_is_the_servers_time_rounded_down(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 10}
     session = new_session("7")
     make_seen(redis, str(session.sid), 1000)
     before = now(redis)
     opened(session)
     noted = seen(redis, session)["recent"]
-    assert interval == 0 or noted % 10_000 == 0
+    assert noted % 10_000 == 0
     # A process knows the time to the millisecond.
-    assert before - interval * 1000 - 1 <= noted <= now(redis) + 1
+    assert before - 10_000 <= noted <= now(redis) + 1
+
+
+@pytest.mark.parametrize("interval", [0, 10])
+def test_last_seen_never_goes_back(redis, settings, new_session: NewSession, interval: int) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": interval}
+    session = new_session("7")
     later = now(redis) + 5_000
     make_seen(redis, str(session.sid), later)
     for passive in (False, True):
@@ -105,18 +141,13 @@ def test_last_seen_is_the_servers_time_rounded_down_and_never_goes_back(
         assert seen(redis, session) == {"recent": later}
 
 
-def test_nothing_is_written_by_a_touch_of_what_is_gone_nor_by_a_read_that_no_request_opened(
-    redis, settings, new_session: NewSession, changes
-) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
-    session, live = new_session("7"), new_session("7")
-    make_seen(redis, str(live.sid), 1000)
+def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session: NewSession, changes) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": 0}
+    session = new_session("7")
     online.end(str(session.sid))
     changes()
     opened(session)
     opened("k" * 32)
-    SessionStore(live.session_key).load()
-    live.exists(live.session_key)
     assert changes() == 0
     assert seen(redis, session) == {}
 
@@ -161,6 +192,61 @@ def test_a_refused_touch_does_not_disturb_the_read(
         assert sum(error["count"] for error in refused.values()) >= 6
         assert script_calls.time().run() > 0
     assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
+
+
+# Whose clock it is.
+
+
+@pytest.fixture(scope="module")
+def days_off(server: servers.Server) -> Iterator[dict[str, Child]]:
+    """Web servers whose wall clocks are a day fast and a day slow. Each operation is the first of its process."""
+    started = {name: Child(server, ahead_by_seconds=ahead) for name, ahead in {"fast": DAY, "slow": -DAY}.items()}
+    yield started
+    for child in started.values():
+        child.close()
+
+
+@pytest.mark.parametrize("wall_clock", ["fast", "slow"])
+@pytest.mark.parametrize("setting", [{}, {"IDLE_TIMEOUT": 600}, {"SLIDING": True}, {"ABSOLUTE_TIMEOUT": 600}])
+def test_a_process_that_has_just_started_writes_the_servers_time(
+    redis,
+    settings,
+    new_session: NewSession,
+    days_off: dict[str, Child],
+    wall_clock: str,
+    setting: dict[str, Any],
+) -> None:
+    settings.SESSION_COOKIE_AGE = 1000
+    settings.REDSESS = {"TOUCH_INTERVAL": 0, **setting}
+    shared = {"REDSESS": settings.REDSESS, "SESSION_COOKIE_AGE": 1000}
+
+    def run(operation: Callable[..., Any], *args: Any) -> Any:
+        return days_off[wall_clock].run(operation, *args, settings=shared).result
+
+    guest = new_session(colour="blue")
+    member = new_session("8")
+    make_seen(redis, str(member.sid), 1000)
+    before = now(redis)
+    created = run(every_operation.create, {"_auth_user_id": "7"})
+    run(every_operation.sign_in, guest.session_key, "9")
+    assert run(every_operation.view, member.session_key, "lamp")
+    run(every_operation.request, member.session_key, {})
+    after = now(redis)
+
+    def is_of_then(milliseconds: float) -> bool:
+        return before - 1 <= milliseconds <= after + 1
+
+    [*sessions] = online.sessions()
+    assert sorted(session.user_id for session in sessions) == ["7", "8", "9"]
+    assert sid_of(created) in {session.sid for session in sessions}
+    for session in sessions:
+        assert is_of_then(session.seen_at.timestamp() * 1000)
+        assert session.user_id == "8" or is_of_then(session.login_at.timestamp() * 1000)
+        lives = 600 if "IDLE_TIMEOUT" in setting or "ABSOLUTE_TIMEOUT" in setting else 1000
+        left = session.expires_at.timestamp() - after / 1000
+        assert lives - (after - before) / 1000 - 10 <= left <= lives * 1.06
+    [item] = viewed.recent(member)
+    assert is_of_then(item.at.timestamp() * 1000)
 
 
 # Two deploys side by side, with other settings.
@@ -209,30 +295,48 @@ def test_of_two_deploys_none_ends_what_the_other_lets_live(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "least", "most"),
-    [
-        ({"IDLE_TIMEOUT": 60}, {}, 990, 1001),
-        ({"ABSOLUTE_TIMEOUT": 60}, {}, 990, 1001),
-        ({"IDLE_TIMEOUT": 60, "ABSOLUTE_TIMEOUT": 60}, {}, 990, 1001),
-        ({"IDLE_TIMEOUT": 900}, {"IDLE_TIMEOUT": 600}, 570, 630),
-        ({"IDLE_TIMEOUT": 900}, {"ABSOLUTE_TIMEOUT": 600}, 540, 600),
-        ({"IDLE_TIMEOUT": 900}, {"IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 1}, 3, 63),
-    ],
+    "setting", [{"IDLE_TIMEOUT": 60}, {"ABSOLUTE_TIMEOUT": 60}, {"IDLE_TIMEOUT": 60, "ABSOLUTE_TIMEOUT": 60}]
 )
-def test_a_time_out_that_was_taken_out_or_shortened_moves_the_deadline_at_the_next_active_request(
-    redis, settings, new_session: NewSession, before: dict[str, int], after: dict[str, int], least: int, most: int
+def test_a_time_out_that_was_taken_out_lets_the_deadline_move_later_at_the_next_request(
+    redis, settings, new_session: NewSession, setting: dict[str, int]
 ) -> None:
     settings.SESSION_COOKIE_AGE = 1000
-    settings.REDSESS = before
+    settings.REDSESS = setting
     session = new_session("7")
-    assert left(redis, session) <= max(before.values()) * 1.06 + 7
-    settings.REDSESS = after
-    due_before = due(redis, session)
+    assert left(redis, session) <= 70
+    settings.REDSESS = {}
+    before = due(redis, session)
     opened(session, passive=True)
     SessionStore(session.session_key).load()
-    assert due(redis, session) == due_before
+    assert due(redis, session) == before
     opened(session)
-    assert least < left(redis, session) <= most
+    assert 990 < left(redis, session) <= 1001
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [({"IDLE_TIMEOUT": 600}, 630), ({"ABSOLUTE_TIMEOUT": 600}, 600), ({"IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 1}, 63)],
+)
+def test_a_time_out_that_is_shortened_moves_the_deadline_earlier_at_the_next_active_request(
+    redis, settings, new_session: NewSession, setting: dict[str, int], most: int
+) -> None:
+    settings.SESSION_COOKIE_AGE = 10_000
+    settings.REDSESS = {"IDLE_TIMEOUT": 2000}
+    session = new_session("7")
+    settings.REDSESS = setting
+    before = due(redis, session)
+    opened(session, passive=True)
+    assert due(redis, session) == before
+    opened(session)
+    assert most - 60 < left(redis, session) <= most
+
+
+def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent: list[str]) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 600}
+    session = new_session("7")
+    settings.REDSESS = {"IDLE_TIMEOUT": 590}
+    opened(session)
+    assert "prolong" not in sent
 
 
 def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninety(
@@ -252,35 +356,14 @@ def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninet
     assert moved_at[0] >= 90
     assert all(later - earlier >= 90 for earlier, later in itertools.pairwise(moved_at))
     assert 5 < len(moved_at) <= 11
-    # Who is idle is gone when the slack is over.
+
+
+def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 1800}
+    session = new_session("7")
+    make_older(redis, str(session.sid), 1790)
+    opened(session)
     make_older(redis, str(session.sid), 1799)
     assert opened(session)["_auth_user_id"] == "7"
     make_older(redis, str(session.sid), 1890)
     assert dict(opened(session).items()) == {}
-
-
-def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
-    server: servers.Server, settings, new_session: NewSession
-) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
-    for durable in servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always"):
-        settings.CACHES = caches(durable.url)
-        session = new_session("7", colour="blue")
-        make_seen(durable.client, str(session.sid), 1000)
-
-        def size(server: servers.Server = durable) -> int:
-            return int(server.client.info("persistence")["aof_current_size"])
-
-        sizes = [size()]
-        for _ in range(3):
-            opened(session)
-            sizes.append(size())
-        assert sizes[0] < sizes[1] == sizes[2] == sizes[3]
-
-
-def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent: list[str]) -> None:
-    settings.REDSESS = {"IDLE_TIMEOUT": 600}
-    session = new_session("7")
-    settings.REDSESS = {"IDLE_TIMEOUT": 590}
-    opened(session)
-    assert "prolong" not in sent

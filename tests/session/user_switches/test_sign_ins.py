@@ -36,18 +36,13 @@ def test_another_user_who_signs_in_takes_the_place_and_nothing_that_was_viewed(b
     assert name_in(browser) == "nobody"
 
 
-@pytest.mark.parametrize("before", ["", "alice", "bob"])
-def test_who_signs_in_and_is_signed_in_elsewhere_takes_the_place_only_with_a_limit(
-    browser, redis, limit, before: str
-) -> None:
+def test_another_user_who_signs_in_where_that_user_is_signed_in_elsewhere(browser, users, redis, limit) -> None:
     elsewhere = Browser(Client())
-    if before:
-        sign_in(browser, before)
     sign_in(elsewhere, "bob")
-    for _ in range(2):
-        assert sign_in(browser, "bob") == 200
-        assert listed(redis) == ["bob"] * (1 if limit else 2)
-        assert (name_in(browser), name_in(elsewhere)) == ("bob", "nobody" if limit else "bob")
+    sign_in(browser, "alice")
+    assert sign_in(browser, "bob") == 200
+    assert listed(redis) == ["bob"] * (1 if limit else 2)
+    assert (name_in(browser), name_in(elsewhere)) == ("bob", "nobody" if limit else "bob")
 
 
 def test_the_same_user_who_signs_in_again_has_one_session_and_all_that_was_viewed(browser, users, redis, limit) -> None:
@@ -61,7 +56,28 @@ def test_the_same_user_who_signs_in_again_has_one_session_and_all_that_was_viewe
     assert online.get(browser.sid).login_at > before
 
 
-@pytest.mark.parametrize("names", ["bob+bob+bob", "alice+bob", "bob+alice+bob", "carol+alice+bob+bob"])
+def test_the_same_user_who_signs_in_again_takes_the_place_of_the_others_only_with_a_limit(
+    browser, redis, limit
+) -> None:
+    elsewhere = Browser(Client())
+    sign_in(browser, "alice")
+    sign_in(elsewhere, "alice")
+    if limit:
+        assert (name_in(browser), listed(redis)) == ("nobody", ["alice"])
+    assert sign_in(browser, "alice") == 200
+    assert listed(redis) == ["alice"] * (1 if limit else 2)
+    assert (name_in(browser), name_in(elsewhere)) == ("alice", "nobody" if limit else "alice")
+
+
+@pytest.mark.parametrize("names", ["alice+alice", "alice+alice+alice"])
+def test_two_sign_ins_of_one_user_in_one_request_make_one_session(browser, redis, limit, names: str) -> None:
+    assert sign_in(browser, names) == 200
+    assert (name_in(browser), listed(redis)) == ("alice", ["alice"])
+    assert sign_in(browser, names) == 200
+    assert (name_in(browser), listed(redis)) == ("alice", ["alice"])
+
+
+@pytest.mark.parametrize("names", ["alice+bob", "bob+alice+bob", "alice+carol+bob", "carol+alice+bob+bob"])
 @pytest.mark.parametrize("first", ["", "alice", "bob"])
 def test_of_several_users_who_sign_in_in_one_request_the_last_one_is_signed_in(
     browser, redis, limit, first: str, names: str
@@ -70,8 +86,7 @@ def test_of_several_users_who_sign_in_in_one_request_the_last_one_is_signed_in(
         sign_in(browser, first)
         browser.get("/items/records/lamp")
     assert sign_in(browser, names) == 200
-    stays = first == "bob" and "alice" not in names
-    assert (name_in(browser), listed(redis), items_of(browser)) == ("bob", ["bob"], ["lamp"] * stays)
+    assert (name_in(browser), listed(redis), items_of(browser)) == ("bob", ["bob"], [])
 
 
 def test_a_sign_in_that_another_follows_in_the_request_ends_nobodys_session(browser, redis, limit) -> None:
@@ -89,20 +104,37 @@ def test_who_signs_in_again_with_another_password_gets_a_new_session(browser, us
     assert (name_in(browser), listed(redis), items_of(browser)) == ("alice", ["alice"], [])
 
 
-@pytest.mark.parametrize("before", ["", "alice"], ids=["a guest's", "alice's"])
-@pytest.mark.parametrize("names", [("alice", "bob"), ("alice", "alice"), ("bob", "carol"), ("bob", "bob")])
-def test_two_sign_ins_in_one_session_at_once_get_a_session_each(redis, limit, meanwhile, before: str, names) -> None:
+@pytest.mark.parametrize("names", [("alice", "bob"), ("alice", "alice")])
+def test_two_sign_ins_of_one_guest_at_once_get_a_session_each(redis, limit, meanwhile, names) -> None:
+    guest = SessionStore()
+    guest["colour"] = "blue"
+    guest.save()
     one, other = Browser(Client()), Browser(Client())
-    if before:
-        sign_in(one, before)
-    else:
-        guest = SessionStore()
-        guest["colour"] = "blue"
-        guest.save()
-        one.cookie = guest.session_key
+    one.cookie = other.cookie = guest.session_key
+    meanwhile(lambda: sign_in(other, names[1]))
+    assert sign_in(one, names[0]) == 200
+    replaced = limit is not None and names[0] == names[1]
+    assert (name_in(one), name_in(other)) == (names[0], "nobody" if replaced else names[1])
+    assert listed(redis) == sorted(names[:1] if replaced else names)
+
+
+@pytest.mark.parametrize("names", [("bob", "carol"), ("bob", "bob")])
+def test_two_other_users_who_sign_in_at_once_get_a_session_each(redis, limit, meanwhile, names) -> None:
+    one, other = Browser(Client()), Browser(Client())
+    sign_in(one, "alice")
     other.cookie = one.cookie
     meanwhile(lambda: sign_in(other, names[1]))
     assert sign_in(one, names[0]) == 200
     replaced = limit is not None and names[0] == names[1]
     assert (name_in(one), name_in(other)) == (names[0], "nobody" if replaced else names[1])
     assert listed(redis) == sorted(names[:1] if replaced else names)
+
+
+def test_the_same_user_who_signs_in_again_twice_at_once_gets_a_session_each(redis, limit, meanwhile) -> None:
+    one, other = Browser(Client()), Browser(Client())
+    sign_in(one, "alice")
+    other.cookie = one.cookie
+    meanwhile(lambda: sign_in(other, "alice"))
+    assert sign_in(one, "alice") == 200
+    assert (name_in(one), name_in(other)) == ("alice", "nobody" if limit else "alice")
+    assert listed(redis) == ["alice"] * (1 if limit else 2)
