@@ -1,4 +1,4 @@
-"""The script in lua/agreement.lua by itself."""
+"""The scripts in lua/agreement.lua and lua/permissions.lua, each by itself."""
 
 from typing import Any
 
@@ -57,3 +57,18 @@ def test_the_newest_eight_keys_are_known(store: Store, agree: Any) -> None:
     for number in range(10):
         agree(f"{number:02}", takes_key=True)
     assert store.client.hget(META, "keys") == b"02 03 04 05 06 07 08 09"
+
+
+def test_permissions_are_those_of_the_user_who_asks(own_server: Any) -> None:
+    client = own_server.client
+    given = lua_scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
+    assert client.eval(lua_scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
+    # None is taken for refused because it got too many arguments, or too few.
+    every = lua_scripts.PERMISSIONS.arguments(
+        commands=[*lua_scripts.commands(), "EVAL", "SELECT", "WAIT"], names=["our:a"]
+    )
+    assert client.eval(lua_scripts.PERMISSIONS.text, 0, *every) == [[], []]
+    client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~our:*", "-set")
+    commands, names = client.eval(lua_scripts.PERMISSIONS.text, 0, *given)
+    assert (sorted(commands), names) == ([b"NOSUCH", b"SET"], [b"other"])
+    client.execute_command("ACL", "SETUSER", "default", "allkeys", "+set")

@@ -114,3 +114,12 @@ def test_the_site_is_built_without_a_warning_and_without_the_network(tmp_path: P
     assert (built.returncode, built.stderr) == (0, "")
     for page in DOCS.rglob("*.rst"):
         assert (tmp_path / "site" / page.relative_to(DOCS).with_suffix(".html")).is_file()
+
+
+def test_options_that_are_named_in_the_text_exist() -> None:
+    ours = {
+        option for name in COMMANDS for option in COMMANDS[name].create_parser("manage.py", name)._option_string_actions
+    }
+    named = {option for page in pages() for option in re.findall(r"``(--[a-z-]+)", page.read_text())}
+    assert named
+    assert sorted(named - ours) == []
