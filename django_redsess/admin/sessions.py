@@ -121,12 +121,12 @@ class AbsentUser(NamedTuple):
 
 def _name_of(model: type[Model], search_field: str) -> str:
     # The first character and the last part may say how Django compares.
-    path = search_field.lstrip("^=@")
-    while path:
+    lookup = search_field.lstrip("^=@")
+    while lookup:
         try:
-            field = get_fields_from_path(model, path)[-1]
+            field = get_fields_from_path(model, lookup)[-1]
         except (FieldDoesNotExist, NotRelationField):
-            path = path.rpartition(LOOKUP_SEP)[0]
+            lookup = lookup.rpartition(LOOKUP_SEP)[0]
         else:
             return str(getattr(field, "verbose_name", ""))
     return ""
@@ -277,9 +277,9 @@ class OnlineSessionAdmin(EndingAdmin):
             for row in rows:
                 if self.has_end_permission(request, row):
                     row.end_url = end_url(request, self.admin_site, sid=row.sid)
-        viewed = {row.session.newest_item for row in rows} - {""}
-        if viewed and columns & {"seen", "newest_item"}:
-            found = links.links_of(request, self.admin_site, viewed)
+        items = {row.session.newest_item for row in rows} - {""}
+        if items and columns & {"seen", "newest_item"}:
+            found = links.links_of(request, self.admin_site, items)
             for row in rows:
                 item = row.session.newest_item
                 row.newest = found.get(item, links.ItemLink(querysets.visible(item), "")) if item else None
