@@ -24,7 +24,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
-from django_redsess.conf import conf
+from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.middleware import SessionMiddleware, places_of
 from django_redsess.online.ending import end_all_of
@@ -103,7 +103,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         return
     try:
         session.signed_in(limit := user_limit.limit_at_sign_in(user))
-        if limit is not None and limit.policy == user_limit.REFUSE:
+        if limit is not None and limit.policy == REFUSE:
             session.save()
     except Exception as error:
         _sign_out_request(request)
@@ -169,7 +169,7 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
     session = session_of(request)
     # Not sid: the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
-    text = notice.clean(gettext(message))[: notice.TEXT_MAX] if message else ""
+    text = notice.clean(gettext(message))[:MESSAGE_MAX] if message else ""
     try:
         ended = drive(_ending(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:

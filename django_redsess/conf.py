@@ -1,10 +1,10 @@
-"""The settings of this app: the dict ``REDSESS``. Every key is optional."""
+"""The settings of this app: the dict ``REDSESS``. Every key is optional, and :class:`Conf` is the table of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -20,214 +20,302 @@ END_MESSAGES: Sequence[str | Promise] = (
     gettext_lazy("Your permissions have changed. Please sign in again."),
 )
 
+MESSAGE_MAX = 200
+"""The most characters of a message to the users whose sessions end."""
+
+REFUSE = "refuse"
+POLICIES = ("end_oldest", "end_least_recent", REFUSE)
+"""What a sign-in above ``MAX_SESSIONS_PER_USER`` does."""
+
 prefix_of_test: Callable[[], str | None] | None = None
 """Returns the prefix of the store that a test has for itself, or None. ``testing`` puts it here."""
 
 
-class _Prefix(cached_property[Any]):
-    """A text is cached, as by ``cached_property``. A function is kept, and called each time."""
+class Rule(NamedTuple):
+    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
 
-    def __get__(self, conf: Any, owner: Any = None) -> Any:
+    allows: Callable[[Any], bool]
+    words: str
+
+
+def is_integer(value: object, least: int = 1) -> bool:
+    """Tell whether ``value`` is an integer of ``least`` or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_path(value: object) -> bool:
+    """Tell whether ``value`` may be the dotted path of a function."""
+    return isinstance(value, str) and "." in value
+
+
+def _are(value: object, allows: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and all(map(allows, value))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_prefix(value: object) -> bool:
+    # With the prefix "shop", the first partition is named "shop:0". Another site of that name would share its keys.
+    return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, str | Promise) and 0 < len(" ".join(str(value).split())) <= MESSAGE_MAX
+
+
+def _is_dict_of_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
+
+
+TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
+AT_LEAST_ONE = Rule(is_integer, "an integer of 1 or more")
+AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), "an integer of 1 or more, or None")
+SECONDS_OR_NONE = AT_LEAST_ONE_OR_NONE._replace(words="a number of seconds, an integer of 1 or more, or None")
+PREFIX_TEXT = Rule(
+    _is_prefix,
+    "a text, not empty and without braces, that does not end in a colon and a number: the names of partitions do",
+)
+
+
+class Setting(Generic[T]):
+    """
+    A key of ``REDSESS``: its ``default``, the ``rule`` for its values, and its ``meaning``, which the reference shows.
+
+    The value is found in ``Conf`` itself from the first time on, since a request reads a dozen of them and Django takes
+    a microsecond for each.
+    """
+
+    def __init__(self, default: T, rule: Rule, meaning: str) -> None:
+        self.default, self.rule, self.meaning = default, rule, meaning
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, conf: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, conf: Conf, owner: type) -> T: ...
+
+    def __get__(self, conf: Conf | None, owner: type) -> Self | T:
         if conf is None:
             return self
-        prefix = conf.__dict__.get("prefix_function") or self.func(conf)
-        if not callable(prefix):
-            # Found there from now on, without a call.
-            conf.__dict__["PREFIX"] = prefix
-            return prefix
-        conf.__dict__["prefix_function"] = prefix
-        returned = prefix()
+        value = conf.__dict__[self.name] = self._read()
+        return value
+
+    def _read(self) -> T:
+        redsess: Mapping[str, T] = getattr(settings, "REDSESS", {})
+        return redsess.get(self.name, self.default)
+
+
+class _Prefix(Setting[Any]):
+    """A text is found in ``Conf`` from the first time on. A function is kept, and called each time."""
+
+    def __get__(self, conf: Conf | None, owner: type) -> Any:
+        if conf is None:
+            return self
+        kept = conf.__dict__
+        if "prefix_function" not in kept:
+            prefix = (prefix_of_test and prefix_of_test()) or self._read()
+            if not callable(prefix):
+                kept[self.name] = prefix
+                return prefix
+            kept["prefix_function"] = prefix
+        returned = kept["prefix_function"]()
         if not isinstance(returned, str):
             raise ImproperlyConfigured(f"The function REDSESS['PREFIX'] must return a text; it returned {returned!r}.")
         return returned
 
 
 class Conf:
-    """
-    The values of ``settings.REDSESS``, or their defaults.
+    """The values of ``settings.REDSESS``, or their defaults. A test that overrides it clears what is cached."""
 
-    Each value is cached, because a request reads a dozen of them and Django takes a microsecond for each. A test that
-    overrides the setting clears the cache.
-    """
-
-    @_Prefix
-    def PREFIX(self) -> str | Callable[[], str]:
+    PREFIX = _Prefix(
+        "redsess",
+        Rule(
+            lambda value: callable(value) or _is_prefix(value),
+            f"{PREFIX_TEXT.words}; or a function that returns such a text",
+        ),
         """
         The prefix of all Redis keys. Two sites on one server, or two tables of users, need different prefixes.
 
         The value is a text, or a function without arguments that returns it. The function is called at each operation.
-        """
-        return (prefix_of_test and prefix_of_test()) or self._read("PREFIX", "redsess")
-
-    @cached_property
-    def MAX_SESSIONS(self) -> int:
-        """The maximum number of sessions. Above it, sessions are evicted: guests' first, the longest unseen first."""
-        return self._read("MAX_SESSIONS", 10_000_000)
-
-    @cached_property
-    def MAX_GUESTS(self) -> int | None:
-        """The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``."""
-        return self._read("MAX_GUESTS", None)
-
-    @cached_property
-    def MAX_SESSIONS_PER_USER(self) -> int | str | None:
+        """,
+    )
+    MAX_SESSIONS = Setting[int](
+        10_000_000,
+        AT_LEAST_ONE,
+        "The maximum number of sessions. Above it, sessions are evicted: guests' first, the longest unseen first.",
+    )
+    MAX_GUESTS = Setting[int | None](
+        None,
+        AT_LEAST_ONE_OR_NONE,
+        "The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``.",
+    )
+    MAX_SESSIONS_PER_USER = Setting[int | str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_integer(value) or is_path(value),
+            "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
+        ),
         """
         The maximum number of sessions of one user. None: no limit.
 
         The value is an integer, or the dotted path of a function that takes the user.
-        """
-        return self._read("MAX_SESSIONS_PER_USER", None)
-
-    @cached_property
-    def USER_SESSIONS_CEILING(self) -> int | None:
+        """,
+    )
+    USER_SESSIONS_CEILING = Setting[int | None](
+        1000,
+        AT_LEAST_ONE_OR_NONE,
         """
         The maximum number of sessions of a user for whom ``MAX_SESSIONS_PER_USER`` sets no limit. None: no ceiling.
 
         A sign-in above it ends the user's session that was not used for the longest time.
-        """
-        return self._read("USER_SESSIONS_CEILING", 1000)
-
-    @cached_property
-    def SESSION_LIMIT_POLICY(self) -> str:
+        """,
+    )
+    SESSION_LIMIT_POLICY = Setting[str](
+        "end_oldest",
+        Rule(lambda value: value in POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"),
         """
         What happens at a sign-in above ``MAX_SESSIONS_PER_USER``.
 
         ``end_oldest`` and ``end_least_recent`` end another session of the user. ``refuse`` refuses the sign-in.
-        """
-        return self._read("SESSION_LIMIT_POLICY", "end_oldest")
-
-    @cached_property
-    def END_ON_DEACTIVATION(self) -> bool:
-        """Whether a user's sessions end when a save sets the user's ``is_active`` to False."""
-        return self._read("END_ON_DEACTIVATION", True)
-
-    @cached_property
-    def END_MESSAGES(self) -> Sequence[str | Promise]:
-        """The reasons to choose from when an administrator ends sessions. Their users read them."""
-        return self._read("END_MESSAGES", END_MESSAGES)
-
-    @cached_property
-    def END_ON_DELETION(self) -> bool:
-        """Whether a user's sessions end when the user is deleted."""
-        return self._read("END_ON_DELETION", True)
-
-    @cached_property
-    def END_ON_PASSWORD_CHANGE(self) -> bool:
-        """Whether a user's sessions end when the user is saved with a new password. The present session stays."""
-        return self._read("END_ON_PASSWORD_CHANGE", True)
-
-    @cached_property
-    def CONFIRM_ENDS(self) -> tuple[int, int] | None:
+        """,
+    )
+    END_MESSAGES = Setting[Sequence[str | Promise]](
+        END_MESSAGES,
+        Rule(
+            lambda value: _are(value, _is_message), f"a list or tuple of texts, each of 1 to {MESSAGE_MAX} characters"
+        ),
+        "The reasons to choose from when an administrator ends sessions. Their users read them.",
+    )
+    END_ON_DEACTIVATION = Setting[bool](
+        True,
+        TRUE_OR_FALSE,
+        "Whether a user's sessions end when a save sets the user's ``is_active`` to False.",
+    )
+    END_ON_DELETION = Setting[bool](True, TRUE_OR_FALSE, "Whether a user's sessions end when the user is deleted.")
+    END_ON_PASSWORD_CHANGE = Setting[bool](
+        True,
+        TRUE_OR_FALSE,
+        "Whether a user's sessions end when the user is saved with a new password. The present session stays.",
+    )
+    CONFIRM_ENDS = Setting[tuple[int, int] | None](
+        None,
+        Rule(
+            lambda value: value is None or (_are(value, is_integer) and len(value) == 2),
+            "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
+        ),
         """
         How many replicas are to confirm an end, and how many milliseconds it waits for them. None: it does not wait.
 
         It is for sessions that are kicked, that end when the account changes, or that a sign-in ends above
         ``MAX_SESSIONS_PER_USER``.
-        """
-        return self._read("CONFIRM_ENDS", None)
-
-    @cached_property
-    def TOUCH_INTERVAL(self) -> int:
-        """Seconds between two updates of a session's last-seen time. Requests in between do not update it."""
-        return self._read("TOUCH_INTERVAL", 10)
-
-    @cached_property
-    def PARTITIONS(self) -> int:
-        """The number of partitions, a power of two. It can't change during the life of the store."""
-        return self._read("PARTITIONS", 1)
-
-    @cached_property
-    def IDLE_TIMEOUT(self) -> int | None:
-        """The seconds after its last active request at which a session expires. None: no idle time-out."""
-        return self._read("IDLE_TIMEOUT", None)
-
-    @cached_property
-    def ABSOLUTE_TIMEOUT(self) -> int | None:
-        """The seconds after sign-in at which a session expires, used or not. None: no absolute time-out."""
-        return self._read("ABSOLUTE_TIMEOUT", None)
-
-    @cached_property
-    def SLIDING(self) -> bool:
-        """Whether each active request restarts the age of the session and of its cookie. If not, only a save does."""
-        return self._read("SLIDING", False)
-
-    @cached_property
-    def PASSIVE_PATHS(self) -> Sequence[str]:
-        """Path prefixes of passive requests, such as polling. A passive request does not prolong the session."""
-        nothing: Sequence[str] = ()
-        return self._read("PASSIVE_PATHS", nothing)
-
-    @cached_property
-    def PASSIVE_HEADER(self) -> str:
-        """The request header that marks a request as passive when its value is ``1``."""
-        return self._read("PASSIVE_HEADER", "X-Session-Passive")
-
-    @cached_property
-    def TRUSTED_PROXIES(self) -> int:
+        """,
+    )
+    TOUCH_INTERVAL = Setting[int](
+        10,
+        Rule(lambda value: is_integer(value, 0), "a number of seconds: an integer of 0 or more"),
+        "Seconds between two updates of a session's last-seen time. Requests in between do not update it.",
+    )
+    PARTITIONS = Setting[int](
+        1,
+        Rule(
+            lambda value: is_integer(value) and value <= 1024 and value.bit_count() == 1,
+            "a power of two from 1 to 1024",
+        ),
+        "The number of partitions, a power of two. It can't change during the life of the store.",
+    )
+    IDLE_TIMEOUT = Setting[int | None](
+        None,
+        SECONDS_OR_NONE,
+        "The seconds after its last active request at which a session expires. None: no idle time-out.",
+    )
+    ABSOLUTE_TIMEOUT = Setting[int | None](
+        None,
+        SECONDS_OR_NONE,
+        "The seconds after sign-in at which a session expires, used or not. None: no absolute time-out.",
+    )
+    SLIDING = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
+        "Whether each active request restarts the age of the session and of its cookie. If not, only a save does.",
+    )
+    PASSIVE_PATHS = Setting[Sequence[str]](
+        (),
+        Rule(
+            lambda value: _are(value, lambda path: isinstance(path, str) and path.startswith("/")),
+            "a list or tuple of paths, each a string that begins with '/'",
+        ),
+        "Path prefixes of passive requests, such as polling. A passive request does not prolong the session.",
+    )
+    PASSIVE_HEADER = Setting[str](
+        "X-Session-Passive",
+        Rule(lambda value: _is_text(value) and bool(value), "the name of a header, a string that is not empty"),
+        "The request header that marks a request as passive when its value is ``1``.",
+    )
+    TRUSTED_PROXIES = Setting[int](
+        0,
+        Rule(lambda value: is_integer(value, 0), "an integer of 0 or more"),
         """
         The number of your own proxies in front of the site. So many entries of X-Forwarded-For are trusted.
 
         With 0, the header is ignored, and the client's address is ``REMOTE_ADDR``.
-        """
-        return self._read("TRUSTED_PROXIES", 0)
-
-    @cached_property
-    def CLIENT_ADDRESS(self) -> str:
-        """How much of the client's address is stored: ``full``, only the network (``truncated``), or ``none``."""
-        return self._read("CLIENT_ADDRESS", "full")
-
-    @cached_property
-    def INDEX_ADDRESSES(self) -> bool:
+        """,
+    )
+    CLIENT_ADDRESS = Setting[str](
+        "full",
+        Rule(lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"),
+        "How much of the client's address is stored: ``full``, only the network (``truncated``), or ``none``.",
+    )
+    INDEX_ADDRESSES = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
         """
         Whether an index finds the sessions of an address or a network.
 
         Without it, only the newest 10 000 sign-ins are looked through.
-        """
-        return self._read("INDEX_ADDRESSES", False)
-
-    @cached_property
-    def HIDDEN_VALUES(self) -> Sequence[str]:
-        """Top-level keys of session data whose values the admin never shows. Django's own secrets are always hidden."""
-        nothing: Sequence[str] = ()
-        return self._read("HIDDEN_VALUES", nothing)
-
-    @cached_property
-    def VIEWED_VIEWS(self) -> Mapping[str, str]:
+        """,
+    )
+    HIDDEN_VALUES = Setting[Sequence[str]](
+        (),
+        Rule(lambda value: _are(value, _is_text), "a list or tuple of keys of sessions, each a string"),
+        "Top-level keys of session data whose values the admin never shows. Django's own secrets are always hidden.",
+    )
+    VIEWED_VIEWS = Setting[Mapping[str, str]](
+        {},
+        Rule(_is_dict_of_texts, "a dict of strings, view name to URL keyword, such as {'shop:product': 'slug'}"),
         """
         The views that show an item.
 
         Each key is a view name, as for ``reverse()``. Its value is the URL keyword that has the item's id.
-        """
-        nothing: Mapping[str, str] = {}
-        return self._read("VIEWED_VIEWS", nothing)
-
-    @cached_property
-    def VIEWED_GUESTS(self) -> bool:
-        """Whether viewing an item starts a session, and sets its cookie, for a guest who has none."""
-        return self._read("VIEWED_GUESTS", False)
-
-    @cached_property
-    def VIEWED_RESOLVE(self) -> str | None:
+        """,
+    )
+    VIEWED_GUESTS = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
+        "Whether viewing an item starts a session, and sets its cookie, for a guest who has none.",
+    )
+    VIEWED_RESOLVE = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
+        ),
         """
         The dotted path of a function that takes a list of item ids and returns a mapping of ids to objects.
 
         None: items are not resolved to objects.
-        """
-        return self._read("VIEWED_RESOLVE", None)
-
-    @cached_property
-    def VIEWED_PER_SESSION(self) -> int:
-        """The maximum number of viewed items in a session. The newest are kept."""
-        return self._read("VIEWED_PER_SESSION", 25)
-
-    @cached_property
-    def VIEWED_LIMIT(self) -> int:
-        """The maximum number of items whose views are counted. The most viewed are kept."""
-        return self._read("VIEWED_LIMIT", 100_000)
-
-    def _read(self, name: str, default: T) -> T:
-        redsess: Mapping[str, T] = getattr(settings, "REDSESS", {})
-        return redsess.get(name, default)
+        """,
+    )
+    VIEWED_PER_SESSION = Setting[int](
+        25, AT_LEAST_ONE, "The maximum number of viewed items in a session. The newest are kept."
+    )
+    VIEWED_LIMIT = Setting[int](
+        100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
+    )
 
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
         """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""
@@ -235,5 +323,6 @@ class Conf:
             self.__dict__.clear()
 
 
+SETTINGS: dict[str, Setting[Any]] = {name: each for name, each in vars(Conf).items() if isinstance(each, Setting)}
 conf = Conf()
 setting_changed.connect(conf.forget)

@@ -9,6 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
 from django_redsess import online
+from django_redsess.conf import REFUSE
 from django_redsess.session import user_limit
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
         limit = user_limit.limit_of(user)
-        if limit is None or limit.policy != user_limit.REFUSE:
+        if limit is None or limit.policy != REFUSE:
             return
         user_id = online.user_id_of(user)
         session: Any = getattr(self.request, "session", {})

@@ -10,7 +10,7 @@ from django.core import signing
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, override
 
-from django_redsess.conf import conf
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.session import notice
 
 
@@ -54,7 +54,7 @@ class EndForm(forms.Form):
     message = forms.CharField(
         label=gettext_lazy("Message"),
         required=False,
-        max_length=notice.TEXT_MAX,
+        max_length=MESSAGE_MAX,
         help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
         widget=forms.TextInput(attrs={"size": 60}),
     )
@@ -74,9 +74,9 @@ class EndForm(forms.Form):
         """Join reason and message: ``message`` is the whole of what the users read."""
         data = self.cleaned_data
         data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
-        if len(data["message"]) > notice.TEXT_MAX:
+        if len(data["message"]) > MESSAGE_MAX:
             text = gettext("Reason and message together have at most %(limit)d characters.")
-            self.add_error("message", text % {"limit": notice.TEXT_MAX})
+            self.add_error("message", text % {"limit": MESSAGE_MAX})
         return data
 
 

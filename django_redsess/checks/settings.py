@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.apps import apps
 from django.conf import settings
@@ -16,121 +16,15 @@ from django.contrib.messages.storage.cookie import CookieStorage
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
-from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 
 from django_redsess.backend import is_in_use
-from django_redsess.conf import Conf, conf
+from django_redsess.conf import SETTINGS, Conf, conf, is_path
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
-from django_redsess.session import notice, user_limit
-from django_redsess.transport.keys import PREFIX_WORDS, is_prefix
-
-
-class Rule(NamedTuple):
-    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
-
-    allows: Any
-    words: str
-
-
-def _is_int_from(least: int, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def is_path(value: object) -> bool:
-    """Tell whether ``value`` may be the dotted path of a function."""
-    return isinstance(value, str) and "." in value
-
-
-TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
-AT_LEAST_ONE = Rule(lambda value: _is_int_from(1, value), "an integer of 1 or more")
-AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or _is_int_from(1, value), "an integer of 1 or more, or None")
-SECONDS_OR_NONE = Rule(
-    lambda value: value is None or _is_int_from(1, value), "a number of seconds, an integer of 1 or more, or None"
-)
-
-
-def _is_confirmation(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(_is_int_from(1, each) for each in value)
-
-
-def _are_messages(value: object) -> bool:
-    if not isinstance(value, list | tuple) or not all(isinstance(text, str | Promise) for text in value):
-        return False
-    return all(0 < len(notice.clean(str(text))) <= notice.TEXT_MAX for text in value)
-
-
-MAXIMA = ("MAX_SESSIONS", "MAX_GUESTS")
-
-RULES = {
-    "PREFIX": Rule(
-        lambda value: callable(value) or is_prefix(value), f"{PREFIX_WORDS}; or a function that returns such a text"
-    ),
-    "MAX_SESSIONS": AT_LEAST_ONE,
-    "MAX_GUESTS": AT_LEAST_ONE_OR_NONE,
-    "USER_SESSIONS_CEILING": AT_LEAST_ONE_OR_NONE,
-    "MAX_SESSIONS_PER_USER": Rule(
-        lambda value: user_limit.is_maximum(value) or is_path(value),
-        "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
-    ),
-    "SESSION_LIMIT_POLICY": Rule(
-        lambda value: value in user_limit.POLICIES, "one of 'end_oldest', 'end_least_recent' and 'refuse'"
-    ),
-    "END_MESSAGES": Rule(_are_messages, f"a list or tuple of texts, each of 1 to {notice.TEXT_MAX} characters"),
-    "END_ON_DEACTIVATION": TRUE_OR_FALSE,
-    "END_ON_DELETION": TRUE_OR_FALSE,
-    "END_ON_PASSWORD_CHANGE": TRUE_OR_FALSE,
-    "CONFIRM_ENDS": Rule(
-        lambda value: value is None or _is_confirmation(value),
-        "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
-    ),
-    "TOUCH_INTERVAL": Rule(lambda value: _is_int_from(0, value), "a number of seconds: an integer of 0 or more"),
-    "PARTITIONS": Rule(
-        lambda value: _is_int_from(1, value) and value <= 1024 and value.bit_count() == 1,
-        "a power of two from 1 to 1024",
-    ),
-    "IDLE_TIMEOUT": SECONDS_OR_NONE,
-    "ABSOLUTE_TIMEOUT": SECONDS_OR_NONE,
-    "SLIDING": TRUE_OR_FALSE,
-    "PASSIVE_PATHS": Rule(
-        lambda value: (
-            isinstance(value, list | tuple) and all(isinstance(path, str) and path.startswith("/") for path in value)
-        ),
-        "a list or tuple of paths, each a string that begins with '/'",
-    ),
-    "PASSIVE_HEADER": Rule(
-        lambda value: isinstance(value, str) and bool(value), "the name of a header, a string that is not empty"
-    ),
-    "TRUSTED_PROXIES": Rule(lambda value: _is_int_from(0, value), "an integer of 0 or more"),
-    "CLIENT_ADDRESS": Rule(
-        lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"
-    ),
-    "INDEX_ADDRESSES": TRUE_OR_FALSE,
-    "HIDDEN_VALUES": Rule(
-        lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
-        "a list or tuple of keys of sessions, each a string",
-    ),
-    "VIEWED_VIEWS": Rule(
-        lambda value: (
-            isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
-        ),
-        "a dict of strings, view name to URL keyword, such as {'shop:product': 'slug'}",
-    ),
-    "VIEWED_GUESTS": TRUE_OR_FALSE,
-    "VIEWED_RESOLVE": Rule(
-        lambda value: value is None or is_path(value),
-        "None, or the dotted path of a function, such as 'shop.models.products_by_slug'",
-    ),
-    "VIEWED_PER_SESSION": AT_LEAST_ONE,
-    "VIEWED_LIMIT": AT_LEAST_ONE,
-}
-
+from django_redsess.session import user_limit
 
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
-
-SETTING_NAMES = sorted(name for name in vars(Conf) if name.isupper())
-
 
 _LEVELS: dict[str, Any] = {"E": checks.Error, "W": checks.Warning, "I": checks.Info}
 
@@ -155,16 +49,16 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     redsess = getattr(settings, "REDSESS", {})
     if not isinstance(redsess, Mapping):
         return [error("E001", "REDSESS must be a dict.")]
-    names, default = f"The settings are {', '.join(SETTING_NAMES)}.", "Leave it out to use its default."
+    names, default = f"The settings are {', '.join(sorted(SETTINGS))}.", "Leave it out to use its default."
 
     def like(name: object) -> str:
-        found = get_close_matches(str(name).upper(), SETTING_NAMES, n=1)
+        found = get_close_matches(str(name).upper(), SETTINGS, n=1)
         return f"Did you mean {found[0]!r}? " if found else ""
 
-    unknown = [name for name in redsess if name not in SETTING_NAMES]
-    wrong = [name for name, rule in RULES.items() if name in redsess and not rule.allows(redsess[name])]
+    unknown = [name for name in redsess if name not in SETTINGS]
+    wrong = [name for name, each in SETTINGS.items() if name in redsess and not each.rule.allows(redsess[name])]
     return [error("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
-        error("E003", f"REDSESS[{name!r}] must be {RULES[name].words}; it is {redsess[name]!r}.", default)
+        error("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {redsess[name]!r}.", default)
         for name in wrong
     ]
 
@@ -175,7 +69,7 @@ def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
-    are_numbers = all(RULES[name].allows(getattr(conf, name)) for name in MAXIMA)
+    are_numbers = all(each.rule.allows(getattr(conf, each.name)) for each in (Conf.MAX_SESSIONS, Conf.MAX_GUESTS))
     if are_numbers and conf.MAX_GUESTS is not None and conf.MAX_GUESTS > conf.MAX_SESSIONS:
         message = f"{conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
         hint = "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out."

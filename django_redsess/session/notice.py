@@ -17,6 +17,7 @@ from urllib.parse import quote
 from django.utils.translation import gettext
 from redis.exceptions import ResponseError
 
+from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
@@ -105,9 +106,6 @@ def _put(sid: str, user_id: str, message: str) -> Steps[None]:
             return
 
 
-TEXT_MAX = 200
-"""The most characters of a message to the users whose sessions end."""
-
 JOINERS = "\u200c\u200d"
 """Joiners that Persian, Hindi and many emoji need. Python counts them as not printable."""
 
@@ -148,7 +146,7 @@ class Notice(NamedTuple):
 def about_another(message: str) -> str:
     """Return what a user is told, in the active language, in a session that has not ended: that another one has."""
     ended = gettext("One of your sessions was ended.")
-    return f"{ended} {clean(message)[:TEXT_MAX]}"
+    return f"{ended} {clean(message)[:MESSAGE_MAX]}"
 
 
 def read(note: str) -> Notice | None:
@@ -157,7 +155,7 @@ def read(note: str) -> Notice | None:
     at, _, text = rest.partition(" ")
     if reason not in TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
         return None
-    return Notice(Reason(reason), clean(text)[:TEXT_MAX], time_of(at.encode()))
+    return Notice(Reason(reason), clean(text)[:MESSAGE_MAX], time_of(at.encode()))
 
 
 def clean(text: str) -> str:
@@ -168,6 +166,6 @@ def clean(text: str) -> str:
 def check(text: str) -> str:
     """Return ``text`` as :func:`clean` does. Raises ValueError for more than 200 characters."""
     cleaned = clean(text)
-    if len(cleaned) > TEXT_MAX:
-        raise ValueError(f"A message to ended users has at most {TEXT_MAX} characters, not {len(cleaned)}.")
+    if len(cleaned) > MESSAGE_MAX:
+        raise ValueError(f"A message to ended users has at most {MESSAGE_MAX} characters, not {len(cleaned)}.")
     return cleaned

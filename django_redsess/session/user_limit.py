@@ -15,16 +15,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 
-from django_redsess.conf import conf
+from django_redsess.conf import POLICIES, REFUSE, Conf, conf
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import share_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
-
-REFUSE = "refuse"
-POLICIES = ("end_oldest", "end_least_recent", REFUSE)
 
 MAXIMUM, POLICY = "REDSESS['MAX_SESSIONS_PER_USER']", "REDSESS['SESSION_LIMIT_POLICY']"
 
@@ -59,11 +56,6 @@ class Limit(NamedTuple):
     is_built_in: bool = False
 
 
-def is_maximum(value: object) -> bool:
-    """Return whether ``value`` is a valid limit."""
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
-
-
 @contextmanager
 def without_limit() -> Iterator[None]:
     """
@@ -96,7 +88,7 @@ def limit_of(user: AbstractBaseUser) -> Limit | None:
         except Exception as error:
             raise ImproperlyConfigured(f"{MAXIMUM}, {setting!r}, failed with {type(error).__name__}.") from error
         found = f"{setting!r} returned {maximum!r}"
-    if not is_maximum(maximum):
+    if not Conf.USER_SESSIONS_CEILING.rule.allows(maximum):
         raise ImproperlyConfigured(f"{MAXIMUM} must be an integer of 1 or more, or None; {found}.")
     if conf.SESSION_LIMIT_POLICY not in POLICIES:
         raise ImproperlyConfigured(f"{POLICY} must be one of {', '.join(POLICIES)}; not {conf.SESSION_LIMIT_POLICY!r}.")

@@ -15,25 +15,11 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.exceptions import ImproperlyConfigured
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from django_redsess.conf import conf
-
-PREFIX_WORDS = (
-    "a text, not empty and without braces, that does not end in a colon and a number: the names of partitions do"
-)
-
-
-def is_prefix(value: object) -> bool:
-    """
-    Tell whether ``value`` can be a ``PREFIX``. :data:`PREFIX_WORDS` says the same to a person.
-
-    With the prefix ``shop``, the first partition is named ``shop:0``. A site with that as its prefix would share its
-    keys.
-    """
-    return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
-
+from django_redsess.conf import PREFIX_TEXT, conf
 
 PREFIXES_KEPT = 256
 """For how many prefixes names are cached. Each tenant may have one."""
+
 BUCKETS = 1024
 """How many parts sessions are divided into. A partition has a run of them, so there are at most as many partitions."""
 
@@ -295,6 +281,6 @@ def keyspace() -> Keyspace:
 @lru_cache(maxsize=PREFIXES_KEPT)
 def _keyspace(prefix: str, count: int) -> Keyspace:
     # Checks are not always run, and what belongs to another site must not be touched.
-    if not is_prefix(prefix):
-        raise ImproperlyConfigured(f"REDSESS['PREFIX'] must be {PREFIX_WORDS}; it is {prefix!r}.")
+    if not PREFIX_TEXT.allows(prefix):
+        raise ImproperlyConfigured(f"REDSESS['PREFIX'] must be {PREFIX_TEXT.words}; it is {prefix!r}.")
     return Keyspace(prefix, count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import cleandoc
 from textwrap import indent
 
 from docutils import nodes
@@ -17,6 +18,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from django_redsess.conf import SETTINGS
 from docs._ext import facts, sequence
 
 
@@ -27,10 +29,11 @@ class SettingDirective(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        setting = facts.settings()[self.arguments[0]]
-        allowed = re.sub(r"(\{.*\}|'[^']*')", r"``\1``", setting.allowed)
-        facts_in_short = f"*Default*: ``{setting.default}``. *Type*: ``{setting.type}``. *Allowed*: {allowed}."
-        text = "\n\n".join([setting.meaning, facts_in_short, "\n".join(self.content)])
+        setting = SETTINGS[self.arguments[0]]
+        allowed = re.sub(r"(\{.*\}|'[^']*')", r"``\1``", setting.rule.words)
+        default = f"{setting.default:_}" if type(setting.default) is int else repr(setting.default)
+        facts_in_short = f"*Default*: ``{default}``. *Allowed*: {allowed}."
+        text = "\n\n".join([cleandoc(setting.meaning), facts_in_short, "\n".join(self.content)])
         return self.parse_text_to_nodes(f".. confval:: {setting.name}\n\n" + indent(text, "   "))
 
 

@@ -13,37 +13,12 @@ from typing import NamedTuple
 
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
-from django.test import override_settings
-
-from django_redsess.checks.settings import RULES, SETTING_NAMES
-from django_redsess.conf import Conf
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COLUMNS = 80
 
 COMMANDS = ("cleansessions", "cleanviewed", "endsessions", "online")
-
-
-class Setting(NamedTuple):
-    name: str
-    type: str
-    default: str
-    meaning: str
-    allowed: str
-
-
-def settings() -> dict[str, Setting]:
-    """Describe each setting, by the property of ``Conf`` that reads it and the rule that checks it."""
-    with override_settings(REDSESS={}):
-        defaults = Conf()
-        return {name: _setting(name, getattr(defaults, name)) for name in SETTING_NAMES}
-
-
-def _setting(name: str, default: object) -> Setting:
-    read = vars(Conf)[name].func
-    shown = f"{default:_}" if isinstance(default, int) and not isinstance(default, bool) else repr(default)
-    return Setting(name, read.__annotations__["return"], shown, inspect.getdoc(read) or "", RULES[name].words)
 
 
 class Option(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser, no_translations
 
 from django_redsess import online
+from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
     LINE_SECONDS,
@@ -63,7 +64,7 @@ class Command(CommandWithExamples):
             "--message",
             default="",
             metavar="TEXT",
-            help=f"shown to the users on their next page, at most {notice.TEXT_MAX} characters",
+            help=f"shown to the users on their next page, at most {MESSAGE_MAX} characters",
         )
         add("--dry-run", action="store_true", help="show which sessions would end, and end none")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")

@@ -13,8 +13,7 @@ from django.apps import apps
 from django.core.management import load_command_class
 
 from django_redsess import urls
-from django_redsess.checks.settings import RULES, SETTING_NAMES
-from django_redsess.conf import conf
+from django_redsess.conf import SETTINGS, conf
 from docs._ext import facts
 
 ROOT = Path(__file__).parents[3]
@@ -67,14 +66,14 @@ def test_a_page_has_what_its_module_has_in_all(public: str) -> None:
 def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: Any) -> None:
     settings.REDSESS = {}
     described = directives(page("settings"), "setting")
-    assert sorted(described) == SETTING_NAMES
+    assert sorted(described) == sorted(SETTINGS)
     for name, content in described.items():
         examples = re.findall(r"\.\. code-block:: python\n\n +(.+)", content)
         assert examples, name
         for example in examples:
             given: dict[str, Any] = {}
             exec(example, given)
-            assert all(RULES[each].allows(value) for each, value in given["REDSESS"].items()), example
+            assert all(SETTINGS[each].rule.allows(value) for each, value in given["REDSESS"].items()), example
             assert given["REDSESS"][name] != getattr(conf, name), f"{name}: the example is the default"
 
 
