@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django_redsess.conf import conf
@@ -12,13 +11,12 @@ from django_redsess.online.listing import SessionFilter, address_lists_of, lists
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import notice, script_calls
 from django_redsess.session.saving import user_of
-from django_redsess.session.script_calls import AT_ONCE_MAX, with_ended
+from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
-from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import Call, Steps, batches, drive
+from django_redsess.transport.round_trips import Steps, batches, drive
 
 
 class BulkEnding:
@@ -51,8 +49,7 @@ class BulkEnding:
         since = None
         if session_filter.active_seconds is not None and latest is not None:
             since = f"{latest - session_filter.active_seconds * 1000:.0f}"
-        stays = {"began_by": latest, "since": since, "kept_sids": keep, "kept_users": keep_users}
-        self._arguments = partial(lua_scripts.END.arguments, reason=reason, message=message, **stays)
+        self._ending = script_calls.Ending(reason, message, latest, since, keep, keep_users, self.confirmation)
         self._low: str = "-inf"
         self._high: str = "+inf"
         if by_seen and session_filter.user_ids is None:
@@ -85,9 +82,7 @@ class BulkEnding:
             return EndedList([], *replica_status(self.confirmation))
         partition, name = self._left[0]
         low, left_out = self._place
-        args = self._arguments(sids=(), low=low, high=self._high, skipped=left_out)
-        keys = lua_scripts.END.keys(partition, source=name)
-        reply = yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=self.confirmation)
+        reply = yield from self._ending.of_list(partition, name, low, self._high, left_out)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
@@ -98,10 +93,7 @@ class BulkEnding:
 
     def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
         partition, sids = found.pop(0)
-        args = self._arguments(sids=sids, low="", high="", skipped=None)
-        keys = lua_scripts.END.keys(partition)
-        reply = yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=self.confirmation)
-        (dealt_with, *_), ended = reply
+        (dealt_with, *_), ended = yield from self._ending.of_sids(partition, sids)
         if dealt_with < len(sids):
             found.insert(0, (partition, sids[dealt_with:]))
         self.done = not found
@@ -188,12 +180,8 @@ def recheck_replicas() -> EndedList:
 
 def _looking_again() -> Steps[EndedList]:
     confirms = confirmation()
-    nothing = {"sids": (), "low": "", "high": "", "skipped": None}
-    stays = {"began_by": None, "since": None, "kept_sids": (), "kept_users": ()}
-    args = lua_scripts.END.arguments(reason="", message="", **stays, **nothing)
     for partition in keyspace().partitions if confirms else ():
-        keys = lua_scripts.END.keys(partition)
-        yield from Call(partition, lua_scripts.END, keys, args, with_ended, confirmation=confirms)
+        yield from script_calls.Ending(confirms=confirms).of_sids(partition, ())
     return EndedList([], *replica_status(confirms))
 
 

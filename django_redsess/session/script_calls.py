@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
@@ -422,6 +422,42 @@ def at_home(sid: str, user_id: str) -> bool:
     return not user_id or bucket_of(sid) == bucket_of_user(user_id)
 
 
+EndCall = Call[tuple[list[Any], list[EndedSession]]]
+"""Returns the reply of the script, and the sessions that it ended."""
+
+
+class Ending(NamedTuple):
+    """
+    How a call of the script ``end`` ends sessions. An end with a ``reason`` of None is not reported.
+
+    ``message`` is for the users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's
+    clock) stay, and so do those not seen ``since``, the sids ``kept_sids``, and the sessions of ``kept_users``.
+    """
+
+    reason: Reason | None = None
+    message: str = ""
+    latest: int | None = None
+    since: str | None = None
+    kept_sids: Collection[str] = ()
+    kept_users: Collection[str] = ()
+    confirms: Confirmation | None = None
+
+    def of_sids(self, partition: Partition, sids: Sequence[str]) -> EndCall:
+        """End up to 250 of ``sids``."""
+        return self._call(partition, lua_scripts.END.keys(partition), sids=sids, low="", high="", skipped=None)
+
+    def of_list(self, partition: Partition, name: str, low: str, high: str, skipped: int) -> EndCall:
+        """End up to 250 of a list, with scores from ``low`` to ``high``: those after the ``skipped`` lowest."""
+        keys = lua_scripts.END.keys(partition, source=name)
+        return self._call(partition, keys, sids=(), low=low, high=high, skipped=skipped)
+
+    def _call(self, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
+        why, message, began_by, since, sids, users, _ = self
+        stays = {"began_by": began_by, "since": since, "kept_sids": sids, "kept_users": users}
+        args = lua_scripts.END.arguments(reason=why or "", message=message, **stays, **which)
+        return Call(partition, lua_scripts.END, keys, args, _with_ended, confirmation=self.confirms)
+
+
 def end(
     sids: Sequence[str],
     reason: Reason | None,
@@ -439,17 +475,13 @@ def end(
     those of ``keep_users``. With ``follow``, a session that has got another key is ended under its new sid.
     """
     ended: list[EndedSession] = []
-    stays = {"began_by": latest, "since": None, "kept_sids": (), "kept_users": keep_users}
-    of_no_list = {"low": "", "high": "", "skipped": None}
-    args = partial(lua_scripts.END.arguments, reason=reason or "", message=message, **stays, **of_no_list)
     confirms, named = confirmation() if reason is Reason.KICKED else None, set(sids)
+    ending = Ending(reason, message, latest, kept_users=keep_users, confirms=confirms)
     while sids:
         others: list[str] = []
         for partition, batch in batches(sids):
             while batch:
-                keys, named_args = lua_scripts.END.keys(partition), args(sids=batch)
-                call = Call(partition, lua_scripts.END, keys, named_args, with_ended, confirmation=confirms)
-                (dealt_with, *_, moved), gone = yield from call
+                (dealt_with, *_, moved), gone = yield from ending.of_sids(partition, batch)
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
                 batch = batch[dealt_with:]
@@ -490,8 +522,7 @@ def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -
     return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
 
 
-def with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
-    """Return the reply of a script, and the sessions that it ended."""
+def _with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
     return reply, list(ended)
 
 
