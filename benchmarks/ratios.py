@@ -8,8 +8,6 @@ from statistics import median
 from typing import NamedTuple
 
 RESAMPLES = 2000
-SEED = 1
-"""The same measurements then have the same interval."""
 
 
 class Ratio(NamedTuple):
@@ -29,7 +27,7 @@ def paired(values: Sequence[float], base: Sequence[float]) -> Ratio:
     are drawn 2 000 times, with replacement.
     """
     ratios = [value / of_base for value, of_base in zip(values, base, strict=True)]
-    rng = random.Random(SEED)
+    rng = random.Random(1)
     medians = sorted(median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     outside = RESAMPLES // 40
     return Ratio(median(ratios), medians[outside], medians[-1 - outside])

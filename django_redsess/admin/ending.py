@@ -226,7 +226,7 @@ class EndingAdmin(ListAdmin):
         self._require_permission(request)
         about: dict[str, Any] = {}
         if "query" in choice and not choice.get("sids"):
-            listed = self._listed(request, str(choice["query"]))
+            listed = self.changelist_of(request, str(choice["query"]))
             matching, about = _sessions_of(listed), _about(listed)
             if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
                 messages.warning(request, missing("end_all_onlinesession"))
@@ -333,10 +333,10 @@ class EndingAdmin(ListAdmin):
         return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
 
     def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
-        return _sessions_of(self._listed(request, query))
+        return _sessions_of(self.changelist_of(request, query))
 
-    def _listed(self, request: HttpRequest, query: str) -> ChangeList | None:
-        # Read the query as the list does, with its search and filters. None if the list refuses it.
+    def changelist_of(self, request: HttpRequest, query: str) -> ChangeList | None:
+        """Read ``query`` as the list does, with its search and filters. None if the list refuses it."""
         original, method = request.GET, request.method
         request.GET, request.method = QueryDict(query), "GET"
         try:

@@ -56,7 +56,7 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
     file_format = request.POST.get("format", "")
     if file_format not in ("csv", "json"):
         return HttpResponseBadRequest()
-    listed = sessions_admin._listed(request, request.GET.urlencode())
+    listed = sessions_admin.changelist_of(request, request.GET.urlencode())
     if listed is None:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset

@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from django_redsess.querysets import SessionQuerySet
 
 
+SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")
+"""What a session's page shows first. The rest is folded."""
+
 BROWSER_MAX = 60
 """Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent."""
 
@@ -149,14 +152,11 @@ class OnlineSessionAdmin(EndingAdmin):
     # Of the fields, only a user agent is empty.
     empty_value_display = gettext_lazy("not stored")
     fieldsets = (
-        (None, {"fields": ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")}),
+        (None, {"fields": SUMMARY}),
         # Django folds it without a script.
         (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
     )
-    readonly_fields = (
-        *("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions"),
-        *("data", "size"),
-    )
+    readonly_fields = (*SUMMARY, "data", "size")
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
