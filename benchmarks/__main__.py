@@ -65,9 +65,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--rounds must be at least 1")
     if options.output and options.output.exists() and not options.output.is_dir():
         parser.error(f"--output: {options.output} is no folder")
-    for section in options.only or ():
-        if options.quick and section in NOT_QUICK:
-            parser.error(f"--only: {section} is not part of --quick")
+    if options.quick and (long := set(options.only or ()).intersection(NOT_QUICK)):
+        parser.error(f"--only: {min(long)} is not part of --quick")
     return options
 
 

@@ -123,8 +123,7 @@ def fill(
 def _node_of(client: Client, partition: Partition) -> redis.Redis:
     if isinstance(client, redis.Redis):
         return client
-    node = client.get_node_from_key(partition.login)  # type: ignore[no-untyped-call]
-    return client.get_redis_connection(node)
+    return client.get_redis_connection(client.get_node_from_key(partition.login))  # type: ignore[no-untyped-call]
 
 
 def _count_views(client: Client, count: int, viewed: int) -> None:

@@ -18,13 +18,11 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from benchmarks.engines import BASE, ENGINES, OURS
-from benchmarks.operations import KNOWN, Side
+from benchmarks.operations import KNOWN, SEED, Side
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker, WorkerFailed
 from testproject.servers import available
-
-SEED = 1
 
 OPERATIONS = Side.operations
 """What every engine can do."""

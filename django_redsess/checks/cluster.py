@@ -27,7 +27,7 @@ from django_redsess.checks.server import (
     why_unfit,
     why_unusable,
 )
-from django_redsess.checks.settings import found, warning
+from django_redsess.checks.settings import problem
 from django_redsess.conf import conf
 from django_redsess.transport import connections, lua_scripts, sending
 from django_redsess.transport.cluster_map import Cluster, named
@@ -58,7 +58,7 @@ def _said_by_each(said_of: Callable[[Any], Iterable[Told]]) -> list[checks.Check
             for each in said_of(pool):
                 said.setdefault(each, []).append(name_of(pool))
     return [
-        found(number, f"{message} Nodes: {', '.join(names)}." if names[0] else message, hint)
+        problem(number, f"{message} Nodes: {', '.join(names)}." if names[0] else message, hint)
         for (number, message, hint), names in said.items()
     ]
 
@@ -250,7 +250,7 @@ def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"{name_of_cache()} names database {database}: a cluster has database 0 only."
     hint = "End its LOCATION in /0. (From Valkey 9 on, the setting cluster-databases may allow more.)"
-    return [warning("W028", message, hint)]
+    return [problem("W028", message, hint)]
 
 
 def _can_connect(pool: Any) -> bool:
@@ -284,16 +284,16 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
             if mode_of(pool) not in ("", "cluster"):
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
-                return [warning("W027", f"{name_of_cache()} {wrong}", hint)]
+                return [problem("W027", f"{name_of_cache()} {wrong}", hint)]
             sending.ask(pool, "CLUSTER", "SLOTS")
         except NoPermissionError as reason:  # Its text names the command and the user.
             hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
-            return [warning("W023", message_of(reason), hint)]
+            return [problem("W023", message_of(reason), hint)]
         except (RedisError, OSError) as error:
             if not is_of_database(error):  # That is W028.
                 unusable.append(why_unusable(pool, error))
     # Rather a node that refuses than one that does not answer.
-    return [found(*max(unusable))] if unusable else []
+    return [problem(*max(unusable))] if unusable else []
 
 
 def _told_by(pool: Any) -> NodeState | None:
@@ -321,7 +321,7 @@ def _too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
     effect = "one node has all sessions" if count == 1 else "some nodes have no sessions"
     message = f"REDSESS['PARTITIONS'] is {count}, and the cluster has {primaries} primaries: {effect}."
     hint = "Set it to 64 before there are sessions: a store keeps the number that it began with."
-    return [warning("W029", message, hint)]
+    return [problem("W029", message, hint)]
 
 
 def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
@@ -331,7 +331,7 @@ def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
     effect = "when some slots have no node, no session can be used"
     message = f"cluster-require-full-coverage is yes on {', '.join(names)}: {effect}."
     hint = f"On each node, set {COVERAGE} no. Then only the sessions of those slots wait for a node."
-    return [warning("W030", message, hint)]
+    return [problem("W030", message, hint)]
 
 
 def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
@@ -345,7 +345,7 @@ def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
             listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
             message = f"Nodes of the cluster differ in {name}: {listed}."
             different.append(
-                warning("W031", message, "Set it alike on all nodes: a replica may take over at any time.")
+                problem("W031", message, "Set it alike on all nodes: a replica may take over at any time.")
             )
     return different
 
@@ -363,4 +363,4 @@ def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:
         "Deadlines are times of the node that has the session. When a replica with another clock takes over, sessions "
         "end early or late. Run NTP on every node."
     )
-    return [warning("W032", message, hint)]
+    return [problem("W032", message, hint)]

@@ -20,7 +20,7 @@ from redis.connection import SSLConnection, parse_url
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.settings import check_settings, error, warning
+from django_redsess.checks.settings import check_settings, problem
 from django_redsess.transport import agreement, connections, sending
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outage import has_answered, message_of, words_of
@@ -65,19 +65,19 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         hint = f"CACHES has {_names(settings.CACHES)}: add one with the BACKEND 'django_redis.cache.RedisCache'."
         if fitting:
             hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
-        return [error("E004", f"{subject}, {wrong}.", hint)]
+        return [problem("E004", f"{subject}, {wrong}.", hint)]
     if "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in _pools():
         message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
-        return [error("E053", message, TO_SENTINELS)]
+        return [problem("E053", message, TO_SENTINELS)]
     try:
         pool = connections.pool().any_node()
         # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
     except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
         if wrong := next(filter(None, map(_wrong_in, _urls(entry))), ""):
-            return [error("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
+            return [problem("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
         hint = "Check its OPTIONS in the documentation of django-redis and redis-py. ShardClient can't keep sessions."
-        return [error("E004", f"{subject}, which can't be used ({type(reason).__name__}).", hint)]
+        return [problem("E004", f"{subject}, which can't be used ({type(reason).__name__}).", hint)]
     return []
 
 
@@ -92,7 +92,7 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
     hint = "Name one. A cluster needs the factory of this app in OPTIONS, and replicas that take over need Sentinel."
-    return [warning("W055", message, hint)]
+    return [problem("W055", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
@@ -104,7 +104,7 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"{name_of_cache()} sets decode_responses: no session can be read."
     hint = "Remove it from LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
-    return [error("E007", message, hint)]
+    return [problem("E007", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
@@ -127,7 +127,7 @@ def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
         "clear() sends FLUSHDB, which empties the whole Redis database, whatever KEY_PREFIX is. Give sessions an alias "
         "and a database of their own: SESSION_CACHE_ALIAS = 'sessions', and CACHES['sessions'] at LOCATION 'redis://…/1'."
     )
-    return [warning("W009", message, hint) for message in messages]
+    return [problem("W009", message, hint) for message in messages]
 
 
 @checks.register(checks.Tags.caches)
@@ -138,7 +138,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         "Most commands are sent twice before the visitor gets a 503."
     )
     return [
-        warning("W010", f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
+        problem("W010", f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
         for whose, pool in _pools().items()
         if (missing := _missing_timeouts(pool))
     ]
@@ -160,14 +160,14 @@ def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
         "While the server does not answer, requests queue for a connection first. Add to OPTIONS: "
         "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}."
     )
-    return [warning("W020", message, hint)]
+    return [problem("W020", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
 def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of retries by redis-py, which multiply ours."""
     return [
-        warning("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
+        problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
         for whose, pool in _pools().items()
         if _repeats(pool)
     ]
@@ -288,7 +288,7 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
         server = connections.of(space.agreement)
         stored = sending.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
         if fault := agreement.fault_in(space, stored):
-            return [error(NUMBERS[fault.about], fault.message, fault.hint)]
+            return [problem(NUMBERS[fault.about], fault.message, fault.hint)]
     return []
 
 
@@ -377,4 +377,4 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         "requests get a 503 until they find the new master. That needs two replicas: with one, nothing is written "
         "while it is down."
     )
-    return [warning("W025", message, hint)]
+    return [problem("W025", message, hint)]

@@ -29,18 +29,10 @@ PEERS = ("qsessions", "user_sessions")
 _LEVELS: dict[str, Any] = {"E": checks.Error, "W": checks.Warning, "I": checks.Info}
 
 
-def found(number: str, message: str, hint: str | None = None) -> checks.CheckMessage:
+def problem(number: str, message: str, hint: str | None = None) -> checks.CheckMessage:
     """Return what a check has found. The first letter of its number tells how bad it is."""
     each: checks.CheckMessage = _LEVELS[number[0]](message, hint=hint, id=f"django_redsess.{number}")
     return each
-
-
-def warning(number: str, message: str, hint: str) -> checks.CheckMessage:
-    return checks.Warning(message, hint=hint, id=f"django_redsess.{number}")
-
-
-def error(number: str, message: str, hint: str | None = None) -> checks.CheckMessage:
-    return checks.Error(message, hint=hint, id=f"django_redsess.{number}")
 
 
 @checks.register(checks.Tags.security)
@@ -48,7 +40,7 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse unknown names and wrong types in ``settings.REDSESS``."""
     redsess = getattr(settings, "REDSESS", {})
     if not isinstance(redsess, Mapping):
-        return [error("E001", "REDSESS must be a dict.")]
+        return [problem("E001", "REDSESS must be a dict.")]
     names, default = f"The settings are {', '.join(sorted(SETTINGS))}.", "Leave it out to use its default."
 
     def like(name: object) -> str:
@@ -57,8 +49,8 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 
     unknown = [name for name in redsess if name not in SETTINGS]
     wrong = [name for name, each in SETTINGS.items() if name in redsess and not each.rule.allows(redsess[name])]
-    return [error("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
-        error("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {redsess[name]!r}.", default)
+    return [problem("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
+        problem("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {redsess[name]!r}.", default)
         for name in wrong
     ]
 
@@ -73,11 +65,11 @@ def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
     if are_numbers and conf.MAX_GUESTS is not None and conf.MAX_GUESTS > conf.MAX_SESSIONS:
         message = f"{conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
         hint = "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out."
-        found.append(warning("W024", f"REDSESS['MAX_GUESTS'] has no effect: {message}", hint))
+        found.append(problem("W024", f"REDSESS['MAX_GUESTS'] has no effect: {message}", hint))
     if conf.INDEX_ADDRESSES is True and conf.CLIENT_ADDRESS == "none":
         message = "REDSESS['INDEX_ADDRESSES'] has no effect: CLIENT_ADDRESS is 'none', so no address is stored."
         found.append(
-            warning("W033", message, "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False.")
+            problem("W033", message, "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False.")
         )
     return found
 
@@ -92,7 +84,7 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
         "Set SESSION_ENGINE = 'django_redsess.backend'. If you want to keep the other engine, add "
         "'django_redsess.W018' to SILENCED_SYSTEM_CHECKS."
     )
-    return [warning("W018", message, hint)]
+    return [problem("W018", message, hint)]
 
 
 @checks.register(checks.Tags.security)
@@ -100,7 +92,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     """Require one session middleware, ours, above every middleware that needs the session."""
     if is_in_use() and (peers := [path for path in settings.MIDDLEWARE if _is_of_peer(path)]):
         message = f"MIDDLEWARE has {peers[0]!r}, which needs the engine of its own package: each request fails."
-        return [error("E058", message, "Put 'django_redsess.middleware.SessionMiddleware' in its place.")]
+        return [problem("E058", message, "Put 'django_redsess.middleware.SessionMiddleware' in its place.")]
     found = [settings.MIDDLEWARE[at] for at in places_of(DjangoSessionMiddleware)]
     ours = [settings.MIDDLEWARE[at] for at in places_of(SessionMiddleware)]
     if ours and len(found) > 1:
@@ -109,7 +101,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         hint = (
             f"Each replaces the session of the one above it, and all of them save theirs. Keep {ours[0]!r} only{place}."
         )
-        return [error("E006", message, hint)]
+        return [problem("E006", message, hint)]
     if ours:
         needing = [path for path in settings.MIDDLEWARE[: settings.MIDDLEWARE.index(ours[0])] if _needs_session(path)]
         if not needing:
@@ -117,7 +109,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"In MIDDLEWARE, {ours[0]!r} is below {needing[0]!r}, which needs the session."
         # Django's own message tells people to add its SessionMiddleware.
         hint = f"Move it up, above {needing[0]!r}. Do not add Django's SessionMiddleware."
-        return [error("E019", message, hint)]
+        return [problem("E019", message, hint)]
     if not is_in_use():
         return []
     hint = (
@@ -126,7 +118,7 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     )
     if own := [path for path in found if import_string(path) is not DjangoSessionMiddleware]:
         hint = f"Put it in place of Django's SessionMiddleware: derive {own[0]!r} from it.{hint.partition('.')[2]}"
-    return [warning("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
+    return [problem("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 
 @checks.register(checks.Tags.security, deploy=True)
@@ -141,10 +133,10 @@ def check_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
     found = []
     if settings.SESSION_COOKIE_SECURE is not True:
         hint = "Set it to True. Else the cookie is sent over plain HTTP, too, where others can read it."
-        found.append(warning("W021", "SESSION_COOKIE_SECURE is not True.", hint))
+        found.append(problem("W021", "SESSION_COOKIE_SECURE is not True.", hint))
     if settings.SESSION_COOKIE_HTTPONLY is not True:
         hint = "Set it to True. Else every script in your pages can read the cookie, injected ones too."
-        found.append(warning("W022", "SESSION_COOKIE_HTTPONLY is not True.", hint))
+        found.append(problem("W022", "SESSION_COOKIE_HTTPONLY is not True.", hint))
     return found
 
 
@@ -158,14 +150,14 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     if conf.VIEWED_VIEWS and not recording:
         message = "REDSESS['VIEWED_VIEWS'] is set, but no middleware records those views."
         hint = "Add 'django_redsess.middleware.ViewedItemsMiddleware' to MIDDLEWARE, below the session middleware."
-        found.append(warning("W014", message, hint))
+        found.append(problem("W014", message, hint))
     if recording and opening and min(recording) < min(opening):
         message = "ViewedItemsMiddleware is above the session middleware: no view is recorded."
-        found.append(error("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
+        found.append(problem("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
     if is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
         message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
         hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
-        found.append(error("E016", message, hint))
+        found.append(problem("E016", message, hint))
     return found
 
 
@@ -178,7 +170,7 @@ def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
     if not is_path(path) or _is_function(path):
         return []
     message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
-    return [error("E017", message, "It must name a function that takes a user and returns an integer or None.")]
+    return [problem("E017", message, "It must name a function that takes a user and returns an integer or None.")]
 
 
 @checks.register(checks.Tags.security, deploy=True)
@@ -190,7 +182,7 @@ def check_unlimited(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"{user_limit.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
     hint = "Set it to the number of devices that a person uses, such as 10. A sign-in above it ends the oldest session."
-    return [warning("W047", message, hint)]
+    return [problem("W047", message, hint)]
 
 
 @checks.register(checks.Tags.security)
@@ -208,14 +200,14 @@ def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
     if not works:
         message = f"SESSION_SERIALIZER {name!r} can't be imported, or can't read its own output."
         hint = f"It must name a class with dumps(), which returns bytes, and loads(). Django's own is {json}."
-        return [error("E012", message, hint)]
+        return [problem("E012", message, hint)]
     # MessagePack begins with this byte, too.
     if not (data.startswith(b"\x80") and data.endswith(b".")):
         return []
     hint = (
         "Loading a pickle can run any code: an attacker who writes to Redis and knows SECRET_KEY takes over the site."
     )
-    return [warning("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {json}.")]
+    return [problem("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {json}.")]
 
 
 def _is_of_peer(path: str) -> bool:
@@ -266,7 +258,7 @@ def check_relations(**kwargs: Any) -> list[checks.CheckMessage]:
     hint = (
         "Store request.session.sid instead, 20 characters. django_redsess.online finds and ends sessions by their sid."
     )
-    return [warning("W057", message, hint)]
+    return [problem("W057", message, hint)]
 
 
 @checks.register(checks.Tags.security)
@@ -278,7 +270,7 @@ def check_user_tables(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     effect = "users with the same primary key share one list of sessions and one limit, and are ended together."
     hint = "Set REDSESS['PREFIX'] to a function that returns another text for each table of users."
-    return [warning("W046", f"{told}: {effect}", hint) for told in (*_of_tenants(), *_of_models())]
+    return [problem("W046", f"{told}: {effect}", hint) for told in (*_of_tenants(), *_of_models())]
 
 
 def _of_tenants() -> Iterator[str]:
