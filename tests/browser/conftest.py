@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
-from tests.helpers.browsing import CHROMIUM, FLAGS, NO_BROWSER, visiting
-from tests.helpers.demo import running
+from tests.helpers.browsing import CHROMIUM, FLAGS, NO_BROWSER, Visitor, visiting
+from tests.helpers.demo import Demo, running
 
 
 @pytest.fixture(scope="package")
@@ -46,40 +47,25 @@ def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
         yield open_page
 
 
-@contextmanager
-def themed(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[str]:
-    """Give the address of the demo with the settings ``name`` of the tests' site."""
-    directory: Path = tmp_path_factory.mktemp(name)
-    with running(directory, DJANGO_SETTINGS_MODULE=f"tests.helpers.site.settings.{name}") as demo:
-        yield demo.url
+@pytest.fixture(scope="package")
+def demo_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Demo]]:
+    """Return a function that gives the demo with these settings of the tests' site."""
+    with ExitStack() as running_demos:
 
+        @cache
+        def start(name: str) -> Demo:
+            settings = f"tests.helpers.site.settings.{name}"
+            demo = running(tmp_path_factory.mktemp(name), DJANGO_SETTINGS_MODULE=settings)
+            return running_demos.enter_context(demo)
 
-@pytest.fixture(scope="module")
-def unfold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the demo with the looks of django-unfold."""
-    with themed(tmp_path_factory, "unfold") as url:
-        yield url
-
-
-@pytest.fixture
-def unfold_visitor(browser: Browser, unfold: str) -> Iterator[Callable[..., Page]]:
-    """Do as ``visitor`` does, for the demo with the looks of django-unfold."""
-    with visiting(browser, unfold) as open_page:
-        yield open_page
-
-
-@pytest.fixture(scope="module")
-def jazzmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the demo with the looks of django-jazzmin."""
-    with themed(tmp_path_factory, "jazzmin") as url:
-        yield url
+        yield start
 
 
 @pytest.fixture
-def jazzmin_visitor(browser: Browser, jazzmin: str) -> Iterator[Callable[..., Page]]:
-    """Do as ``visitor`` does, for the demo with the looks of django-jazzmin."""
-    with visiting(browser, jazzmin) as open_page:
-        yield open_page
+def demo_visitor(browser: Browser, demo_with: Callable[[str], Demo]) -> Iterator[Callable[[str], Visitor]]:
+    """Return a function that gives what ``visitor`` does, for the demo with these settings."""
+    with ExitStack() as opened:
+        yield lambda name: opened.enter_context(visiting(browser, demo_with(name).url))
 
 
 @pytest.fixture

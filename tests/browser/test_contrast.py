@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from playwright.sync_api import Page
 
-from django_redsess import cleaning
-from testproject import people
 from testproject.people import PASSWORD
-from testproject.servers import Server, free_port
-from tests.helpers.behind import have_views, note, now_of
-from tests.helpers.browsing import LIST, MOST_VIEWED, Visitor, sign_in
+from testproject.servers import free_port
+from tests.helpers.browsing import Visitor, sign_in
 from tests.helpers.outages import caches
 from tests.helpers.shop import use_our_templates
 
@@ -68,32 +64,6 @@ def too_weak(page: Page, selector: str) -> list[str]:
     seen, weak = page.evaluate(TOO_WEAK, selector)
     assert seen
     return list(weak)
-
-
-@DARK
-def test_text_of_ours_in_the_admin_has_contrast(visitor: Visitor, server: Server, dark: bool) -> None:
-    people.bring_in_shoppers()
-    note(server.client, now_of(server.client) - timedelta(hours=3))
-    cleaning.sample()
-    have_views(server.client, {"no product": 7})
-    page = visitor(dark=dark)
-    sign_in(page, "admin", "admin")
-    page.goto(LIST)
-    session = page.locator(".field-user a").first.get_attribute("href") or ""
-    page.goto(session)
-    user = page.locator("a[href*='/auth/user/'][href$='/change/']").first.get_attribute("href") or ""
-    for path in (
-        LIST,
-        LIST + "numbers/?range=week",
-        session,
-        LIST + "confirm/",
-        LIST + "confirm/?sid=" + session.split("/")[-3],
-        MOST_VIEWED,
-        MOST_VIEWED + "confirm/",
-        user,
-    ):
-        page.goto(path)
-        assert too_weak(page, "[class^=redsess], [class*=' redsess'], [class^=field-]") == [], path
 
 
 @DARK

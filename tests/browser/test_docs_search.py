@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -34,29 +31,21 @@ QUESTIONS = {
 }
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the documentation, as ``make docs`` builds it."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the documentation, as ``make docs`` builds it."""
     if "REDSESS_SKIP_NOTHING" not in os.environ:
         pytest.importorskip("sphinx", reason="make docs installs it")
-    folder = tmp_path_factory.mktemp("docs")
+    folder: Path = tmp_path_factory.mktemp("docs")
     subprocess.run([sys.executable, "-m", "sphinx", "-q", str(DOCS), str(folder)], check=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    return folder
 
 
-def test_the_first_hit_answers_what_newcomers_search_for(browser: Browser, site: str) -> None:
-    with browser.new_context(base_url=site) as context:
+def test_the_first_hit_answers_what_newcomers_search_for(browser: Browser, site: Path) -> None:
+    with browser.new_context() as context:
         page, found = context.new_page(), {}
         for question in QUESTIONS:
-            page.goto(f"/search.html?q={quote(question)}")
+            page.goto(f"{site.as_uri()}/search.html?q={quote(question)}")
             page.locator("#search-results .search-summary", has_text="found").wait_for()
             hit = page.locator("#search-results ul.search li a").first.get_attribute("href") or ""
             found[question] = hit.partition(".html")[0]

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from testproject import people
 from testproject.people import PASSWORD
-from testproject.shop.models import Product
 from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
 
 pytestmark = pytest.mark.slow
 
+REFUSED = "You already have 3 sessions, and more are not allowed. Sign out of one of them first."
+
 
 def test_a_shopper_finds_a_popular_product_and_clears_the_history_with_the_keyboard_alone(
-    visitor: Visitor, keep_picture: KeepPicture
+    visitor: Visitor,
 ) -> None:
     people.bring_in_shoppers()
     page = visitor()
@@ -22,6 +24,11 @@ def test_a_shopper_finds_a_popular_product_and_clears_the_history_with_the_keybo
     for slug in ("rock-pool", "blue-hour", "paper-moon"):
         page.goto(f"/products/{slug}/")
     page.goto("/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
     go_to(page, page.get_by_role("region", name="Most viewed").get_by_role("link", name="All of the most viewed"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Popular kites")
     go_to(page, page.locator(".ranking a").first)
@@ -38,7 +45,6 @@ def test_a_shopper_finds_a_popular_product_and_clears_the_history_with_the_keybo
     expect(page.get_by_role("status")).to_have_text("Your history is cleared.")
     expect(strip).to_contain_text("Nothing here yet.")
     expect(page.get_by_role("region", name="Most viewed").get_by_role("listitem")).to_have_count(6)
-    keep_picture(page, "shop-history-cleared")
 
 
 def test_a_picture_in_a_strip_leads_to_its_product_though_a_button_is_beside(visitor: Visitor) -> None:
@@ -55,48 +61,58 @@ def test_a_picture_in_a_strip_leads_to_its_product_though_a_button_is_beside(vis
     expect(strip).to_contain_text("Nothing here yet.")
 
 
-def test_the_content_is_reached_with_the_keyboard_alone(visitor: Visitor) -> None:
-    page = visitor()
-    page.goto("/")
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+def test_all_other_sessions_are_ended_with_the_keyboard_alone(visitor: Visitor) -> None:
+    here, there = visitor(), visitor()
+    for page in (here, there):
+        sign_in(page, "alice", PASSWORD)
+    here.goto("/account/sessions/")
+    here.get_by_role("link", name="Skip to the content").focus()
+    here.keyboard.press("Enter")
+    # The sessions come first, each with its own button.
+    here.keyboard.press("Tab")
+    expect(here.get_by_role("button", name="End the session").first).to_be_focused()
+    go_to(here, here.get_by_role("button", name="End all other sessions"))
+    expect(here.get_by_role("status")).to_contain_text("1 other session was ended.")
+    there.goto("/account/sessions/")
+    expect(there.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+@pytest.fixture
+def first(visitor: Visitor, settings: Any) -> Page:
+    """One of the three browsers in which a user has signed in who may have no more."""
+    limit = {"MAX_SESSIONS_PER_USER": 3, "SESSION_LIMIT_POLICY": "refuse"}
+    settings.REDSESS = {**settings.REDSESS, **limit}
+    pages = [visitor() for _ in range(3)]
+    for page in pages:
+        sign_in(page, "alice", PASSWORD)
+    return pages[0]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("path", ["/", "/products/{slug}/", "/basket/", "/login/"])
-def test_pages_fit_their_window(visitor: Visitor, keep_picture: KeepPicture, path: str, width: int, dark: bool) -> None:
-    people.bring_in_shoppers()
+@pytest.mark.parametrize("width", [320, 768])
+def test_a_refusal_is_seen_and_fits_on_a_small_screen_with_the_keyboard_alone(
+    visitor: Visitor, first: Page, keep_picture: KeepPicture, width: int, dark: bool
+) -> None:
     page = visitor(width, dark)
     page.goto("/")
-    slug = (page.locator("main a[href^='/products/']").first.get_attribute("href") or "").split("/")[2]
-    path = path.format(slug=slug)
-    page.goto(path)
-    keep_picture(page, f"{path.strip('/').replace('/', '-').replace('?', '-') or 'home'}-{width}{'-dark' * dark}")
+    go_to(page, page.get_by_role("link", name="Sign in"))
+    expect(page.get_by_label("Username")).to_be_focused()
+    page.keyboard.type("alice")
+    page.keyboard.press("Tab")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text(REFUSED)
+    expect(page.get_by_role("alert")).to_be_in_viewport(ratio=1)
+    expect(page.get_by_label("Username")).to_have_value("alice")
+    expect(page.get_by_label("Password")).to_have_value("")
+    expect(page.get_by_label("Username")).to_be_focused()
+    keep_picture(page, f"limits-refused-{width}{'-dark' * dark}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [320, 768, 1280])
-def test_pages_of_who_has_viewed_much_fit_their_window(
-    visitor: Visitor, keep_picture: KeepPicture, width: int, dark: bool
-) -> None:
-    people.bring_in_shoppers()
-    Product.objects.create(slug="long", name="Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen")
-    page = visitor(width, dark)
-    sign_in(page, "admin", "admin")
-    for slug in ("night-ferry", "paper-moon", "tide-table", "long", "red-admiral", "string-of-pearls"):
-        page.goto(f"/products/{slug}/")
-    for name, path in (
-        ("home", "/"),
-        ("product", "/products/rock-pool/"),
-        ("popular", "/popular/"),
-        ("basket", "/basket/"),
-    ):
-        page.goto(path)
-        expect(page.get_by_role("region", name="Recently viewed").get_by_role("listitem")).to_have_count(6)
-        keep_picture(page, f"viewed-{name}-{width}{'-dark' * dark}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    first.get_by_role("link", name="Skip to the content").focus()
+    go_to(first, first.get_by_role("button", name="Sign out"))
+    expect(first.get_by_role("link", name="Sign in")).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Signed in as alice")).to_be_visible()
