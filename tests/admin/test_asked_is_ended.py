@@ -8,31 +8,22 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 
 from benchmarks.fill import fill
 from django_redsess import online, querysets
-from django_redsess.admin import OnlineSessionAdmin, filters
-from django_redsess.backend import SessionStore
-from django_redsess.session.record import Client as Visitor
-from django_redsess.session.saving import Visit
-from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left
+from django_redsess.admin import OnlineSessionAdmin, ending, filters
+from django_redsess.online import searching
+from tests.admin.visits import CHROME, arrive, from_place
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
+from tests.helpers.behind import make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
-
-CHROME = (
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
-)
-
-
-def arrive(session: SessionStore, address: str, user_agent: str = CHROME) -> SessionStore:
-    session.visit = Visit(lambda: Visitor(address, user_agent))
-    session.save()
-    return session
 
 
 @pytest.fixture
 def chrome_of_bob(new_session: Any, users: dict[str, User]) -> str:
-    return str(arrive(new_session(str(users["bob"].pk)), "192.0.2.1").sid)
+    return str(from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid)
 
 
 def rule_of(monkeypatch: pytest.MonkeyPatch, **condition: Any) -> None:
@@ -67,47 +58,35 @@ def test_filters_count_where_the_sids_are_named(
 @pytest.mark.parametrize("query", ["q=192.0.2.0/24", "q=192.0.2.0/24&active=5m", "browser=Chrome"])
 def test_who_matches_only_after_the_question_stays(admin_client, users, new_session, settings, query) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
-    alice = arrive(new_session(str(users["alice"].pk)), "192.0.2.7")
-    bob = arrive(new_session(str(users["bob"].pk)), "198.51.100.7", "Lynx")
+    alice = from_place(new_session(str(users["alice"].pk)), "192.0.2.7", CHROME)
+    bob = from_place(new_session(str(users["bob"].pk)), "198.51.100.7", "Lynx")
     response = admin_client.get(f"{CONFIRM}?{query}")
     assert asked(response) == 1
-    arrive(alice, "198.51.100.8", "Lynx")
-    arrive(bob, "192.0.2.1")
+    from_place(alice, "198.51.100.8", "Lynx")
+    from_place(bob, "192.0.2.1", CHROME)
     answer(admin_client, response)
     assert left() == {bob.sid, admin_client.session.sid}
 
 
 @pytest.mark.parametrize("query", ["q=alice", "user=1", "staff=1"])
-def test_guests_are_none_of_the_users(admin_client, sids, new_session, query) -> None:
+def test_guests_are_none_of_the_users(admin_client, users, sids, new_session, monkeypatch, query) -> None:
     new_session(colour="blue")
     assert Page(admin_client.get(f"{LIST}?who=guests&{query}")).sids == []
     response = admin_client.get(f"{CONFIRM}?who=guests&{query}", follow=True)
     assert "There is no session here that you can end." in Page(response).text
     assert len(left()) == 5
-
-
-def test_a_list_of_some_users_has_no_guests(admin_client, users, sids, new_session, monkeypatch) -> None:
-    new_session(colour="blue")
     rule_of(monkeypatch, user_id=str(users["alice"].pk))
     response = admin_client.get(f"{CONFIRM}?who=guests", follow=True)
     assert "There is no session here that you can end." in Page(response).text
-
-
-def test_a_search_that_is_refused_asks_about_nothing(admin_client, sids) -> None:
-    response = admin_client.get(f"{CONFIRM}?q=a%00", follow=True)
-    assert asked(response) == 0
-    assert "There is no session here that you can end." in Page(response).text
-    assert "Null characters are not allowed." in Page(response).text
-    assert len(left()) == 4
-
-
-# Numbers that may be too low.
 
 
 @pytest.mark.parametrize(
     "query", ["user=1&o=-4", "user=1&user=2", "user=1&active=1d", "user=1&active=1d&browser=Chrome"]
 )
 def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query) -> None:
+    assert "At least" not in Page(admin_client.get(f"{LIST}?{query}")).text
+    assert json.loads(admin_client.post(f"{LIST}export/?{query}", {"format": "json"}).getvalue())["is_all"]
+    assert "More may end" not in Page(admin_client.get(f"{CONFIRM}?{query}")).text
     fill(redis, 5100, viewed=0, users=1)
     page = Page(admin_client.get(f"{LIST}?{query}"))
     assert 4500 < page.count < 5100
@@ -123,16 +102,6 @@ def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query
     assert says_more if ended > asked(response) else ended == asked(response)
 
 
-@pytest.mark.parametrize("query", ["user=1", "user=1&user=2", "user=1&active=1d"])
-def test_a_number_that_is_exact_is_shown_as_exact(admin_client, redis, query) -> None:
-    fill(redis, 100, viewed=0, users=1)
-    assert "At least" not in Page(admin_client.get(f"{LIST}?{query}")).text
-    response = admin_client.post(f"{LIST}export/?{query}", {"format": "json"})
-    assert json.loads(response.getvalue())["is_all"]
-    assert re.search(r"sessions-[0-9-]+\.json", response.headers["Content-Disposition"])
-    assert "More may end" not in Page(admin_client.get(f"{CONFIRM}?{query}")).text
-
-
 def test_more_users_than_are_searched_are_at_least_so_many(admin_client, sids, monkeypatch) -> None:
     for module in (filters, querysets):
         monkeypatch.setattr(module, "USERS_MAX", 2)
@@ -140,3 +109,110 @@ def test_more_users_than_are_searched_are_at_least_so_many(admin_client, sids, m
         assert ("At least" in Page(admin_client.get(f"{LIST}?{query}")).text) == limited
         exported = json.loads(admin_client.post(f"{LIST}export/?{query}", {"format": "json"}).getvalue())
         assert exported["is_all"] != limited
+
+
+@pytest.fixture
+def firefox_only(monkeypatch) -> None:
+    """The list has sessions of Firefox only: there is no index of browsers."""
+    every = OnlineSessionAdmin.get_queryset
+    monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_browser("Firefox")
+    )
+
+
+@pytest.fixture
+def more_than_a_form_names(monkeypatch) -> None:
+    monkeypatch.setattr(ending, "SIDS_MAX", 0)
+
+
+@pytest.fixture
+def found(firefox_only, more_than_a_form_names, admin_client) -> dict[str, str]:
+    return {name: arrive(name).session.sid for name in ("anna", "ben", "cleo", "dora")}
+
+
+@pytest.mark.parametrize("query", ["", "?o=2", "?o=-3", "?active=5m", "?who=everyone", "?q=n"])
+def test_what_was_found_ends_and_nothing_else(partitions, admin_client, found, query) -> None:
+    chrome, own = arrive("anna", CHROME).session.sid, admin_client.session.sid
+    response = admin_client.get(CONFIRM + query)
+    shown = {sid for name, sid in found.items() if "q=n" not in query or "n" in name}
+    assert asked(response) == len(shown)
+    answer(admin_client, response)
+    assert left() == {chrome, own, *found.values()} - shown
+
+
+def test_who_arrives_after_the_question_stays(admin_client, found) -> None:
+    response = admin_client.get(CONFIRM)
+    late = arrive("late").session.sid
+    assert told(answer(admin_client, response)).startswith("4 sessions were ended. Users: ")
+    assert late in left()
+
+
+def test_who_was_seen_just_in_time_is_ended_though_the_question_was_open_for_long(admin_client, redis, found) -> None:
+    make_seen(redis, found["anna"], milliseconds_ago(299))
+    make_seen(redis, found["ben"], milliseconds_ago(900))
+    response = admin_client.get(CONFIRM + "?active=5m")
+    assert asked(response) == 3
+    # As if two minutes had passed.
+    make_seen(redis, found["anna"], milliseconds_ago(299.5))
+    answer(admin_client, response)
+    assert found["anna"] not in left()
+    assert found["ben"] in left()
+
+
+def test_no_more_end_than_the_question_has_counted(partitions, admin_client, monkeypatch, found) -> None:
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
+    monkeypatch.setattr(ending, "END_MAX", 1)
+    monkeypatch.setattr("django_redsess.online.ending.AT_ONCE_MAX", 1)
+    response = admin_client.get(CONFIRM)
+    assert asked(response) == 3
+    response, requests = answer(admin_client, response), 1
+    while "so far" in Page(response).text:
+        response, requests = answer(admin_client, response), requests + 1
+    assert requests >= 3
+    assert told(response) == "3 sessions were ended."
+    # With three gone, the search would reach the first one.
+    assert left() == {found["anna"], admin_client.session.sid}
+
+
+@pytest.mark.parametrize("checked", [1000, 0])
+def test_a_superusers_session_stays(client, monkeypatch, found, checked) -> None:
+    # Superusers with more sessions than that are counted in another way.
+    monkeypatch.setattr(ending, "CHECKED_MAX", checked)
+    browser = arrive("root", is_superuser=True)
+    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
+    response = client.get(CONFIRM)
+    assert asked(response) == 4
+    assert "1 more is a superuser's" in Page(response).text
+    answer(client, response)
+    assert browser.session.sid in left()
+    assert not set(found.values()) & left()
+
+
+def test_the_own_session_stays_or_ends_as_the_box_says(found) -> None:
+    browser = arrive("root", is_superuser=True)
+    own = browser.session.sid
+    response = browser.get(CONFIRM)
+    assert asked(response) == 4
+    assert 'name="own"' in response.text
+    answer(browser, response)
+    assert own in left()
+    arrive("anna")
+    answer(browser, browser.get(CONFIRM), own="on")
+    assert own not in left()
+
+
+def test_a_rule_of_the_sites_own_is_asked_about_each(admin_client, monkeypatch, found) -> None:
+    def rule(self: Any, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None or str(obj) != "ben"
+
+    monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", rule)
+    response = admin_client.get(CONFIRM)
+    assert "Each session is checked" in Page(response).text
+    answer(admin_client, response)
+    assert left() == {found["ben"], admin_client.session.sid}
+
+
+def test_a_form_that_counted_nothing_asks_again(admin_client, found) -> None:
+    fields = {**Page(admin_client.get(CONFIRM)).fields, "progress": ""}
+    assert asked(admin_client.post(f"{LIST}end/", fields)) == 4
+    assert set(found.values()) < left()

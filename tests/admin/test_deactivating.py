@@ -63,13 +63,19 @@ def seen() -> Any:
     session_ended.disconnect(note)
 
 
-def test_the_account_is_deactivated_and_all_its_sessions_end(admin_client, users, sids, new_session) -> None:
+def test_the_account_is_deactivated_and_its_sessions_end(admin_client, admin_user, users, sids, new_session) -> None:
     more = sign_in(new_session, str(users["bob"].pk))[0]
-    response = deactivate(admin_client, admin_client.get(f"{CONFIRM}?sid={sids['bob']}"))
+    response = deactivate(admin_client, admin_client.get(f"{CONFIRM}?sid={sids['bob']}"), message="Left us")
     assert not is_active(users["bob"])
     assert not {sids["bob"], more} & left()
     assert {sids["alice"], sids["carol"]} < left()
     assert told(response) == "The account of bob was deactivated. 2 sessions of bob were ended."
+    lines = [(line.user, line.object_id, line.change_message) for line in LogEntry.objects.order_by("pk")]
+    key = str(users["bob"].pk)
+    assert lines == [
+        (admin_user, key, "Deactivated the account. Message: Left us"),
+        (admin_user, key, "Ended 2 sessions. Message: Left us"),
+    ]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -111,25 +117,6 @@ def test_no_session_is_left_that_began_in_between(settings, admin_client, users,
     assert len(late) == 1
     assert not is_active(users["bob"])
     assert left() == {admin_client.session.sid}
-
-
-def test_it_is_written_in_the_users_history_with_the_reason(admin_client, admin_user, users, sids) -> None:
-    deactivate(admin_client, question_about(admin_client, users["bob"]), message="Left us")
-    lines = [(line.user, line.object_id, line.change_message) for line in LogEntry.objects.order_by("pk")]
-    key = str(users["bob"].pk)
-    assert lines == [
-        (admin_user, key, "Deactivated the account. Message: Left us"),
-        (admin_user, key, "Ended 1 session. Message: Left us"),
-    ]
-
-
-def test_sessions_that_are_over_meanwhile_keep_nobody_from_deactivating(admin_client, users, sids) -> None:
-    response = question_about(admin_client, users["bob"])
-    answer(admin_client, response)
-    assert sids["bob"] not in left()
-    response = deactivate(admin_client, response)
-    assert not is_active(users["bob"])
-    assert told(response) == "The account of bob was deactivated."
 
 
 def test_an_account_that_somebody_has_deactivated_meanwhile_does_no_harm(admin_client, users, sids) -> None:

@@ -1,10 +1,11 @@
-"""The question before sessions are ended: whose they are, and which reasons there are to choose from."""
+"""The question before sessions are ended, what is said afterwards, and where the administrator returns to."""
 
 from __future__ import annotations
 
 import html
 import re
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -16,7 +17,9 @@ from django.utils.translation import gettext_lazy
 from benchmarks.fill import fill
 from django_redsess.admin import ending
 from django_redsess.conf import END_MESSAGES
-from tests.helpers.admin_pages import CONFIRM, END, MARKUP, Page, answer, asked, left, staff
+from tests.admin.visits import arrive
+from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, left, page_of, staff, told
+from tests.helpers.behind import stored
 
 pytestmark = pytest.mark.django_db
 
@@ -34,42 +37,11 @@ def options_of(response: Any) -> list[str]:
     return [html.unescape(value) for value in re.findall(r'value="([^"]*)"', select[0])] if select else []
 
 
-# The rows.
-
-
 def test_each_session_has_a_row_with_who_and_where_from_and_since_when(admin_client) -> None:
-    User.objects.create_user("anna", password="secret")
-    firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
-    browser = Client(headers={"user-agent": firefox}, REMOTE_ADDR="198.51.100.7")
-    browser.post("/login/", {"username": "anna", "password": "secret"})
+    browser = arrive("anna")
     for query in (f"?sid={browser.session.sid}", "?q=anna"):
         [row] = rows_of(admin_client.get(CONFIRM + query))
-        assert row == ["anna", "Firefox 145 on Linux 198.51.100.7", "just now", "just now"]
-
-
-def test_a_long_list_shows_its_first_rows_and_counts_the_others(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "ROWS_MAX", 5)
-    fill(redis, 1234, viewed=0)
-    response = admin_client.get(CONFIRM)
-    assert len(rows_of(response)) == 5
-    assert "And 1,229 more." in Page(response).text
-    assert asked(response) == 1234
-
-
-def test_a_hostile_name_is_escaped(admin_client, new_session) -> None:
-    user = User.objects.create_user(MARKUP)
-    response = admin_client.get(f"{CONFIRM}?sid={new_session(str(user.pk)).sid}")
-    assert MARKUP not in response.text
-    assert MARKUP in Page(response).text
-
-
-def test_the_rows_say_which_stay(client, new_session) -> None:
-    root = new_session(str(User.objects.create_superuser("root").pk))
-    staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
-    rows = {row[0].split()[0]: row[0] for row in rows_of(client.get(CONFIRM))}
-    assert "which only a superuser can end: it stays" in rows["root"]
-    assert "this is your own session" in rows["staff"]
-    assert root.sid in left()
+        assert row == ["anna", "Firefox 140 on Linux 198.51.100.7", "just now", "just now"]
 
 
 def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
@@ -89,59 +61,14 @@ def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
         assert "Your own session stays, unless you tick the box." in text
 
 
-def test_the_question_says_what_was_searched_for(admin_client, sids) -> None:
-    assert "<title>End everyone else's sessions" in html.unescape(admin_client.get(CONFIRM).text)
-    text = Page(admin_client.get(f"{CONFIRM}?q=a&active=5m")).text
-    assert "Searched for “a”. Filters: In the last 5 minutes Do you want to end" in text
-    assert "everyone else" not in text
-    assert MARKUP not in admin_client.get(CONFIRM, {"q": "a", "browser": MARKUP}, follow=True).text
-
-
-def test_the_question_about_one_user_names_the_user_and_no_filter(client, admin_client, users, new_session) -> None:
-    for _ in range(2):
-        new_session(str(users["alice"].pk))
-    asks = "Do you want to end 2 sessions of alice? Their user is signed out at the next click"
-    may_change = "An administrator who may change users can also deactivate the account"
-    text = Page(admin_client.get(f"{CONFIRM}?user={users['alice'].pk}")).text
-    assert asks in text
-    assert "Filters:" not in text
-    assert may_change not in text
-    assert "Filters: In the last hour" in Page(admin_client.get(f"{CONFIRM}?user={users['alice'].pk}&active=1h")).text
-    # Who may not deactivate the account reads who may.
-    staff(client, "view_onlinesession", "end_onlinesession")
-    text = Page(client.get(f"{CONFIRM}?user={users['alice'].pk}")).text
-    assert asks in text
-    assert may_change in text
-
-
-def test_where_nothing_can_end_there_is_only_a_way_back(admin_client) -> None:
-    response = admin_client.get(f"{CONFIRM}?user=999")
-    text = Page(response).text
-    assert "There is no session here that you can end." in text
-    assert "Message" not in text
-    assert 'name="message"' not in response.text
-    assert "Back to the list" in text
-    assert "No, take me back" not in text
-
-
-# The reasons.
-
-
 def test_a_reason_is_chosen_and_read(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
     response = admin_client.get(f"{CONFIRM}?sid={shopper.session.sid}")
     assert options_of(response) == ["", *map(str, END_MESSAGES)]
-    answer(admin_client, response, reason=REASON)
-    assert shopper.get("/").wsgi_request.session.ended.message == REASON
-    assert LogEntry.objects.get().change_message == f"Ended 1 session. Message: {REASON}"
-
-
-def test_words_of_ones_own_follow_the_reason(admin_client, users) -> None:
-    shopper = Client()
-    shopper.force_login(users["alice"])
-    answer(admin_client, admin_client.get(CONFIRM), reason=REASON, message="Call us: 123.")
+    answer(admin_client, response, reason=REASON, message="Call us: 123.")
     assert shopper.get("/").wsgi_request.session.ended.message == f"{REASON} Call us: 123."
+    assert LogEntry.objects.get().change_message == f"Ended 1 session. Message: {REASON} Call us: 123."
 
 
 @pytest.mark.parametrize(
@@ -155,15 +82,6 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
     assert "errorlist" in response.text
     assert Page(response).fields["message"] == fields.get("message", "")
     assert len(left()) == 4
-
-
-def test_a_reason_is_kept_where_it_takes_several_requests(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr("django_redsess.admin.ending.END_MAX", 250)
-    fill(redis, 600, viewed=0, users=1)
-    response = answer(admin_client, admin_client.get(CONFIRM), reason=REASON, message="Bye.")
-    while "so far" in Page(response).text:
-        response = answer(admin_client, response)
-    assert {entry.change_message.partition("Message: ")[2] for entry in LogEntry.objects.all()} == {f"{REASON} Bye."}
 
 
 def test_a_site_has_reasons_of_its_own_or_none(admin_client, settings, sids) -> None:
@@ -188,20 +106,139 @@ def test_reasons_are_in_the_language_of_the_site(admin_client, settings, sids) -
 def test_a_setting_that_is_wrong_is_named(settings, value) -> None:
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": value}
     [error] = [each for each in run_checks() if each.id == "django_redsess.E003"]
-    assert "REDSESS['END_MESSAGES'] must be a list or tuple of texts, each of 1 to 200 characters" in error.msg
-
-
-def test_reasons_by_function_of_translation_pass_the_check(settings) -> None:
+    assert "REDSESS['END_MESSAGES'] must be a list or tuple of texts" in error.msg
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": (gettext_lazy("Sessions"), "x" * 200)}
     assert not [each for each in run_checks() if each.id == "django_redsess.E003"]
 
 
-def test_the_form_ends_by_its_first_button(admin_client, users, sids) -> None:
-    page = admin_client.get(f"{CONFIRM}?sid={sids['bob']}").text
-    form = page[page.index(f'action="{END}"') :]
-    buttons = re.findall(r'<(?:input|button) type="submit"[^>]*>', form)
-    # Enter in a field presses the first.
-    assert 'value="Yes, end it"' in buttons[0]
-    assert 'name="deactivate"' in buttons[1]
-    assert form.index('name="reason"') < form.index('name="message"') < form.index(buttons[0])
-    assert "autofocus" not in form
+QUERY = "q=b&o=2&p=1"
+
+
+def select(client: Client, *sids: str, query: str = "", **more: str) -> Any:
+    return client.post(f"{LIST}?{query}", {"action": "end_selected", "_selected_action": sids, **more})
+
+
+@pytest.mark.parametrize("way", ["by sid", "by query"])
+def test_of_one_session_the_browser_and_the_address_are_named(admin_client, way) -> None:
+    sid = arrive("anna").session.sid
+    query = f"sid={sid}" if way == "by sid" else f"user={User.objects.get(username='anna').pk}"
+    response = answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"))
+    assert told(response) == "The session of anna was ended: Firefox 140 on Linux, 198.51.100.7."
+
+
+def test_three_users_are_named_and_the_others_are_counted(admin_client, redis, sids) -> None:
+    # The users' keys, and the administrator's, are among the first ten.
+    fill(redis, 10, viewed=0)
+    text = told(answer(admin_client, admin_client.get(CONFIRM)))
+    assert text.startswith("13 sessions were ended. Users: ")
+    assert re.search(r" and (7|10) more\.$", text)
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "name",
+    [MARKUP, "x was ended. 9 sessions of admin", "a\u202egnp", "%(count)s%s{}", "x" * 150],
+    ids=lambda name: name[:9],
+)
+def test_a_hostile_name_forges_nothing(admin_client, new_session, name, number) -> None:
+    user = User.objects.create_user(name)
+    chosen = [new_session(str(user.pk)).sid for _ in range(number)]
+    response = answer(admin_client, select(admin_client, *chosen))
+    [message] = Page(response).messages
+    assert message.startswith(f"{number} session{'s' * (number > 1)} of ")
+    [line] = [line for line in response.text.splitlines() if "of <bdi>" in line]
+    # The name stands between the tags, without a tag or a control character of its own.
+    shown = line.partition("<bdi>")[2].partition("</bdi>")[0]
+    assert "<" not in shown
+    assert shown.isprintable()
+    assert len(Page(response).messages[0]) < 160
+
+
+def path_of(response: Any) -> str:
+    """Where the last redirect has led."""
+    return str(response.redirect_chain[-1][0])
+
+
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["selected", "all that match"])
+def test_after_the_action_the_list_is_as_it_was(admin_client, sids, all_of_them) -> None:
+    response = select(admin_client, sids["bob"], query=QUERY, select_across=str(int(all_of_them)), index="0")
+    assert Page(response).links["No, take me back"] == f"{LIST}?{QUERY}"
+    response = answer(admin_client, response)
+    assert path_of(response) == f"{LIST}?{QUERY}"
+    assert told(response) == "1 session of bob was ended."
+
+
+@pytest.mark.parametrize("link", ["End this session", "End all sessions of this user"])
+def test_from_a_sessions_page_the_way_leads_to_the_list_that_led_there(admin_client, sids, link) -> None:
+    page = Page(admin_client.get(f"{page_of(sids['bob'])}?_changelist_filters={quote(QUERY)}"))
+    response = admin_client.get(page.links[link])
+    assert asked(response) == 1
+    assert Page(response).links["No, take me back"] == f"{LIST}?{QUERY}"
+    assert path_of(answer(admin_client, response)) == f"{LIST}?{QUERY}"
+
+
+@pytest.mark.parametrize("filters", ["", "?_changelist_filters=q%3Dbob"])
+def test_from_a_users_page_the_way_leads_back_to_it(admin_client, users, sids, filters) -> None:
+    url = f"/admin/auth/user/{users['bob'].pk}/change/{filters}"
+    response = admin_client.get(Page(admin_client.get(url)).links["End all of them"])
+    assert Page(response).links["No, take me back"] == url
+    response = answer(admin_client, response)
+    assert path_of(response) == url
+    assert told(response) == "1 session of bob was ended."
+    assert "This user is not signed in." in Page(response).text
+
+
+def test_from_the_list_of_users_the_way_leads_back_to_it(admin_client, users, sids) -> None:
+    chosen = {"action": "end_sessions", "_selected_action": [users["bob"].pk, users["carol"].pk]}
+    response = admin_client.post("/admin/auth/user/?is_staff__exact=0&p=1", chosen)
+    assert Page(response).links["No, take me back"] == "/admin/auth/user/?is_staff__exact=0&p=1"
+    assert path_of(answer(admin_client, response)) == "/admin/auth/user/?is_staff__exact=0&p=1"
+
+
+def test_the_way_back_survives_an_error_and_what_is_continued(admin_client, redis, monkeypatch) -> None:
+    monkeypatch.setattr(ending, "END_MAX", 250)
+    fill(redis, 600, viewed=0, users=1)
+    response = answer(admin_client, select(admin_client, "x", query="o=2", select_across="1"), message="x" * 201)
+    response = answer(admin_client, response, message="")
+    assert Page(response).links["Stop here"] == f"{LIST}?o=2"
+    while "so far" in Page(response).text:
+        response = answer(admin_client, response)
+    assert path_of(response) == f"{LIST}?o=2"
+    assert stored(redis) == 1
+
+
+def test_filters_that_the_list_refuses_lead_to_the_whole_list_and_lose_no_message(admin_client, sids) -> None:
+    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}&_changelist_filters=nonsense%3D1")
+    response = answer(admin_client, response)
+    assert path_of(response) == f"{LIST}?e=1"
+    assert told(response) == "1 session of bob was ended."
+
+
+HOSTILE = [
+    *("//elsewhere.example/", "https://elsewhere.example/?q=1", "javascript:alert(1)", "\r\nLocation: //e.example"),
+    *("a\x00b", "q=%00", "../../logout/", "&&&", "?", "#top", "_changelist_filters=q%3D1", "q=" + "x" * 100_000),
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:12])
+def test_no_value_leads_to_another_site(admin_client, sids, value) -> None:
+    for number, page in enumerate((value, f"user:{value}")):
+        question = Page(admin_client.get(f"{CONFIRM}?sid={list(sids.values())[number]}"))
+        fields = {**question.fields, "_changelist_filters": value, "_return_to": page}
+        location = admin_client.post(f"{LIST}end/", fields).headers["Location"]
+        assert urlsplit(location).path == LIST or urlsplit(location).path.startswith("/admin/auth/user/")
+        assert not urlsplit(location).netloc
+        assert len(location) < 7000
+        assert not set(location) & set("\r\n\x00 ")
+
+
+def test_a_user_whose_key_is_text_has_a_page_to_return_to(admin_client, sids) -> None:
+    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['bob']}&_return_to=user:a%2Fb%3Ac"))
+    assert question.links["No, take me back"] == "/admin/auth/user/a_2Fb_3Ac/change/"
+
+
+def test_a_query_that_is_too_long_for_a_url_is_dropped(admin_client, users, sids) -> None:
+    keys = "&".join(f"user={user.pk}" for user in users.values())
+    row = Page(admin_client.get(f"{LIST}?{keys}{'&user=0' * 990}")).rows[0]
+    [end] = [href for href in row["hrefs"] if href.startswith(CONFIRM)]
+    assert end == f"{CONFIRM}?sid={row['sid']}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from functools import partial
 from types import SimpleNamespace
@@ -19,19 +18,13 @@ from django_redsess import viewed
 from django_redsess.admin import OnlineSessionAdmin, filters
 from django_redsess.models import OnlineSession
 from django_redsess.online import searching
-from django_redsess.session.record import Client as Visitor
-from django_redsess.session.saving import Visit
+from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
 from tests.helpers.behind import text_of
 from tests.helpers.online import sign_in
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
-
-FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-CHROME = (
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
-)
 
 
 @pytest.fixture
@@ -46,9 +39,7 @@ def clients(users: dict[str, User], new_session: Any, settings: Any) -> dict[str
         ("guest", "198.51.100.7", CHROME),
     ):
         session = new_session(str(users[name].pk)) if name in users else new_session(colour="blue")
-        session.visit = Visit(lambda address=address, user_agent=user_agent: Visitor(address, user_agent))
-        session.save()
-        found[name] = session
+        found[name] = from_place(session, address, user_agent)
     return found
 
 
@@ -56,46 +47,19 @@ def names(client: Client, **query: str) -> list[str]:
     return sorted(Page(client.get(LIST, query, follow=True)).names)
 
 
-# Rows.
-
-
-def test_an_address_links_to_the_sessions_from_it(admin_client, clients) -> None:
+def test_an_address_links_to_the_sessions_from_it(admin_client, clients, new_session) -> None:
     page = Page(admin_client.get(LIST))
     url = urlsplit(page.links["2001:db8::7"])
     assert (url.path, parse_qs(url.query)) == (LIST, {"q": ["2001:db8::7"]})
     assert Page(admin_client.get(page.links["2001:db8::7"])).names == ["carol"]
     guests = Page(admin_client.get(LIST + "?who=guests"))
     assert parse_qs(urlsplit(guests.links["198.51.100.7"]).query) == {"q": ["198.51.100.7"], "who": ["everyone"]}
-
-
-def test_what_is_not_stored_is_told(admin_client, users, new_session) -> None:
+    # Where nothing is stored, there is no link.
     sid = new_session(colour="blue").sid
-    [row] = Page(admin_client.get(LIST, {"who": "guests"})).rows
+    [row] = Page(admin_client.get(LIST, {"who": "guests", "q": sid})).rows
     assert (row["client"], row["signed_in"]) == ("not stored", "-")
     assert [href for href in row["hrefs"] if "?q=" in href] == []
-    # Without the other, an address or a browser stands alone.
-    for address, user_agent, shown in (("198.51.100.7", "", "198.51.100.7"), ("", "curl/8.5.0", "curl 8")):
-        session = new_session(str(users["alice"].pk))
-        session.visit = Visit(lambda of=(address, user_agent): Visitor(*of))
-        session.save()
-        [row] = Page(admin_client.get(LIST, {"q": session.sid})).rows
-        assert row["client"] == shown
-    assert [row[1] for row in Page(admin_client.get(CONFIRM, {"sid": sid})).tables[0][1:]] == ["not stored"]
     assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
-
-
-def test_end_is_offered_for_what_may_be_ended(client, users, clients) -> None:
-    root = User.objects.create_superuser("root")
-    root_client = Client()
-    root_client.force_login(root)
-    staff(client, "view_onlinesession", "end_onlinesession")
-    rows = {row["user"]: row["end"] for row in Page(client.get(LIST)).rows}
-    assert rows["alice"] == "End"
-    assert rows["root"] == "-"
-    viewer = staff(Client(), "view_onlinesession", name="viewer")
-    page = Page(viewer.get(LIST))
-    assert "end" not in page.rows[0]
-    assert not any("confirm/" in href for href in page.links.values())
 
 
 @pytest.mark.usefixtures("clients")
@@ -127,9 +91,6 @@ def test_everyone_else_is_ended_from_the_whole_list_and_what_is_found_from_a_sea
         page = Page(client.get(LIST + query, follow=True))
         assert not [text for text in page.links if text == found or text.startswith("End these")], query
         assert (everyone in page.links) == (client is admin_client and not query)
-
-
-# Columns that a subclass adds.
 
 
 # A test fills them with the pages of the site that it makes.
@@ -180,9 +141,6 @@ def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, se
     assert "signed_in" not in row
 
 
-# Search.
-
-
 @pytest.mark.usefixtures("clients")
 def test_search_finds_an_address_or_a_network(admin_client) -> None:
     for term, found in (
@@ -196,13 +154,6 @@ def test_search_finds_an_address_or_a_network(admin_client) -> None:
     # Guests where they are listed.
     assert names(admin_client, q="198.51.100.7", who="everyone") == ["alice", "guest"]
     assert names(admin_client, q="198.51.100.7", who="guests") == ["guest"]
-
-
-def test_a_name_that_looks_like_a_browser_is_a_user_first(admin_client, users, clients) -> None:
-    User.objects.filter(username="bob").update(username="firefox")
-    response = admin_client.get(LIST, {"q": "firefox"})
-    assert Page(response).names == ["firefox"]
-    assert Page(response).messages == []
 
 
 @pytest.mark.usefixtures("clients")
@@ -322,58 +273,6 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
     assert line not in Page(admin_client.get(LIST)).text
 
 
-# Filters.
-
-
-@pytest.mark.usefixtures("clients")
-def test_filters_by_visitor_browser_and_system_hold_together(admin_client) -> None:
-    for query, found in (
-        ({"who": "guests"}, ["guest"]),
-        ({"browser": "Firefox"}, ["alice", "carol"]),
-        ({"system": "Windows"}, ["bob"]),
-        ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
-        ({"browser": "Firefox", "q": "carol"}, ["carol"]),
-        ({"browser": "Chrome", "who": "everyone", "active": "1h"}, ["bob"]),
-        ({"browser": "Chrome", "system": "Linux"}, []),
-        ({"browser": "Firefox", "q": "chrome"}, []),
-        ({"browser": "Nonsense"}, []),
-        ({"browser": ""}, ["admin", "alice", "bob", "carol"]),
-    ):
-        page = Page(admin_client.get(LIST, query))
-        assert sorted(page.names) == found, query
-        assert page.count == len(found), query
-
-
-@pytest.mark.usefixtures("clients")
-def test_each_filter_has_links_and_shows_what_is_chosen(admin_client) -> None:
-    page = Page(admin_client.get(LIST))
-    for text, found in (("Firefox", ["alice", "carol"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
-        filtered = Page(admin_client.get(LIST + page.links[text]))
-        assert sorted(filtered.names) == found
-        assert f"Filters: {text}. Clear all filters" in filtered.text
-    assert "Filters:" not in page.text
-
-
-@pytest.mark.usefixtures("clients")
-@pytest.mark.parametrize(("who", "total"), [("guests", 1), ("everyone", 5)])
-def test_the_total_is_that_of_the_visitors_who_are_listed(admin_client, who, total) -> None:
-    text = Page(admin_client.get(LIST, {"who": who, "q": "203.0.113.9"})).text
-    assert re.search(rf"0 results \({total} total\)", text), text
-
-
-# What the page says.
-
-
-@pytest.mark.usefixtures("clients")
-def test_an_empty_list_leads_to_where_more_is_found(admin_client) -> None:
-    page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
-    assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
-    assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
-    page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
-    assert "The browsers of guests are not stored." in page.text
-    assert "Search guests, too" not in page.links
-
-
 def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_done(
     admin_client, clients, new_session
 ) -> None:
@@ -394,10 +293,38 @@ def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_don
 
 
 @pytest.mark.usefixtures("clients")
-def test_a_search_by_address_says_that_guests_have_none_without_the_index(admin_client, settings) -> None:
+def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
+    links = Page(admin_client.get(LIST)).links
+    for text, found in (("Firefox", ["alice", "carol"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
+        filtered = Page(admin_client.get(LIST + links[text]))
+        assert sorted(filtered.names) == found
+        assert f"Filters: {text}. Clear all filters" in filtered.text
+    for query, found in (
+        ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
+        ({"browser": "Firefox", "q": "carol"}, ["carol"]),
+        ({"browser": "Chrome", "who": "everyone", "active": "1h"}, ["bob"]),
+        ({"browser": "Chrome", "system": "Linux"}, []),
+        ({"browser": "Firefox", "q": "chrome"}, []),
+        ({"browser": "Nonsense"}, []),
+        ({"browser": ""}, ["admin", "alice", "bob", "carol"]),
+    ):
+        page = Page(admin_client.get(LIST, query))
+        assert (sorted(page.names), page.count) == (found, len(found)), query
+
+
+@pytest.mark.usefixtures("clients")
+def test_an_empty_list_says_why_and_leads_to_where_more_is_found(admin_client, settings) -> None:
+    page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
+    assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
+    assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
+    page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
+    assert "The browsers of guests are not stored." in page.text
+    assert "Search guests, too" not in page.links
+    for who, total in (("guests", 1), ("everyone", 5)):
+        assert f"0 results ({total} total)" in Page(admin_client.get(LIST, {"who": who, "q": "203.0.113.9"})).text
     note, query = "The addresses of guests are not stored without INDEX_ADDRESSES.", {"q": "198.51.100.0/24"}
-    assert note not in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": False}
-    assert note in Page(admin_client.get(LIST, {**query, "who": "everyone"})).text
-    assert note in Page(admin_client.get(LIST, {**query, "who": "guests"})).text
-    assert note not in Page(admin_client.get(LIST, query)).text
+    for is_stored in (True, False):
+        settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": is_stored}
+        for who in ("everyone", "guests"):
+            assert (note in Page(admin_client.get(LIST, {**query, "who": who})).text) != is_stored
+        assert note not in Page(admin_client.get(LIST, query)).text

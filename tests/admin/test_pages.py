@@ -1,9 +1,10 @@
-"""What pages say and how: numbers that agree, a frame that is Django's own, markup that anybody can read."""
+"""What pages say and how: numbers that agree, limits, markup that anybody can read, and every theme."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import cleaning, online, viewed
+from testproject import servers
 from testproject.servers import free_port
-from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of, staff
 from tests.helpers.behind import have_views, make_due, note, now_of
+from tests.helpers.driving import drive
 from tests.helpers.online import sign_in
 from tests.helpers.outages import caches
 from tests.helpers.shop import use_our_templates
@@ -24,15 +27,7 @@ MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 SELF_SERVICE = "/account/sessions/"
 
-
-@pytest.fixture
-def alice() -> User:
-    return User.objects.create_user("alice")
-
-
-def said(client: Client) -> str:
-    """What the list of sessions says."""
-    return Page(client.get(LIST)).text
+ENDS_FIRST = "At most 3 sessions are allowed. Another sign-in ends the oldest one."
 
 
 def page_in_outage(client: Client, settings: Any) -> str:
@@ -44,42 +39,23 @@ def page_in_outage(client: Client, settings: Any) -> str:
     return answer.text
 
 
-# The words of the picture
-
-
 @pytest.mark.usefixtures("partitions")
 def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_client, redis, new_session) -> None:
     note(redis, now_of(redis) - timedelta(minutes=9), signed_in=0, guests=0)
-    shoppers = sign_in(new_session, *"123456789")
+    shoppers = sign_in(new_session, *"12345678")
     for _ in range(5):
         new_session(colour="blue")
     cleaning.sample()
-    assert "Signed in: 10 now, at most 10 at" in said(admin_client)
+    # More than were ever noted are the most.
+    shoppers += sign_in(new_session, "9")
+    assert "Signed in: 10 now, at most 10 at" in Page(admin_client.get(LIST)).text
     guests = [session.sid for session in online.sessions(guests=True) if not session.user_id]
-    online.end(*shoppers, *guests[:3])
-    page = Page(admin_client.get(LIST))
-    assert len(page.rows) == page.count == 1
-    assert "Signed in: 1 now, at most 10 at" in page.text
-    assert "Guests: 2 now, at most 5 at" in page.text
-
-
-@pytest.mark.usefixtures("partitions")
-def test_who_is_due_is_in_neither(admin_client, redis, new_session) -> None:
-    note(redis, now_of(redis) - timedelta(minutes=9), signed_in=0, guests=0)
-    shoppers = sign_in(new_session, *"123456789")
-    cleaning.sample()
+    online.end(*shoppers[4:], *guests[:3])
     make_due(redis, *shoppers[:4])
     page = Page(admin_client.get(LIST))
-    assert page.count == 6
-    assert "Signed in: 6 now, at most 10 at" in page.text
-
-
-@pytest.mark.usefixtures("partitions")
-def test_more_than_were_ever_noted_are_the_most(admin_client, redis, new_session) -> None:
-    note(redis, now_of(redis) - timedelta(minutes=9), signed_in=0, guests=0)
-    cleaning.sample()
-    sign_in(new_session, *"123456789")
-    assert "Signed in: 10 now, at most 10 at" in said(admin_client)
+    assert len(page.rows) == page.count == 1
+    assert "Signed in: 1 now, at most 9 at" in page.text
+    assert "Guests: 2 now, at most 5 at" in page.text
 
 
 @pytest.mark.clock
@@ -90,79 +66,26 @@ def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything
     for hours in (3, 4):
         note(redis, now_of(redis) - timedelta(hours=hours), signed_in=31, guests=4)
     sign_in(new_session, *"12345")
-    text = said(admin_client)
+    text = Page(admin_client.get(LIST)).text
     assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; no samples since", text)
     assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; no samples since", text)
 
 
-# The frame
-
-
-def crumbs(page: Any) -> str:
-    """The markup of where a page is, without its addresses and words."""
-    found = re.search(r"<nav aria-label=\"Breadcrumbs\">(.*?)</nav>", page.text, re.DOTALL)
-    assert found
-    return "".join(re.sub(r'href="[^"]*"|(?<=[>;])[^<&]+|&#x27;', " ", found[1]).split())
-
-
-@pytest.fixture
-def questions(admin_client, admin_user, redis) -> dict[str, Any]:
-    """Every page that asks whether to do something."""
-    have_views(redis, {"lamp": 3})
-    own = admin_client.session.sid
-    return {
-        "end one": admin_client.get(CONFIRM, {"sid": own}),
-        "end all": admin_client.get(CONFIRM),
-        "end those of users": admin_client.post(
-            "/admin/auth/user/", {"action": "end_sessions", "_selected_action": [admin_user.pk]}
-        ),
-        "reset some": admin_client.post(MOST_VIEWED, {"action": "reset_selected", "_selected_action": ["lamp"]}),
-        "reset all": admin_client.get(MOST_VIEWED + "confirm/"),
-    }
-
-
-def test_a_question_says_where_it_is_as_those_of_django_do(admin_client, alice, questions) -> None:
-    chosen = {"action": "delete_selected", "_selected_action": [alice.pk]}
-    of_django = crumbs(admin_client.post("/admin/auth/user/", chosen))
-    assert {name: crumbs(page) for name, page in questions.items()} == dict.fromkeys(questions, of_django)
-
-
-def test_a_question_leads_back_to_its_list(questions) -> None:
-    for name, page in questions.items():
-        shown = Page(page)
-        leads = [href for text, href in shown.all_links if text in ("Home", "Online sessions", "Most viewed items")]
-        assert leads[:2] == ["/admin/", MOST_VIEWED if "reset" in name else LIST], name
-
-
-# Styles
-
-
-@pytest.fixture
-def all_pages(questions, admin_client, admin_user, settings, redis) -> dict[str, str]:
-    """Every page of ours."""
+def test_no_page_has_styles_or_scripts_within(admin_client, admin_user, settings, redis) -> None:
     use_our_templates(settings)
+    have_views(redis, {"lamp": 3})
     note(redis, now_of(redis) - timedelta(hours=3))
     cleaning.sample()
-    own = admin_client.session.sid
-    pages = {
-        "list": LIST,
-        "over time": LIST + "numbers/?range=week",
-        "session": page_of(own),
-        "most viewed": MOST_VIEWED,
-        "user": f"/admin/auth/user/{admin_user.pk}/change/",
-        "self-service": SELF_SERVICE,
-    }
-    found = {name: admin_client.get(path).text for name, path in pages.items()}
-    outage = page_in_outage(admin_client, settings)
-    return {**found, **{name: page.text for name, page in questions.items()}, "503": outage}
-
-
-def test_no_page_has_styles_or_scripts_within(all_pages) -> None:
-    for name, page in all_pages.items():
-        assert not re.findall(r"<[^>]*\sstyle=[^>]*>|<style\b|<script\b(?![^>]*\ssrc=)|\son\w+=", page), name
-
-
-# Words for anybody
+    sid, users, user = admin_client.session.sid, "/admin/auth/user/", admin_user.pk
+    paths = [LIST, LIST + "numbers/?range=week", page_of(sid), MOST_VIEWED, f"{users}{user}/change/", SELF_SERVICE]
+    paths += [f"{CONFIRM}?sid={sid}", CONFIRM, MOST_VIEWED + "confirm/"]
+    pages = {path: admin_client.get(path) for path in paths}
+    for path, action, chosen in ((users, "end_sessions", user), (MOST_VIEWED, "reset_selected", "lamp")):
+        pages[action] = admin_client.post(path, {"action": action, "_selected_action": [chosen]})
+    assert {page.status_code for page in pages.values()} == {200}
+    texts = {name: page.text for name, page in pages.items()} | {"503": page_in_outage(admin_client, settings)}
+    for name, text in texts.items():
+        assert not re.findall(r"<[^>]*\sstyle=[^>]*>|<style\b|<script\b(?![^>]*\ssrc=)|\son\w+=", text), name
 
 
 @pytest.mark.parametrize(("language", "shown"), [("en", "en"), ("de", "de"), ("he", "en")])
@@ -171,17 +94,6 @@ def test_pages_that_stand_alone_say_how_they_are_written(admin_client, settings,
     settings.LANGUAGE_CODE = language
     for page in (admin_client.get(SELF_SERVICE).text, page_in_outage(admin_client, settings)):
         assert f'<html lang="{shown}" dir="ltr">' in page
-
-
-@pytest.mark.parametrize("is_own", [False, True], ids=["in the shop's frame", "alone"])
-def test_messages_are_a_list_that_is_read_out(admin_client, settings, is_own: bool) -> None:
-    if is_own:
-        use_our_templates(settings)
-    page = admin_client.post(SELF_SERVICE + "end-others/", follow=True).text
-    # Of the list itself it would leave no list.
-    [status] = re.findall(r'<(\w+)[^>]* role="status"[^>]*>(.*?)</\1>', page, re.DOTALL)
-    assert status[0] == "div"
-    assert re.search(r"<ul[^>]*>\s*<li[^>]*>0 other sessions were ended.</li>\s*</ul>", status[1])
 
 
 def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admin_client, new_session) -> None:
@@ -211,3 +123,104 @@ def test_addresses_are_not_turned_round_by_what_is_written_from_right_to_left(cl
         # But for the session's own, whose style does the same.
         plain = re.sub(r'<div class="readonly">.*?</div>', "", page)
         assert set(re.findall(rf"<(\w+)[^<>]*>{address}", plain)) == {"bdi"}, path
+
+
+def of_staff(user: User) -> int | None:
+    return None if user.is_staff else 2
+
+
+def no_answer(user: User) -> int:
+    raise LookupError("the table of contracts")
+
+
+@pytest.fixture
+def limited(settings: Any) -> Any:
+    """Return a function that sets the limit."""
+
+    def limit(maximum: Any) -> None:
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": maximum}
+
+    return limit
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def pages(alice: User, admin_client: Client) -> Any:
+    """Return a function that fetches every page that tells of alice's limit."""
+    own = Client()
+    own.force_login(alice)
+    [session] = online.of_user(alice)
+
+    def fetch() -> dict[str, str]:
+        found = {
+            "her own": own.get("/account/sessions/"),
+            "the list of her sessions": admin_client.get(LIST, {"user": alice.pk}),
+            "that of her session": admin_client.get(page_of(session.sid)),
+            "that of her account": admin_client.get(f"/admin/auth/user/{alice.pk}/change/"),
+        }
+        assert {answer.status_code for answer in found.values()} == {200}
+        return {name: answer.content.decode().replace("&#x27;", "'") for name, answer in found.items()}
+
+    return fetch
+
+
+def test_each_page_of_a_user_tells_the_limit_and_what_is_above(limited: Any, pages: Any) -> None:
+    assert not [name for name, page in pages().items() if "allowed" in page]
+    limited(f"{__name__}.of_staff")
+    assert all("At most 2 sessions are allowed." in page for page in pages().values())
+    limited(3)
+    for name, page in pages().items():
+        assert page.count(ENDS_FIRST) == 1, name
+        # Markup that was taken for text would show.
+        assert "&lt;p" not in page, name
+
+
+def test_who_may_not_see_users_learns_no_limit(limited: Any, alice: User, pages: Any) -> None:
+    limited(f"{__name__}.of_staff")
+    assert pages()
+    [session] = online.of_user(alice)
+    for permissions in ((), ("view_user",)):
+        page = staff(Client(), "view_onlinesession", *permissions, name=f"staff{permissions}")
+        text = page.get(page_of(session.sid)).content.decode()
+        assert "There are no others." in text
+        assert ("allowed" in text) == bool(permissions)
+
+
+def test_lists_of_several_users_or_of_all_or_of_one_without_tell_no_limit(
+    limited: Any, alice: User, admin_client: Client, admin_user: User
+) -> None:
+    limited(3)
+    for query in ({}, {"user": [alice.pk, alice.pk + 1000]}, {"user": "nobody"}, {"user": ""}):
+        assert "allowed" not in admin_client.get(LIST, query).content.decode()
+    page = admin_client.get(f"/admin/auth/user/{alice.pk}/change/").content.decode()
+    assert "This user is not signed in." in page
+    assert ENDS_FIRST in page
+    limited(f"{__name__}.of_staff")
+    assert "allowed" not in admin_client.get(LIST, {"user": admin_user.pk}).content.decode()
+
+
+def test_a_function_that_fails_breaks_no_page_and_is_logged(
+    limited: Any, pages: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited(f"{__name__}.no_answer")
+    for name, page in pages().items():
+        assert "The number of allowed sessions is not known at the moment." in page, name
+        assert "contracts" not in page
+    assert "LookupError" in caplog.text
+
+
+SETTINGS = {
+    "django": "tests.helpers.site.settings",
+    "unfold": "tests.helpers.site.settings.unfold",
+    "jazzmin": "tests.helpers.site.settings.jazzmin",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", SETTINGS)
+def test_all_pages_work_under_a_theme(server: servers.Server, theme: str, tmp_path: Path) -> None:
+    drive("theme", settings=SETTINGS[theme], server=server, folder=tmp_path)

@@ -44,38 +44,20 @@ def test_a_question_takes_few_commands(partitions, admin_client, redis, commands
     assert commands()["evalsha"] <= 1 + 20 + 2 * partitions
 
 
-def test_the_action_asks_first(admin_client, known) -> None:
+def test_the_action_asks_first_and_resets_what_was_selected(partitions, admin_client, admin_user, known) -> None:
     response = select(admin_client, "lamp", "tail")
     assert asked(response) == "Do you want to reset 403 views of 2 items?"
     page = Page(response).text
     assert "lamp, 400 views" in page
     assert "tail, 3 views" in page
     assert "kite" not in page
-    assert "What each session viewed stays" in page
     assert viewed.count("lamp") == 400
-
-
-def test_the_question_names_items_as_the_list_does(admin_client, known, products) -> None:
-    response = select(admin_client, "lamp")
-    assert asked(response) == "Do you want to reset 400 views of 1 item?"
-    assert "Best lamp lamp, 400 views" in Page(response).text
-
-
-def test_what_was_selected_is_reset_and_told(partitions, admin_client, known) -> None:
-    response = answer(admin_client, select(admin_client, "lamp", "tail"))
+    response = answer(admin_client, response)
     assert told(response) == "2 items were reset (403 views)."
     assert set(names(response)) == {"kite", "rope"}
     assert viewed.total()[:2] == (2, 1650)
-
-
-def test_what_sessions_viewed_stays(admin_client, new_session) -> None:
-    session = new_session("1")
-    for item in ("kite", "lamp"):
-        viewed.record(session, item)
-    answer(admin_client, select(admin_client, "kite"))
-    answer(admin_client, admin_client.get(CONFIRM))
-    assert viewed.total().items == 0
-    assert [entry.item for entry in viewed.recent(session)] == ["lamp", "kite"]
+    assert sorted(lines()) == [("lamp", "lamp", "Reset 400 views."), ("tail", "tail", "Reset 3 views.")]
+    assert {line.user for line in LogEntry.objects.all()} == {admin_user}
 
 
 @pytest.mark.parametrize("item", STRANGE)
@@ -93,21 +75,22 @@ def test_any_item_is_reset(admin_client, redis, item) -> None:
     assert admin_client.get("/admin/").status_code == 200
 
 
-def test_the_button_resets_all(partitions, admin_client, known) -> None:
-    response = admin_client.get(Page(admin_client.get(LIST)).links["Reset all"])
+@pytest.mark.parametrize("way", ["button", "action on all"])
+def test_all_items_are_reset(partitions, admin_client, known, few_on_a_page, way) -> None:
+    if way == "button":
+        response = admin_client.get(Page(admin_client.get(LIST)).links["Reset all"])
+    else:
+        # Of several pages, not the items of one.
+        response = select_all(admin_client)
     assert asked(response) == "Do you want to reset 2,053 views of 4 items, all there are?"
     assert viewed.total().items == 4
     response = answer(admin_client, response)
     assert told(response) == "All items were reset (2,053 views)."
     assert rows(response) == []
     assert viewed.total() == (0, 0, None)
-
-
-def test_all_of_several_pages_are_not_the_items_of_one(admin_client, known, few_on_a_page) -> None:
-    response = select_all(admin_client)
-    assert asked(response) == "Do you want to reset 2,053 views of 4 items, all there are?"
-    answer(admin_client, response)
-    assert viewed.total().items == 0
+    assert lines() == [(None, "most viewed items", "Reset the views of all items: 2053.")]
+    assert admin_client.get("/admin/").status_code == 200
+    assert told(admin_client.get(CONFIRM, follow=True)) == "There are no views here to reset."
 
 
 @pytest.mark.parametrize("query", ["?q=lamp", "?item=lamp"])
@@ -117,17 +100,8 @@ def test_all_of_a_search_are_what_it_found(admin_client, known, query) -> None:
     answer(admin_client, response)
     assert viewed.count("lamp") == 0
     assert viewed.total().items == 3
-
-
-def test_all_of_a_search_that_found_nothing_are_none(admin_client, known) -> None:
-    response = select_all(admin_client, "?q=other")
-    assert response.status_code == 302
-    assert viewed.total().items == 4
-
-
-def test_without_a_selection_nothing_is_asked(admin_client, known) -> None:
-    assert asked(select(admin_client)) == ""
-    assert viewed.total().items == 4
+    assert select_all(admin_client, query).status_code == 302
+    assert viewed.total().items == 3
 
 
 def test_what_is_gone_before_the_question_is_told(admin_client, known) -> None:
@@ -163,22 +137,6 @@ def test_a_second_answer_to_the_same_question_resets_nothing_and_says_so(admin_c
 def test_a_form_that_was_tampered_with_resets_nothing(admin_client, known, data) -> None:
     assert told(admin_client.post(RESET, data, follow=True)) == "There are no views here to reset."
     assert viewed.total().items == 4
-
-
-def test_an_empty_list_has_nothing_to_reset(admin_client) -> None:
-    assert told(admin_client.get(CONFIRM, follow=True)) == "There are no views here to reset."
-
-
-def test_a_line_of_history_is_written_for_each_item(admin_client, admin_user, known) -> None:
-    answer(admin_client, select(admin_client, "kite", "tail"))
-    assert sorted(lines()) == [("kite", "kite", "Reset 1250 views."), ("tail", "tail", "Reset 3 views.")]
-    assert {line.user for line in LogEntry.objects.all()} == {admin_user}
-
-
-def test_for_all_items_there_is_one_line(admin_client, known) -> None:
-    answer(admin_client, admin_client.get(CONFIRM))
-    assert lines() == [(None, "most viewed items", "Reset the views of all items: 2053.")]
-    assert admin_client.get("/admin/").status_code == 200
 
 
 def test_what_was_reset_before_an_outage_is_in_the_history(admin_client, known, monkeypatch) -> None:
@@ -222,14 +180,9 @@ def test_who_may_only_view_is_offered_nothing_and_resets_nothing(client, known) 
     assert viewed.total().items == 4
 
 
-def test_who_may_view_and_reset_does(client, known) -> None:
-    staff(client, *MAY_RESET)
-    assert told(answer(client, select(client, "kite"))) == "1 item was reset (1,250 views)."
-    assert told(answer(client, client.get(CONFIRM))) == "All items were reset (803 views)."
-
-
 def test_a_permission_that_was_taken_away_after_the_question_counts(client, known) -> None:
     staff(client, *MAY_RESET)
+    assert told(answer(client, select(client, "tail"))) == "1 item was reset (3 views)."
     question = select(client, "kite")
     User.objects.get().user_permissions.clear()
     assert answer(client, question).status_code == 403
@@ -246,25 +199,17 @@ def test_who_is_no_staff_is_asked_to_sign_in(client, known) -> None:
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options"])
 def test_only_a_post_resets(admin_client, known, method) -> None:
     assert getattr(admin_client, method)(RESET + "?all=1").status_code == 405
+    assert admin_client.post(CONFIRM, {"all": "1"}).status_code == 405
     assert viewed.total().items == 4
 
 
-def test_the_question_is_asked_by_get_only(admin_client, known) -> None:
-    assert admin_client.post(CONFIRM, {"all": "1"}).status_code == 405
-
-
-def test_a_post_without_a_csrf_token_resets_nothing(admin_user, known) -> None:
+def test_a_post_takes_the_csrf_token_that_the_page_brings(admin_user, known) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(admin_user)
     assert client.post(RESET, {"all": "1"}).status_code == 403
     assert client.post(RESET, {"item": "kite"}).status_code == 403
     assert select(client, "kite").status_code == 403
     assert viewed.total().items == 4
-
-
-def test_the_question_brings_its_csrf_token(admin_user, known) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(CONFIRM).text)
     assert token is not None
     assert client.post(RESET, {"all": "1", "csrfmiddlewaretoken": token[1]}).status_code == 302
