@@ -37,7 +37,6 @@ from tests.helpers.online import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
-
 MAY_END = ("view_onlinesession", "end_onlinesession", "end_all_onlinesession")
 
 LATER = 10**15
@@ -127,7 +126,7 @@ def test_a_message_above_200_characters_is_an_error_that_ends_nothing_and_loses_
 
 
 @pytest.fixture
-def crowd(redis, users, new_session) -> dict[str, str]:
+def crowd(redis, users, admin_user, new_session) -> dict[str, str]:
     """Sessions of all kinds, by what is particular to each."""
     User.objects.filter(username="alice").update(is_staff=True)
     ids = {name: str(user.pk) for name, user in users.items()}
@@ -137,6 +136,7 @@ def crowd(redis, users, new_session) -> dict[str, str]:
         "bob": new_session(ids["bob"]).sid,
         "bob, two days ago": new_session(ids["bob"]).sid,
         "carol, an hour ago": new_session(ids["carol"]).sid,
+        "admin, elsewhere": new_session(str(admin_user.pk)).sid,
         "guest": new_session(colour="blue").sid,
         "guest, two days ago": new_session(colour="red").sid,
     }
@@ -147,7 +147,7 @@ def crowd(redis, users, new_session) -> dict[str, str]:
 
 
 QUERIES = [
-    *("who=everyone", "active=5m", "active=1h", "staff=1", "user=BOB", "user=BOB&user=CAROL", "q=nobody", "q=o"),
+    *("who=everyone", "active=5m", "active=1h", "staff=1", "user=OWN", "user=BOB&user=CAROL", "q=nobody", "q=o"),
     *("q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID", "who=everyone&active=1h"),
     *("who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "user=BOB&active=5m", "user=BOB&q=alice"),
     *("user=", "user=a:b", "o=4", "p=2", "q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
@@ -157,9 +157,9 @@ QUERIES = [
 @pytest.mark.usefixtures("few_on_a_page")
 @pytest.mark.parametrize("way", ["action", "address"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_what_the_list_shows_is_what_is_ended(admin_client, users, crowd, query, way) -> None:
+def test_what_the_list_shows_is_what_is_ended(admin_client, admin_user, users, crowd, query, way) -> None:
     words = {"BOB": str(users["bob"].pk), "CAROL": str(users["carol"].pk), "SIDLIKE": "x" * 20, "LONG": "x" * 201}
-    words |= {"SID": crowd["carol, an hour ago"], "GUEST": crowd["guest"]}
+    words |= {"OWN": str(admin_user.pk), "SID": crowd["carol, an hour ago"], "GUEST": crowd["guest"]}
     for word, value in words.items():
         query = re.sub(rf"\b{word}\b", percent(value), query)
     own, before = admin_client.session.sid, left()
@@ -174,13 +174,13 @@ def test_what_the_list_shows_is_what_is_ended(admin_client, users, crowd, query,
     assert admin_client.session.sid in left()
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "e=1", "all=", "=", "user=%00"],
-)
-def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids, query) -> None:
-    assert admin_client.get(f"{CONFIRM}?{query}", follow=True).status_code in (200, 400)
-    assert select_all(admin_client, f"?{query}").status_code in (200, 302, 400)
+def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids) -> None:
+    for query in (
+        *("nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "e=1", "all=", "="),
+        *("user=%00", "q=a%00"),
+    ):
+        assert admin_client.get(f"{CONFIRM}?{query}", follow=True).status_code in (200, 400), query
+        assert select_all(admin_client, f"?{query}").status_code in (200, 302, 400), query
     assert len(left()) == 4
 
 
@@ -198,12 +198,17 @@ def test_a_search_that_fits_too_many_users_says_so_once_and_ends_what_it_lists(a
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice"])
-def test_who_signs_in_after_the_question_stays(partitions, admin_client, users, sids, new_session, query) -> None:
+def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
+    partitions, admin_client, redis, users, sids, new_session, query
+) -> None:
+    guest = new_session(colour="blue").sid
     response = admin_client.get(CONFIRM + query)
+    make_seen(redis, guest, milliseconds_ago(-1))
     newcomer = sign_in(new_session, str(users["alice"].pk))[0]
     answer(admin_client, response)
     assert sids["alice"] not in left()
     assert newcomer in left()
+    assert (guest in left()) == (query != "?who=everyone")
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=4", "USERS", "named"])

@@ -28,7 +28,6 @@ from tests.helpers.behind import make_due, make_older, make_seen, make_signed_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
-
 SECRETS = {"_auth_user_hash": "hash-3a91", "_csrftoken": "token-77c0", "_password_reset_token": "reset-f5d2"}
 
 

@@ -31,7 +31,6 @@ from tests.helpers.most_viewed import (
 
 pytestmark = pytest.mark.django_db
 
-
 MAY_RESET = ("view_popularitem", "reset_popularitem")
 
 
