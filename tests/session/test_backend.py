@@ -1,9 +1,8 @@
 import threading
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from django.contrib.sessions.backends.base import CreateError, UpdateError
-from django.core.management import call_command
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
@@ -11,7 +10,7 @@ from django_redsess.session import script_calls
 from django_redsess.session.record import Client, unpack
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import make_due, make_seen, names_of_sessions, stored, written
+from tests.helpers.behind import make_due, names_of_sessions, stored, written
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -86,19 +85,6 @@ def test_what_cannot_be_a_key_sends_no_command(round_trips, key: str) -> None:
     assert round_trips() == 0
 
 
-def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> None:
-    session = new_session("7", colour="blue")
-    session.set_expiry(1)
-    session.save()
-    at = script_calls.time().run()
-    while script_calls.time().run() <= at + 1000:
-        threading.Event().wait(0.05)
-    session["colour"] = "red"
-    with pytest.raises(UpdateError):
-        session.save()
-    assert SessionStore(session.session_key).load() == {}
-
-
 def test_an_expired_session_is_not_loaded_though_no_cleaner_ran(redis, new_session) -> None:
     session = new_session(colour="blue")
     make_due(redis, session.sid)
@@ -122,65 +108,6 @@ def test_who_is_signed_in_is_whom_the_data_names(new_session) -> None:
     assert online.count() == 0
 
 
-@pytest.mark.parametrize("user_id", ["7:8", "ä ö", "0f8fad5b-d9cb-469f-a165-70867728950e", "-1", "*"])
-def test_any_text_is_a_user_id(new_session, user_id: str) -> None:
-    session = new_session(user_id)
-    assert [found.sid for found in online.sessions(user_ids=[user_id])] == [session.sid]
-
-
-def test_a_session_is_seen_when_a_request_loads_it_and_not_in_a_shell(redis, new_session) -> None:
-    session = new_session("7")
-    make_seen(redis, session.sid, 1000)
-    SessionStore(session.session_key).load()
-    assert online.get(session.sid).seen_at == datetime.fromtimestamp(1, UTC)
-    opened = SessionStore(session.session_key)
-    opened.visit = Visit(lambda: Client())
-    opened.load()
-    assert datetime.now(UTC) - online.get(session.sid).seen_at < timedelta(seconds=10)
-
-
-def test_last_seen_never_goes_back_when_the_clock_does(redis, new_session) -> None:
-    session = new_session("7")
-    future = 10_000_000_000_000
-    redis.zadd(keyspace().of_sid(session.sid).recent, {session.sid: future})
-    session.save()
-    assert redis.zscore(keyspace().of_sid(session.sid).recent, session.sid) == future
-
-
-def test_a_session_is_noted_as_seen_once_an_interval(redis, new_session, settings) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": 3600}
-    session = new_session("7")
-    seen = online.get(session.sid).seen_at
-    threading.Event().wait(0.01)
-    opened = SessionStore(session.session_key)
-    opened.visit = Visit(lambda: Client())
-    opened.load()
-    assert online.get(session.sid).seen_at == seen
-
-
-def test_a_session_lasts_as_long_as_django_says(new_session, settings) -> None:
-    settings.SESSION_COOKIE_AGE = 100
-    date = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
-    for expiry, seconds in ((None, 100), (300, 300), (date, None)):
-        session = new_session("7")
-        session.set_expiry(expiry)
-        session.save()
-        found = online.get(session.sid)
-        if seconds:
-            assert timedelta(seconds=seconds - 1) < found.expires_at - found.seen_at < timedelta(seconds=seconds + 16)
-        else:
-            assert found.expires_at == date
-
-
-def test_clearsessions_ends_what_is_due_and_nothing_else(redis, new_session) -> None:
-    for _ in range(3):
-        make_due(redis, new_session("7").sid)
-    kept = new_session("7")
-    call_command("clearsessions")
-    assert [found.sid for found in online.sessions()] == [kept.sid]
-    assert stored(redis) == 1
-
-
 def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, new_session) -> None:
     session = new_session("7", colour="blue")
     round_trips()
@@ -190,13 +117,6 @@ def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, ne
     assert round_trips() == 1
     opened.save()
     assert round_trips() == 1
-
-
-def test_creating_sessions_keeps_the_store_bounded_though_no_cleaner_runs(redis, new_session, settings) -> None:
-    settings.REDSESS = {"MAX_SESSIONS": 8}
-    for number in range(100):
-        new_session(f"user {number}")
-    assert stored(redis) <= 8
 
 
 def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session) -> None:

@@ -1,12 +1,9 @@
 """Two requests that change the same session."""
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from django.contrib.sessions.backends.base import UpdateError
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -35,16 +32,6 @@ def test_each_of_two_saves_keeps_the_others_change(new_session) -> None:
     assert dict(other.items()) == {"basket": ["lamp"], "size": 2}
 
 
-def test_of_two_changes_of_one_key_the_later_save_holds(new_session) -> None:
-    session = new_session(colour="blue")
-    one, other = loaded(session), loaded(session)
-    one["colour"] = "red"
-    other["colour"] = "green"
-    other.save()
-    one.save()
-    assert loaded(session)["colour"] == "red"
-
-
 def test_what_the_serializer_changes_by_itself_is_no_change(new_session) -> None:
     session = new_session()
     one = loaded(session)
@@ -68,24 +55,6 @@ def test_a_merge_leaves_the_objects_that_the_request_holds(new_session) -> None:
     basket.append("lamp")
     one.save()
     assert dict(loaded(session).items()) == {"basket": ["lamp"], "colour": "red"}
-
-
-def test_a_save_that_never_loaded_replaces_everything(new_session) -> None:
-    session = new_session(colour="blue")
-    other = SessionStore(session.session_key)
-    other.clear()
-    other["size"] = 1
-    other.save()
-    assert dict(loaded(session).items()) == {"size": 1}
-
-
-def test_a_save_that_never_loaded_does_not_bring_an_ended_session_back(new_session) -> None:
-    session = new_session(colour="blue")
-    other = SessionStore(session.session_key)
-    other.clear()
-    session.delete()
-    with pytest.raises(UpdateError):
-        other.save()
 
 
 def test_reading_again_does_not_make_others_changes_ones_own(new_session) -> None:
@@ -123,21 +92,6 @@ def test_a_sign_in_keeps_what_another_request_saved_meanwhile(new_session) -> No
     one.save()
     assert loaded(one)["colour"] == "blue"
     assert [found.sid for found in online.sessions()] == [one.sid]
-
-
-def test_fifty_threads_that_each_set_a_key_leave_fifty_keys(new_session) -> None:
-    session = new_session()
-    barrier = threading.Barrier(50)
-
-    def change(number: int) -> None:
-        mine = loaded(session)
-        barrier.wait()
-        mine[f"key {number}"] = number
-        mine.save()
-
-    with ThreadPoolExecutor(50) as threads:
-        list(threads.map(change, range(50)))
-    assert len(loaded(session).keys()) == 50
 
 
 def test_a_save_that_never_gets_its_turn_is_an_outage_in_bounded_time(new_session, monkeypatch) -> None:

@@ -1,24 +1,17 @@
-import logging
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from django_redsess import online, viewed
+from django_redsess import online
 from django_redsess.backend import SessionStore
 from testproject.servers import free_port
-from testproject.shop.models import Product
 from tests.helpers.outages import caches
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def products(db) -> list[Product]:
-    return Product.objects.bulk_create(Product(slug=slug, name=slug) for slug in ("lamp", "vase"))
 
 
 def sign_in(client: Client, **headers: str) -> str:
@@ -133,21 +126,6 @@ def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, opti
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == kept
 
 
-def test_a_viewed_product_is_recorded(client, products) -> None:
-    sid = sign_in(client)
-    for slug in ("lamp", "vase"):
-        assert client.get(f"/products/{slug}/").status_code == 200
-    assert [found.item for found in viewed.recent(sid)] == ["vase", "lamp"]
-    assert viewed.popular() == [("lamp", 1), ("vase", 1)]
-
-
-def test_a_visitor_without_a_session_gets_none_for_viewing(client, products, redis) -> None:
-    response = client.get("/products/lamp/")
-    assert response.status_code == 200
-    assert "sessionid" not in response.cookies
-    assert redis.keys() == []
-
-
 def test_works_with_djangos_own_session_middleware(client, settings) -> None:
     settings.MIDDLEWARE = [
         name.replace(
@@ -215,35 +193,3 @@ def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, 
 @pytest.mark.parametrize("address", ["", "not an address", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
 def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""
-
-
-def test_an_address_is_kept_without_its_zone(client) -> None:
-    assert online.get(sign_in(client, REMOTE_ADDR="fe80::1%\n<b>")).address == "fe80::1"
-
-
-def test_what_was_not_found_is_not_recorded(client, products) -> None:
-    sign_in(client)
-    assert client.get("/products/nothing/").status_code == 404
-    assert viewed.popular() == []
-
-
-def test_what_was_not_read_is_not_recorded(client, products) -> None:
-    sign_in(client)
-    client.head("/products/lamp/")
-    client.post("/products/lamp/")
-    assert viewed.popular() == []
-
-
-def test_views_that_are_not_named_are_not_recorded(client, products, settings) -> None:
-    settings.REDSESS = {"VIEWED_VIEWS": {}}
-    sign_in(client)
-    client.get("/products/lamp/")
-    assert viewed.popular() == []
-
-
-def test_an_item_that_cannot_be_one_is_logged_and_the_page_shown(client, products, settings, caplog) -> None:
-    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "no such keyword"}}
-    sign_in(client)
-    with caplog.at_level(logging.WARNING, logger="django_redsess"):
-        assert client.get("/products/lamp/").status_code == 200
-    assert "shop:product was not recorded" in caplog.text

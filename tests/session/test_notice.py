@@ -503,20 +503,6 @@ def test_a_forged_text_is_cut_and_cleaned_when_it_is_read(site, db, forge, note:
     assert text_of(response[HEADER]) == text
 
 
-def test_the_repair_takes_away_a_note_whose_session_lives_and_leaves_the_others(redis, new_session, partitions) -> None:
-    alive, over = new_session("7"), new_session("7")
-    online.end(over.sid, message="Bye.")
-    name = keyspace().of_sid(alive.sid).ended_of(alive.sid)
-    redis.set(name, "kicked 1700000000000 Bye.", ex=60)
-    assert [name in fault for fault in faults()] == [True]
-    # It is not told while the session lives.
-    assert SessionStore(alive.session_key).ended is None
-    call_command("cleansessions", "--repair")
-    assert faults() == []
-    assert not redis.exists(name)
-    assert SessionStore(over.session_key).ended.message == "Bye."
-
-
 # What the visitor is told.
 
 
@@ -540,15 +526,6 @@ def test_the_next_page_tells_once_in_words_of_each_reason(redis, settings, brows
         after = browser.get(view(browser, "shows"))
         assert (after.content, HEADER in after, list(after.cookies)) == (b"", False, [])
     assert len(said) == 4
-
-
-@pytest.mark.usefixtures("partitions")
-def test_a_view_is_told_by_the_session(browser, alice) -> None:
-    browser.sign_in(alice)
-    assert browser.get(view(browser, "asks")).content == b"nothing"
-    online.end(browser.sid, message="Bye 👋.")
-    response = browser.get(view(browser, "asks"))
-    assert (response.content.decode(), text_of(response[HEADER])) == ("kicked|Bye 👋.", "Bye 👋.")
 
 
 @pytest.mark.parametrize("key", [None, "", "short", "a:b" * 9, "a\r\nb" * 9, "nul\0" * 8, "x" * 100_000, "unknown" * 5])

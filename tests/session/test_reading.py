@@ -89,25 +89,6 @@ def test_the_first_read_of_an_interval_writes_one_entry_and_the_others_nothing(
     assert changes() == 0
 
 
-def test_a_second_read_in_an_interval_is_not_in_the_file_of_changes(
-    server: servers.Server, settings, new_session: NewSession
-) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
-    for durable in servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always"):
-        settings.CACHES = caches(durable.url)
-        session = new_session("7", colour="blue")
-        make_seen(durable.client, str(session.sid), 1000)
-
-        def size(server: servers.Server = durable) -> int:
-            return int(server.client.info("persistence")["aof_current_size"])
-
-        sizes = [size()]
-        for _ in range(3):
-            opened(session)
-            sizes.append(size())
-        assert sizes[0] < sizes[1] == sizes[2] == sizes[3]
-
-
 def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_session: NewSession, changes) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
     session = new_session("7")
@@ -116,18 +97,6 @@ def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_sessi
     SessionStore(session.session_key).load()
     session.exists(session.session_key)
     assert changes() == 0
-
-
-def test_last_seen_is_the_servers_time_rounded_down(redis, settings, new_session: NewSession) -> None:
-    settings.REDSESS = {"TOUCH_INTERVAL": 10}
-    session = new_session("7")
-    make_seen(redis, str(session.sid), 1000)
-    before = now(redis)
-    opened(session)
-    noted = seen(redis, session)["recent"]
-    assert noted % 10_000 == 0
-    # A process knows the time to the millisecond.
-    assert before - 10_000 <= noted <= now(redis) + 1
 
 
 @pytest.mark.parametrize("interval", [0, 10])
@@ -356,14 +325,3 @@ def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninet
     assert moved_at[0] >= 90
     assert all(later - earlier >= 90 for earlier, later in itertools.pairwise(moved_at))
     assert 5 < len(moved_at) <= 11
-
-
-def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session: NewSession) -> None:
-    settings.REDSESS = {"IDLE_TIMEOUT": 1800}
-    session = new_session("7")
-    make_older(redis, str(session.sid), 1790)
-    opened(session)
-    make_older(redis, str(session.sid), 1799)
-    assert opened(session)["_auth_user_id"] == "7"
-    make_older(redis, str(session.sid), 1890)
-    assert dict(opened(session).items()) == {}

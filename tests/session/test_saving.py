@@ -227,19 +227,6 @@ def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session: New
     assert SessionStore(session.session_key)["colour"] == "green"
 
 
-def test_who_signs_in_again_gets_a_new_login_time_everywhere(redis, new_session: NewSession, sent: list[str]) -> None:
-    session = new_session("7")
-    make_older(redis, str(session.sid), 1000)
-    before = online.get(str(session.sid)).login_at
-    again = opened(session)
-    again.signed_in()
-    again.save()
-    assert sent[-1] == "rotate"
-    [found] = online.sessions()
-    assert found.login_at > before + timedelta(seconds=999)
-    assert record(redis, again).login_ms == found.login_at.timestamp() * 1000
-
-
 # A deadline that is to be earlier. None of these has been moved by a read.
 
 
