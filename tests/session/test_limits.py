@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from django.contrib.auth import SESSION_KEY, login, update_session_auth_hash
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls
+from django_redsess.session.user_limit import Limit
 from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, make_seen
+from tests.helpers.behind import have_agreed, make_due, make_older, make_seen, stored, text_of
 from tests.helpers.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 from tests.helpers.site.people import person
 
@@ -200,3 +202,121 @@ def test_sign_ins_without_the_signal_stay_below_the_ceiling(new_session: Any, se
         session.save()
     assert len(sids_of("7")) == 2
     assert session.sid in sids_of("7")
+
+
+# What a function of the site says, and what makes no sense
+
+
+def by_user(user: User) -> int | None:
+    return {7: 1, 8: 2}.get(user.pk)
+
+
+def test_a_function_says_for_each_user_how_many(redis, set_limit: SetLimit) -> None:
+    set_limit(f"{__name__}.by_user")
+    for user_id in ("7", "8", "9"):
+        sign_in_before(redis, user_id, 400, 300, 200, 100)
+    assert [online.count(user_ids=[user_id]) for user_id in ("7", "8", "9")] == [1, 2, 4]
+
+
+def answer(user: User) -> Any:
+    """What the function of a site returns: the tests put something wrong here."""
+
+
+WRONG: list[Any] = [f"{__name__}.missing", "no.such.function", "function", "", 0, -1, True, 2.5, [3]]
+WRONG_ANSWERS: list[Any] = [LookupError("no such plan"), 0, True, "3"]
+
+
+@pytest.mark.one_server
+@pytest.mark.parametrize(
+    ("maximum", "answered", "policy"),
+    [
+        *((maximum, None, "end_oldest") for maximum in WRONG),
+        *((f"{__name__}.answer", answered, "end_oldest") for answered in WRONG_ANSWERS),
+        (1, None, "end_newest"),
+        (f"{__name__}.by_user", None, "end_newest"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error_that_names_the_setting(
+    redis, set_limit: SetLimit, new_session, monkeypatch, maximum: Any, answered: Any, policy: str
+) -> None:
+    def answer_so(user: User) -> Any:
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
+
+    monkeypatch.setattr(f"{__name__}.answer", answer_so)
+    guest = new_session(basket="lamp")
+    set_limit(maximum, policy)
+    have_agreed()
+    before = redis.dbsize()
+    setting = "SESSION_LIMIT_POLICY" if policy == "end_newest" else "MAX_SESSIONS_PER_USER"
+    with pytest.raises(ImproperlyConfigured, match=rf"REDSESS\['{setting}'\]"):
+        sign_in("7", guest)
+    assert redis.dbsize() == before
+    assert (online.count(), stored(redis)) == (0, 1)
+
+
+# A user has far more sessions than a limit that was lowered
+
+
+@pytest.mark.parametrize("policy", ENDING)
+@pytest.mark.parametrize(
+    ("count", "size", "ahead"),
+    [(700, 1, False), (700, 1, True), (20, 300_000, False)],
+    ids=["signed in before", "signed in in the future", "large records"],
+)
+def test_after_a_limit_was_lowered_one_sign_in_leaves_as_many_as_it_allows(
+    redis, set_limit: SetLimit, new_session: Any, guest: SessionStore, policy: str, count: int, size: int, ahead: bool
+) -> None:
+    sessions = [new_session("7", basket=text_of(size)) for _ in range(count)]
+    other = new_session("8")
+    if ahead:
+        for session in sessions:
+            make_older(redis, session.sid, -3600)
+    set_limit(3, policy)
+    latest = sign_in("7", guest)
+    left = sids_of("7")
+    assert len(left) == 3
+    assert latest.sid in left
+    assert stored(redis) == 4
+    assert sids_of("8") == named(other)
+
+
+def test_a_refusal_after_a_limit_was_lowered_ends_none_of_the_others(
+    redis, set_limit: SetLimit, new_session: Any
+) -> None:
+    sessions = [new_session("7") for _ in range(300)]
+    set_limit(3, "refuse")
+    with pytest.raises(SessionLimitReached):
+        sign_in("7")
+    assert stored(redis) == len(sessions)
+
+
+@pytest.mark.parametrize("policy", ENDING)
+def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due(
+    redis, set_limit: SetLimit, new_session: Any, settings: Any, policy: str
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "USER_SESSIONS_CEILING": None}
+    due = [new_session("7") for _ in range(1010)]
+    make_due(redis, *[session.sid for session in due])
+    for session in due:
+        make_older(redis, session.sid, 3600)
+    live = sign_in_before(redis, "7", 300, 200, 100)
+    # A sign-in goes on with this until it is told that this was all: it must come to an end.
+    limit = Limit(2, policy)
+    for _ in range(20):
+        if not script_calls.end_above(limit, "7", keep=live[-1].sid).run():
+            break
+    else:
+        pytest.fail("it says again and again that it goes on, and ends nothing")
+    # One by one: a list shows what is due and has not been taken out.
+    assert [bool(SessionStore(session.session_key).load()) for session in live] == [False, True, True]
+
+
+def test_the_rest_above_a_limit_is_counted_without_a_sign_in_that_has_gone_meanwhile(
+    redis, set_limit: SetLimit
+) -> None:
+    gone, live = sign_in_before(redis, "7", 200, 100)
+    online.end(gone.sid)
+    script_calls.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
+    assert sids_of("7") == named(live)
