@@ -139,23 +139,20 @@ def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
     assert online.count() == 1
 
 
-def test_client_details_are_kept_with_somebody_signed_in_only(redis, new_session) -> None:
-    session = new_session(colour="blue")
-    session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
-    session.save()
-    assert online.get(session.sid).address == ""
-    session["_auth_user_id"] = "7"
-    session.save()
-    assert online.get(session.sid).address == "192.0.2.1"
-
-
-def test_of_a_guest_no_more_than_the_address_is_kept_where_addresses_are_indexed(new_session, settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+@pytest.mark.parametrize(("indexed", "kept"), [(False, ""), (True, "192.0.2.1")])
+def test_of_a_guest_no_more_than_the_address_is_kept_and_only_where_addresses_are_indexed(
+    new_session, settings, indexed: bool, kept: str
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": indexed}
     session = new_session(colour="blue")
     session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     found = online.get(session.sid)
-    assert (found.address, found.user_agent) == ("192.0.2.1", "")
+    assert (found.address, found.user_agent) == (kept, "")
+    session["_auth_user_id"] = "7"
+    session.save()
+    found = online.get(session.sid)
+    assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
 
 
 def test_a_deadline_beyond_pythons_dates_is_no_error(new_session) -> None:

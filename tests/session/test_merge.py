@@ -1,16 +1,17 @@
-"""Two requests that change the same session."""
+"""Two requests that change the same session: how their changes become one."""
 
 import time
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import saving
-
-pytestmark = pytest.mark.usefixtures("partitions")
+from django_redsess.session.merge import merge, same
+from tests.helpers.merging import Data, exactly, merged, some_data
 
 
 def loaded(session: SessionStore) -> SessionStore:
@@ -70,20 +71,10 @@ def test_reading_again_does_not_make_others_changes_ones_own(new_session) -> Non
     assert loaded(session)["colour"] == "green"
 
 
-def test_a_rotation_keeps_what_another_request_saved_meanwhile(new_session) -> None:
-    session = new_session("7")
-    one, other = loaded(session), loaded(session)
-    one.cycle_key()
-    other["colour"] = "blue"
-    other.save()
-    one["size"] = 1
-    one.save()
-    assert loaded(one)["colour"] == "blue"
-    assert online.count() == 1
-
-
-def test_a_sign_in_keeps_what_another_request_saved_meanwhile(new_session) -> None:
-    session = new_session()
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("before", ["7", ""], ids=["rotation", "sign-in"])
+def test_a_new_key_keeps_what_another_request_saved_meanwhile(new_session, before: str) -> None:
+    session = new_session(before)
     one, other = loaded(session), loaded(session)
     one.cycle_key()
     one["_auth_user_id"] = "7"
@@ -116,3 +107,45 @@ def test_a_save_that_never_gets_its_turn_is_an_outage_in_bounded_time(new_sessio
         slow.save()
     assert 0.2 < time.monotonic() - began < 5
     assert "colour" not in loaded(session)
+
+
+# As a function of three dictionaries
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("base", "mine", "theirs", "merged"),
+    [
+        ({}, {"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+        ({"a": 1}, {}, {"a": 1, "b": 2}, {"b": 2}),
+        ({"a": 1}, {"a": 1, "b": 2}, {}, {"b": 2}),
+        ({"a": 1}, {"a": 2}, {}, {"a": 2}),
+        ({"a": 1}, {}, {"a": 2}, {}),
+        ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
+        ({"a": 1}, {"a": 1}, {"a": 3}, {"a": 3}),
+        ({"a": None}, {}, {"a": None}, {}),
+        ({}, {"a": None}, {}, {"a": None}),
+        ({"a": 1}, {"a": True}, {"a": 1, "b": 2}, {"a": True, "b": 2}),
+        ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": 3}, {"a": [{"b": False}]}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, {"a": 3}, {"a": 3}),
+    ],
+)
+def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> None:
+    assert same(merge(base, mine, theirs), merged)
+
+
+@pytest.mark.unit
+def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
+    base = {"_auth_user_id": "7", "_auth_user_backend": "a", "_auth_user_hash": "old"}
+    mine = {**base, "_auth_user_hash": "new"}
+    theirs = {"_auth_user_id": "8", "_auth_user_backend": "b", "_auth_user_hash": "other"}
+    assert merge(base, mine, theirs) == mine
+    assert merge(base, base, theirs) == theirs
+    assert merge(base, {}, theirs) == {}
+
+
+@pytest.mark.unit
+@settings(max_examples=200)
+@given(base=some_data, mine=some_data, theirs=some_data)
+def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
+    assert exactly(merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
