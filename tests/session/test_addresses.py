@@ -14,8 +14,8 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check
-from django_redsess.session.client_address import address_score
-from django_redsess.session.record import Client
+from django_redsess.session.client_address import address_of, address_score
+from django_redsess.session.record import Client, client_packed
 from django_redsess.session.saving import Visit
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
@@ -325,3 +325,21 @@ def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: S
     monkeypatch.setattr(index_check, "_check_scores", check_later)
     assert faults(mend=True) == []
     assert entries(redis) == {}
+
+
+PLACES = {
+    "0.0.0.0": 0,
+    "198.51.100.7": 3_325_256_711,
+    "255.255.255.255": 2**32 - 1,
+    "::": 2**52,
+    "2001:db8::7": 2**52 + (0x2001_0DB8 << 20),
+    "ffff::1": 2**52 + (0xFFFF << 36),
+}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("user_agent", ["", "Mozilla"])
+def test_the_address_in_a_record_has_its_place(user_agent: str) -> None:
+    places = {address: address_score(address_of(client_packed(Client(address, user_agent)))) for address in PLACES}
+    assert places == PLACES
+    assert address_of(client_packed(Client("", user_agent))) == b""

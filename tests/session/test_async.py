@@ -4,15 +4,12 @@ import asyncio
 import functools
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
-from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.test import AsyncClient
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport import sending
-from testproject.servers import Server
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -56,39 +53,6 @@ async def test_native_methods_create_load_save_rotate_and_end() -> None:
     assert await session.aload() == {}
 
 
-@run_async
-async def test_native_saves_are_merged_too() -> None:
-    session = SessionStore()
-    await session.acreate()
-
-    async def change(number: int) -> None:
-        mine = SessionStore(session.session_key)
-        await mine.aset(f"key {number}", number)
-        await mine.asave()
-
-    await asyncio.gather(*(change(number) for number in range(20)))
-    assert len(await SessionStore(session.session_key).akeys()) == 20
-
-
-@run_async
-async def test_native_save_of_an_ended_session_raises() -> None:
-    session = SessionStore()
-    await session.acreate()
-    late = SessionStore(session.session_key)
-    await late.aset("colour", "red")
-    await session.adelete()
-    with pytest.raises(UpdateError):
-        await late.asave()
-
-
-@run_async
-async def test_native_create_under_a_key_that_is_taken_raises() -> None:
-    session = SessionStore()
-    await session.acreate()
-    with pytest.raises(CreateError):
-        await SessionStore(session.session_key).asave(must_create=True)
-
-
 def test_one_session_object_serves_both_halves(new_session) -> None:
     session = SessionStore(new_session(colour="blue").session_key)
 
@@ -120,16 +84,3 @@ def test_a_visit_over_asynchronous_views(settings) -> None:
 
     asyncio.run(visit())
     assert online.count() == 0
-
-
-def test_each_event_loop_closes_its_connections(server: Server, new_session) -> None:
-    key = new_session(colour="blue").session_key
-    before = len(server.client.client_list())
-
-    async def look() -> int:
-        assert await SessionStore(key).aget("colour") == "blue"
-        return len(server.client.client_list())
-
-    assert asyncio.run(look()) == before + 1
-    assert async_to_sync(look)() == before + 1
-    assert len(server.client.client_list()) == before

@@ -17,7 +17,7 @@ from django_redsess.transport import agreement
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
 from tests.helpers.behind import faults, have_partitions, stored, traces
 from tests.helpers.oracle import disagreements
-from tests.helpers.sign_ins import request_of, sign_in, sign_in_before
+from tests.helpers.sign_ins import request_of, sign_in
 from tests.helpers.site.people import person
 
 pytestmark = pytest.mark.both_servers
@@ -81,26 +81,11 @@ def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_
             assert [item.item for item in viewed.recent(session)] == ["lamp"]
             assert traces(redis, old) == []
             assert SessionStore(old).load() == {}
+            # And who signs in again.
+            again = sign_in(user, session)
+            assert seen.pop() == again.session_key != session.session_key
     finally:
         user_logged_in.disconnect(receiver)
-
-
-def test_who_signs_in_again_gets_the_key_that_receivers_saw(
-    redis, partitions: int, users_in_no_table: None, new_session: NewSession
-) -> None:
-    [session] = sign_in_before(redis, "7", 60)
-    old = session.session_key
-    seen: list[str | None] = []
-
-    def receiver(request: Any, **_: Any) -> None:
-        seen.append(request.session.session_key)
-
-    user_logged_in.connect(receiver)
-    try:
-        again = sign_in("7", session)
-    finally:
-        user_logged_in.disconnect(receiver)
-    assert seen == [again.session_key] != [old]
 
 
 # Keys that were not made here.
@@ -121,9 +106,12 @@ def at_home(session_key: str, user: str) -> bool:
     return not user or space.of_sid(sid_of(session_key)) == space.of_user(user)
 
 
+@pytest.mark.parametrize("how", ["cycle", "flush", "end", "end_user"])
 @pytest.mark.parametrize("user", ["", "7"])
 @pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
-def test_a_key_from_elsewhere_works_like_any(redis, partitions: int, sent: list[str], key: str, user: str) -> None:
+def test_a_key_from_elsewhere_works_like_any_and_can_be_changed_for_one_of_ours_or_ended(
+    redis, partitions: int, sent: list[str], key: str, user: str, how: str
+) -> None:
     session = brought(key, user, colour="blue")
     # Where another partition has all of the user's sessions, it must be one of those.
     assert (session.session_key == key) == at_home(key, user)
@@ -143,32 +131,16 @@ def test_a_key_from_elsewhere_works_like_any(redis, partitions: int, sent: list[
         assert [found.sid for found in online.sessions()] == [again.sid]
         assert [found.sid for found in online.sessions(user_ids=[user])] == [again.sid]
     assert disagreements(redis) == faults() == []
-
-
-@pytest.mark.parametrize("user", ["", "7"])
-@pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
-def test_a_key_from_elsewhere_is_changed_for_one_of_ours(redis, partitions: int, key: str, user: str) -> None:
-    key = str(brought(key, user, colour="blue").session_key)
-    session = SessionStore(key)
-    session.cycle_key()
-    session.save()
-    assert len(str(session.session_key)) == 32
-    assert bucket_of(str(session.sid)) == (bucket_of_user(user) if user else bucket_of(key))
-    assert SessionStore(session.session_key)["colour"] == "blue"
-    assert traces(redis, key) == []
-    assert stored(redis) == 1
-
-
-@pytest.mark.parametrize("user", ["", "7"])
-@pytest.mark.parametrize("key", ELSEWHERE, ids=[str(len(key)) for key in ELSEWHERE])
-@pytest.mark.parametrize("how", ["flush", "end", "end_user"])
-def test_a_key_from_elsewhere_can_be_ended(redis, partitions: int, key: str, user: str, how: str) -> None:
-    session = brought(key, user, colour="blue")
-    viewed.record(session, "lamp")
-    key = str(session.session_key)
-    if how == "flush" or not user:
+    if how == "cycle":
+        again.cycle_key()
+        again.save()
+        assert len(str(again.session_key)) == 32
+        assert bucket_of(str(again.sid)) == (bucket_of_user(user) if user else bucket_of(key))
+        assert SessionStore(again.session_key)["colour"] == "red"
+        assert stored(redis) == 1
+    elif how == "flush":
         SessionStore(key).flush()
-    elif how == "end":
+    elif how == "end" or not user:
         assert len(online.end(sid_of(key))) == 1
     else:
         assert online.end_user(person(user)) == 1

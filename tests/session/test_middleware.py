@@ -126,18 +126,6 @@ def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, opti
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == kept
 
 
-def test_works_with_djangos_own_session_middleware(client, settings) -> None:
-    settings.MIDDLEWARE = [
-        name.replace(
-            "django_redsess.middleware.SessionMiddleware", "django.contrib.sessions.middleware.SessionMiddleware"
-        )
-        for name in settings.MIDDLEWARE
-    ]
-    session = online.get(sign_in(client))
-    assert (session.address, session.user_agent) == ("", "")
-    assert client.get("/").wsgi_request.user.is_authenticated
-
-
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
     settings: Any, users_in_no_table: None, kind: type[Client] | type[AsyncClient]
@@ -168,18 +156,13 @@ both_ways = pytest.mark.parametrize("visitor", [Client, AsyncClient], ids=["wsgi
 
 
 @both_ways
-def test_what_a_subclass_overrides_is_called_and_may_use_the_session(visitor: Browser) -> None:
+def test_what_a_subclass_overrides_is_called_may_use_the_session_and_may_answer(visitor: Browser) -> None:
     for _ in range(2):
         answer = visitor.get(f"{visitor.views}/write/colour/red/", headers={"X-Reads": "1"})
         assert (answer.status_code, answer["X-Colour"]) == (200, "red")
-    assert visitor.get(f"{visitor.views}/read/colour/").content == b"red"
-
-
-@both_ways
-def test_what_process_request_of_a_subclass_returns_is_the_answer(visitor: Browser) -> None:
-    visitor.get(f"{visitor.views}/write/colour/red/")
     answer = visitor.get(f"{visitor.views}/write/colour/blue/", headers={"X-Closed": "1"})
     assert (answer.status_code, answer.content, answer["X-Colour"]) == (451, b"closed", "red")
+    assert visitor.get(f"{visitor.views}/read/colour/").content == b"red"
 
 
 @both_ways
@@ -190,6 +173,6 @@ def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, 
     assert_unavailable(visitor.get(f"{visitor.views}/plain/", headers=headers))
 
 
-@pytest.mark.parametrize("address", ["", "not an address", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
+@pytest.mark.parametrize("address", ["", "1.2.3.4, 5.6.7.8", "192.0.2.1\r\nx", "x" * 1_000_000])
 def test_what_is_no_address_is_kept_as_none(client, address: str) -> None:
     assert online.get(sign_in(client, REMOTE_ADDR=address)).address == ""

@@ -98,13 +98,6 @@ def test_an_unknown_kind_of_data_is_refused(kind: int) -> None:
         unpacked_data(packed, USER)
 
 
-def test_deflated_data_cut_short_is_refused() -> None:
-    packed = packed_data(BASKET * 3, b"")
-    for length in range(len(packed)):
-        with pytest.raises((ValueError, IndexError)):
-            unpacked_data(packed[:length], b"")
-
-
 @given(some.ip_addresses().map(str) | some.just(""), some.text(max_size=256))
 def test_a_client_reads_as_it_was_written(address: str, user_agent: str) -> None:
     read, agent = unpacked_client(packed_client(address, user_agent))

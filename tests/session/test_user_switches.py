@@ -290,12 +290,10 @@ PAIRS = [
     ("to_bob", "to_carol"),
     ("to_bob", "deleted"),
     ("deleted", "to_bob"),
-    ("to_none", "deleted"),
     ("to_bob", "another_hash"),
     ("another_hash", "to_bob"),
     ("deleted", "another_hash"),
     ("to_a_number", "to_bob"),
-    ("to_bob_as_a_number", "to_bob"),
 ]
 
 
