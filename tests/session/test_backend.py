@@ -119,6 +119,13 @@ def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, ne
     assert round_trips() == 1
 
 
+def test_creating_sessions_keeps_the_store_bounded_though_no_cleaner_runs(redis, new_session, settings) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 8}
+    for number in range(100):
+        new_session(f"user {number}")
+    assert stored(redis) <= 8
+
+
 def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session) -> None:
     due = [new_session("7").sid for _ in range(149)]
     make_due(redis, *due)

@@ -1,19 +1,16 @@
-"""Buckets: a session's first two characters say where it is, a user's sessions are together, and a store can grow."""
+"""Buckets: a session's first two characters say where it is, a user's sessions are together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis as redis_py
 from django.contrib.auth import login
 from django.contrib.auth.signals import user_logged_in
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session.record import unpack
-from django_redsess.transport import agreement
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
 from tests.helpers.behind import faults, have_partitions, stored, traces
 from tests.helpers.oracle import disagreements
@@ -155,97 +152,3 @@ def test_a_guest_with_a_key_from_elsewhere_signs_in(redis, partitions: int, user
         assert session["colour"] == "blue"
         assert traces(redis, key) == []
     assert online.count(user_ids=["7"]) == len(ELSEWHERE)
-
-
-# A store grows.
-
-
-def grow(redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Bring all that a store has to where it is among so many partitions. Nothing gets another name."""
-    old = keyspace().partitions
-    have_partitions(monkeypatch, count)
-    space = keyspace()
-    # First all is taken out: partitions of both numbers may have the same tag.
-    puts: list[tuple[Any, ...]] = []
-    for partition in old:
-        for sid, record in redis.hgetall(partition.login).items():
-            name = sid.decode()
-            home, user = space.of_sid(name), unpack(name, record).user_id
-            puts.append((redis.hset, home.login, name, record))
-            lists = [(each.expire, each.recent, each.guests, each.online_user) for each in (partition, home)]
-            own = [each.online_user_of(user) for each in (partition, home)]
-            for source, target in [*zip(*lists, strict=True), own]:
-                if (score := redis.zscore(source, name)) is not None:
-                    puts.append((redis.zadd, target, {name: score}))
-            if (items := redis.dump(partition.viewed_by(name))) is not None:
-                puts.append((redis.restore, home.viewed_by(name), 0, items))
-        start = partition.ended_of("")
-        for note in map(bytes.decode, redis.keys(f"{start}*")):
-            home, name = space.of_sid(note.removeprefix(start)), note.removeprefix(start)
-            puts.append((redis.restore, home.ended_of(name), redis.pttl(note), redis.dump(note)))
-        for item, score in redis.zrange(partition.viewed, 0, -1, withscores=True):
-            home = space.of_item(item.decode())
-            puts += [(redis.zadd, home.viewed, {item: score}), (redis.hincrby, home.totals, "views", -int(score))]
-        redis.delete(*redis.keys(f"{{{partition.tag}}}:*"))
-    for put, *arguments in puts:
-        put(*arguments)
-    redis.delete(space.agreement.meta)
-    agreement.forget()
-
-
-@pytest.fixture
-def emptied(redis: redis_py.Redis) -> Iterator[None]:
-    yield
-    # Else the next test would find another number.
-    redis.flushall()
-
-
-@pytest.mark.usefixtures("emptied")
-@pytest.mark.parametrize(("few", "many"), [(1, 4), (4, 64)])
-def test_a_store_that_grows_has_the_same_sessions_under_the_same_keys(
-    redis, monkeypatch: pytest.MonkeyPatch, new_session: NewSession, few: int, many: int
-) -> None:
-    have_partitions(monkeypatch, few)
-    made = {}
-    for number in range(40):
-        session = new_session(str(number % 10) if number % 4 else "", number=number)
-        viewed.record(session, f"item {number % 6}")
-        made[str(session.session_key)] = number
-    gone, rotated = new_session("3"), new_session("4")
-    online.end(str(gone.sid))
-    left = str(rotated.session_key)
-    rotated.cycle_key()
-    rotated.save()
-    made[str(rotated.session_key)] = -1
-
-    def story() -> tuple[Any, ...]:
-        people = [str(number) for number in range(10)]
-        return (
-            {(each.sid, each.user_id, each.login_at, each.seen_at, each.expires_at) for each in online.sessions()},
-            [(user, online.count(user_ids=[user])) for user in people],
-            online.count(guests=True),
-            sorted(viewed.popular()),
-            {key: [item.item for item in viewed.recent(SessionStore(key))] for key in made},
-            [SessionStore(str(gone.session_key)).ended is not None, SessionStore(left).ended],
-        )
-
-    before = story()
-    grow(redis, monkeypatch, many)
-    assert story() == before
-    for key, number in made.items():
-        session = SessionStore(key)
-        assert session.get("number", -1) == number
-        # And they can be saved and get other keys, where they are.
-        session["again"] = True
-        session.save()
-        assert session.session_key == key
-    sessions = [SessionStore(key) for key in made]
-    for session in sessions[:10]:
-        session.cycle_key()
-        session.save()
-    late = SessionStore(left)
-    assert dict(late.items()) == {}
-    assert late.cookie.late
-    assert sum(redis.hlen(partition.login) > 0 for partition in keyspace().partitions) > few
-    assert disagreements(redis) == faults() == []
-    assert online.end_user(person("1")) == before[1][1][1]

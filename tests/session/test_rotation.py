@@ -48,6 +48,17 @@ def test_delete_after_cycle_key_ends_the_session_under_its_old_key(new_session) 
     assert online.count() == 0
 
 
+def test_the_first_of_two_concurrent_rotations_wins(new_session) -> None:
+    key = new_session("7").session_key
+    first, second = SessionStore(key), SessionStore(key)
+    for session in (first, second):
+        session.cycle_key()
+    first.save()
+    with pytest.raises(UpdateError):
+        second.save()
+    assert [found.sid for found in online.sessions()] == [first.sid]
+
+
 def test_sign_in_takes_two_round_trips_with_one_partition(round_trips, new_session, partitions) -> None:
     session = new_session(colour="blue")
     round_trips()

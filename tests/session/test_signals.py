@@ -406,12 +406,11 @@ def test_a_receiver_may_end_other_sessions(browser, alice, told, connect, new_se
 
 
 @pytest.mark.usefixtures("partitions")
-def test_signing_in_ends_another_users_session_and_no_guests_and_signing_out_is_a_logout(browser, alice, told) -> None:
+def test_signing_in_ends_another_users_session_and_no_guests_and_signing_out_is_a_logout(
+    browser, alice, new_session, told
+) -> None:
     bob = User.objects.create_user("bob")
-    guest = SessionStore()
-    guest["colour"] = "blue"
-    guest.save()
-    browser.cookie = guest.session_key
+    browser.cookie = new_session(colour="blue").session_key
     browser.get(f"{browser.views}/sign-in/alice/")
     assert browser.get("/who/").content == b"alice"
     assert told == []
