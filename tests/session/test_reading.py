@@ -256,3 +256,14 @@ def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninet
     assert moved_at[0] >= 90
     assert all(later - earlier >= 90 for earlier, later in itertools.pairwise(moved_at))
     assert 5 < len(moved_at) <= 11
+
+
+def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session: NewSession) -> None:
+    settings.REDSESS = {"IDLE_TIMEOUT": 1800}
+    session = new_session("7")
+    make_older(redis, str(session.sid), 1790)
+    opened(session)
+    make_older(redis, str(session.sid), 1799)
+    assert opened(session)["_auth_user_id"] == "7"
+    make_older(redis, str(session.sid), 1890)
+    assert dict(opened(session).items()) == {}
