@@ -82,17 +82,6 @@ def test_page_reads_sids_in_order(visitors: Store, lists: list[str], how: dict[s
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
 
 
-def test_page_reads_rows_along(visitors: Store) -> None:
-    visitors.client.zadd(visitors.partition.viewed_by(visitors.sid("c")), {"lamp": 1, "vase": 2})
-    how = {**PAGE, "last": 0, "with_rows": True}
-    (entries, with_rows, rows), _ = visitors.run_ending(lua_scripts.PAGE, lists=[visitors.partition.online_user], **how)
-    sid, now = visitors.sid("c").encode(), visitors.now
-    record = visitors.client.hget(visitors.partition.login, sid)
-    deadline = b"%d" % visitors.client.zscore(visitors.partition.expire, sid)
-    assert entries == [sid, b"%d" % (now - 200)]
-    assert (with_rows, rows) == (1, [[sid, b"%d" % (now - 200), b"%d" % (now - 20), deadline, b"vase", record]])
-
-
 # find
 
 
@@ -104,20 +93,6 @@ def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
 
 
 # take_sample
-
-
-def test_take_sample_stores_one_a_minute_and_forgets_old_ones(visitors: Store) -> None:
-    keys = visitors.partition
-    visitors.client.zadd(keys.samples, {"old": visitors.now - 10 * MINUTE})
-    visitors.client.hset(keys.totals, "created", 5)
-    given = {"lifetime": 5 * MINUTE, "thinning": [], "fields": ["created", "expired"]}
-    assert 0 < visitors.run(lua_scripts.TAKE_SAMPLE, **given) <= MINUTE
-    [(sample, minute)] = visitors.client.zrange(keys.samples, 0, -1, withscores=True)
-    assert sample == b"%d 4 1 5 0" % minute
-    assert minute % MINUTE == 0
-    visitors.client.zadd(keys.samples, {"later": minute + MINUTE})
-    visitors.run(lua_scripts.TAKE_SAMPLE, **given)
-    assert visitors.client.zcard(keys.samples) == 2
 
 
 # newest
@@ -161,21 +136,6 @@ def take(store: Store, *thinning: int) -> None:
 def add_samples(store: Store, texts: dict[int, str]) -> None:
     """Store samples by their times."""
     store.client.zadd(store.partition.samples, {f"{at} {text}": at for at, text in texts.items()})
-
-
-def test_old_samples_become_one_for_each_slot(store: Store) -> None:
-    begins = store.now - store.now % LENGTH - 3 * LENGTH
-    old = {begins + number * MINUTE: text for number, text in enumerate(("3 0 10", "9 1 11", "2 7 12"))}
-    young = {begins + LENGTH + number * MINUTE: f"1 1 {13 + number}" for number in range(10)}
-    add_samples(store, {**old, **young})
-    # The slot of the young ones is not all of that age.
-    take(store, store.now - begins - 2 * LENGTH + MINUTE, LENGTH)
-    *kept, _ = store.client.zrange(store.partition.samples, 0, -1, withscores=True)
-    assert kept[0] == (b"%d 9 7 12" % begins, begins)
-    assert len(kept) == 11
-    assert store.total(f"thinned:{LENGTH}") == begins + LENGTH
-    take(store, store.now - begins - 2 * LENGTH + MINUTE, LENGTH)
-    assert store.client.zrange(store.partition.samples, 0, -2, withscores=True) == kept
 
 
 def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store: Store) -> None:

@@ -31,32 +31,6 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
     assert store.content() == before
 
 
-@pytest.mark.usefixtures("left_alone")
-def test_rotate_and_end_take_a_place_out(store: Store) -> None:
-    keys = store.partition
-    store.add("a")
-    store.add("c", "7")
-    store.client.zadd(keys.guests_addresses, {store.sid("a"): 5})
-    store.client.zadd(keys.addresses, {store.sid("c"): 6})
-    store.run(lua_scripts.ROTATE, **rotating(store, "a", "b", "7", place=8))
-    assert store.names(keys.guests_addresses) == []
-    assert store.client.zrange(keys.addresses, 0, -1, withscores=True) == [
-        (store.sid("c").encode(), 6),
-        (store.sid("b").encode(), 8),
-    ]
-    store.run(lua_scripts.ROTATE, **rotating(store, "c", "d", "7", record=b""))
-    assert store.names(keys.addresses) == ["b"]
-    store.run(lua_scripts.END, **ending(sids=[store.sid("b")]))
-    assert store.names(keys.addresses) == []
-
-
-def test_rotate_without_a_record_leaves_nothing_but_a_note(store: Store) -> None:
-    store.add("a")
-    store.client.zadd(store.partition.viewed_by(store.sid("a")), {"vase": store.now})
-    assert store.run(lua_scripts.ROTATE, **rotating(store, "a", "b", "7", record=b""))[0] == [b"saved", b""]
-    assert list(store.content()) == [store.partition.ended_of(store.sid("a"))]
-
-
 @pytest.mark.parametrize(
     ("old", "other", "replied"),
     {
@@ -79,12 +53,6 @@ def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: 
     expected = {"record": record, "now": result[1]}
     assert (result, ended) == ([expected.get(part, part) for part in replied], {})
     assert store.content() == before
-
-
-def test_rotate_keeps_no_room_for_the_old_sid(store: Store) -> None:
-    store.add("a", "7")
-    given = rotating(store, "a", "b", "7", limit=1, policy="end_oldest")
-    assert store.run_ending(lua_scripts.ROTATE, **given) == ([b"saved", b""], {})
 
 
 # prolong
@@ -170,21 +138,6 @@ def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by
     assert store.names(store.partition.login) == ["a"] * stays
 
 
-def test_end_goes_through_a_list_from_where_the_last_call_stopped(store: Store) -> None:
-    for number in range(260):
-        store.add(f"n{number:03}", seen=1000 - number)
-    given = ending(source=store.partition.guests, kept_sids=[store.sid("n000"), store.sid("n249")])
-    place, ended = {"low": "-inf", "high": "+inf", "skipped": 0}, 0
-    while True:
-        (_, more, score, skipped, _), reasons = store.run_ending(lua_scripts.END, **{**given, **place})
-        ended += reasons["kicked"]
-        if not more:
-            break
-        place.update(low=score, skipped=skipped)
-    assert (ended, place["skipped"]) == (258, 1)
-    assert store.names(store.partition.guests) == ["n000", "n249"]
-
-
 @pytest.mark.parametrize(("kept_users", "dealt_with", "count"), [((), 1, 1), (("7",), 2, 0)], ids=["end", "stay"])
 def test_end_stops_where_records_have_too_many_bytes(
     store: Store, kept_users: tuple[str, ...], dealt_with: int, count: int
@@ -197,15 +150,6 @@ def test_end_stops_where_records_have_too_many_bytes(
 
 
 # end_above, clean_along
-
-
-def test_end_above_ends_the_rest_but_not_who_signed_in(store: Store) -> None:
-    for number in range(4):
-        store.add(f"n{number}", "7", login=100 - number)
-    given = {"user_id": "7", "sid": store.sid("n3"), "limit": 2, "policy": "end_oldest"}
-    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {"replaced": 2})
-    assert store.names(store.partition.online_user_of("7")) == ["n2", "n3"]
-    assert store.run_ending(lua_scripts.END_ABOVE, **given) == (b"", {})
 
 
 def test_end_above_says_if_that_was_not_all(store: Store) -> None:

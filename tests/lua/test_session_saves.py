@@ -28,29 +28,6 @@ def test_add_enters_a_session_everywhere(store: Store, user: str) -> None:
     }
 
 
-@pytest.mark.usefixtures("left_alone")
-@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
-def test_add_enters_a_place_into_the_index(store: Store, user: str) -> None:
-    keys = store.partition
-    name, unused = keys.places_of(has_user=bool(user)), {"online_user": keys.guests, "online_user_of": keys.guests}
-    given = {**({} if user else unused), **adding(store, "a", user), "places": name, "place": 2**52 + 1}
-    assert store.run(lua_scripts.ADD, {"first": 1}, **given) == 1
-    assert store.client.zrange(name, 0, -1, withscores=True) == [(store.sid("a").encode(), 2**52 + 1)]
-    assert (keys.online_user in store.content()) == bool(user)
-
-
-def test_add_leaves_a_repetition_to_create(store: Store) -> None:
-    assert store.run(lua_scripts.ADD, **adding(store, "a")) == 0
-    assert store.content() == {}
-
-
-@pytest.mark.parametrize("off", [-2000, 2000])
-def test_add_tells_the_time_to_a_record_of_another_one(store: Store, off: int) -> None:
-    expected = store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "a", at=store.now + off))
-    assert abs(int(expected) - store.now) < 1000
-    assert store.content() == {}
-
-
 def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
     store.add("a", seen=-HOUR)
     before = store.content()
@@ -74,29 +51,6 @@ def test_change_replaces_a_record_and_moves_a_deadline_to_a_later_one(store: Sto
     assert store.client.zscore(store.partition.expire, sid) == store.now + left
 
 
-@pytest.mark.usefixtures("left_alone")
-def test_change_moves_a_place_or_takes_it_out(store: Store) -> None:
-    name, sid = store.partition.guests_addresses, store.sid("a")
-
-    def change(**given: Any) -> Any:
-        record = store.record("a")
-        loaded = revision_of(store.client.hget(store.partition.login, sid))
-        return store.run(lua_scripts.CHANGE, sid=sid, loaded=loaded, record=record, due="", **given)
-
-    store.add("a")
-    assert change(places=name, place=5) == 1
-    assert store.client.zscore(name, sid) == 5
-    assert change(places=name, place=7) == 1
-    assert store.client.zscore(name, sid) == 7
-    assert change(place="", left=name) == 1
-    assert change(place="", left=name) == 1
-    assert store.client.exists(name) == 0
-    before = store.content()
-    others = {"sid": sid, "loaded": b"others", "record": store.record("a"), "due": ""}
-    assert store.run(lua_scripts.CHANGE, **others, places=name, place=5) == before[store.partition.login][sid.encode()]
-    assert store.content() == before
-
-
 def test_change_returns_the_record_of_another_request(store: Store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
@@ -118,26 +72,6 @@ def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) ->
     assert store.client.zscore(keys.viewed, "lamp") == -1
     assert (store.total("created"), store.total("views")) == (1, 1)
     assert store.client.lrange(keys.wake, 0, -1) == [b"earlier"]
-
-
-@pytest.mark.usefixtures("left_alone")
-@pytest.mark.parametrize("user", ["", "7"], ids=["guest", "user"])
-def test_create_and_save_write_a_place(store: Store, user: str) -> None:
-    name = store.partition.places_of(has_user=bool(user))
-
-    def place() -> Any:
-        return store.client.zscore(name, store.sid("a"))
-
-    store.run(lua_scripts.CREATE, {"is_new": True}, **creating(store, "a", user, place=5))
-    assert place() == 5
-    for given, left in (("", 5), (7, 7), ("none", None)):
-        store.run(lua_scripts.SAVE, **saving(store, "a", user, place=given))
-        assert place() == left
-    # The other user is in the other list.
-    store.run(lua_scripts.SAVE, **saving(store, "a", user, place=5))
-    store.run(lua_scripts.SAVE, **saving(store, "a", "" if user else "8", place=9))
-    assert place() is None
-    assert store.client.zscore(store.partition.places_of(has_user=not user), store.sid("a")) == 9
 
 
 def test_create_takes_along_what_was_viewed_in_another_partition(store: Store) -> None:
@@ -184,16 +118,6 @@ def test_create_refuses(store: Store, other: dict[str, Any], replied: list[Any])
     assert store.content() == before
 
 
-@pytest.mark.parametrize(("policy", "left"), [("end_oldest", ["b", "new"]), ("end_least_recent", ["a", "new"])])
-def test_create_ends_what_is_above_the_limit(store: Store, policy: str, left: list[str]) -> None:
-    store.add("a", "7", login=9000, seen=10)
-    store.add("b", "7", login=8000, seen=20)
-    given = creating(store, "new", "7", limit=2, policy=policy)
-    assert store.run_ending(lua_scripts.CREATE, {"is_new": True}, **given) == ([b"saved", b""], {"replaced": 1})
-    assert sorted(store.names(store.partition.login)) == left
-    assert store.note(({"a", "b"} - set(left)).pop()).startswith("replaced ")
-
-
 # save
 
 
@@ -204,28 +128,6 @@ def test_save_replaces_a_record_and_notes_its_view(store: Store) -> None:
     assert store.client.hget(store.partition.login, store.sid("a")) == given["record"]
     assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + 2 * AGE
     assert store.client.zscore(store.partition.viewed, "lamp") == -1
-
-
-def test_save_moves_a_session_to_the_lists_of_its_user(store: Store) -> None:
-    store.add("a", "7")
-    assert store.run(lua_scripts.SAVE, **saving(store, "a"))[0] == [b"saved"]
-    assert store.names(store.partition.guests) == ["a"]
-    assert store.run(lua_scripts.SAVE, **saving(store, "a", "8"))[0] == [b"saved"]
-    assert store.names(store.partition.online_user_of("8")) == ["a"]
-
-
-@pytest.mark.parametrize(("later_stays", "left"), [(True, AGE), (False, 1000)])
-def test_save_moves_a_deadline_earlier_only_if_told_to(store: Store, later_stays: bool, left: int) -> None:
-    store.add("a")
-    store.run(lua_scripts.SAVE, **saving(store, "a", due=store.now + 1000, later_stays=later_stays))
-    assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + left
-
-
-def test_save_knows_its_own_repetition(store: Store) -> None:
-    record = store.add("a")
-    before = store.content()
-    assert store.run(lua_scripts.SAVE, VIEW, **saving(store, "a", record=record, loaded=b"before"))[0] == [b"saved"]
-    assert store.content() == before
 
 
 @pytest.mark.parametrize(

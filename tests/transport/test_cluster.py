@@ -44,17 +44,6 @@ def addresses(cluster: Cluster) -> list[Address]:
     return [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in cluster.nodes()]
 
 
-def test_each_slot_is_at_the_primary_of_its_range(cluster: Cluster) -> None:
-    take(cluster, (0, 99, b"10.0.0.1", 7001), (100, LAST - 1, b"10.0.0.2", 7002), (LAST, LAST, b"10.0.0.3", 7003))
-    owners = cluster._owners
-    assert len(owners) == LAST + 1
-    assert [owners[slot] for slot in (0, 99, 100, LAST - 1, LAST)] == [FIRST, FIRST, SECOND, SECOND, THIRD]
-    assert addresses(cluster) == [FIRST, SECOND, THIRD]
-    assert [each.outages.of for each in cluster.nodes()] == [
-        f" of node {named(each)}" for each in (FIRST, SECOND, THIRD)
-    ]
-
-
 @pytest.mark.parametrize("host", [None, b"", b"?"])
 def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(cluster: Cluster, host: bytes | None) -> None:
     take(cluster, (0, LAST, host, 7002))
@@ -72,14 +61,6 @@ def test_a_redirection_without_a_host_leads_to_that_of_the_node_that_told_it(clu
 
 def test_a_node_without_slots_tells_no_map(cluster: Cluster) -> None:
     assert cluster._owners_in([], cluster.any_node()) == []
-
-
-def test_a_remapped_address_is_used_for_the_map_and_for_redirections() -> None:
-    cluster = Cluster([FIRST], make_pool, lambda address: ("outside", address[1] + 1))
-    take(cluster, (0, LAST, b"10.0.0.2", 7002))
-    assert addresses(cluster) == [("outside", 7003)]
-    for host in ("10.0.0.3", ""):
-        assert cluster.at((host, 7003), cluster.any_node()).connection_kwargs["port"] == 7004
 
 
 @pytest.mark.parametrize("kind", [redis.ConnectionPool, redis.BlockingConnectionPool])

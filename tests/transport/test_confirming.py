@@ -4,7 +4,6 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from django_redsess.signals import Reason
 from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
@@ -31,21 +30,6 @@ def commands(confirmation: Confirmation, reply: Any) -> list[bytes]:
     sent = commands_in(behind.packed)
     assert behind.replies == len(sent)
     return sent
-
-
-def test_what_is_sent_behind_a_script() -> None:
-    confirmation, wait = Confirmation(2, 300), command("WAIT", 2, 300)
-    assert commands(confirmation, ENDED) == [wait]
-    # Without a write of this connection, the server would not wait for those of others.
-    assert commands(confirmation, NOTHING) == [command("HINCRBY", "{redsess}:totals", "kicked", 0), wait]
-    assert after(confirmation, ResponseError("no")) is None
-
-
-def test_a_limit_waits_only_where_it_has_ended_a_session() -> None:
-    confirmation = Confirmation(1, 300, Reason.REPLACED)
-    assert commands(confirmation, ENDED) == [command("WAIT", 1, 300)]
-    for reply in (NOTHING, [*NOTHING, b"evicted", 1, b""]):
-        assert after(confirmation, reply) is None
 
 
 def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:

@@ -143,6 +143,30 @@ def test_a_master_that_lost_its_replicas_is_left_for_the_one_that_is_named(
     assert port_of(ask) == server.port
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
+def test_a_demoted_master_is_left_for_the_one_that_is_named(
+    put: Callable[..., Site], server: Server, ask: Ask, later: bool
+) -> None:
+    site = put()
+    pooled_connections = [connections.pool().take() for _ in range(3)]
+    for pooled in pooled_connections:
+        connections.pool().give(pooled)
+    assert port_of(ask) == site.first.port
+    site.names(server)
+    demote(site.first, server)
+    replies = ask("touch", PING + TOUCH, 2) if later else ask("touch", TOUCH + PING, 2)
+    assert replies in ([b"PONG", 0], [0, b"PONG"])
+    assert [port_of(ask) for _ in range(3)] == [server.port] * 3
+
+
+def test_a_closed_connection_asks_the_sentinels_again(put: Callable[..., Site], server: Server) -> None:
+    site = put()
+    assert port_of(fetch) == site.first.port
+    site.names(server)
+    connections.pool().lose_idle()
+    assert port_of(fetch) == server.port
+
+
 def test_a_master_whose_replicas_are_down_goes_on_answering(put: Callable[..., Site], ask: Ask) -> None:
     site = put()
     site.first.client.config_set("min-replicas-to-write", 1)

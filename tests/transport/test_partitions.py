@@ -31,12 +31,6 @@ def test_all_sessions_of_a_user_are_in_one_partition(new_session) -> None:
         assert {found.sid for found in online.sessions(user_ids=[user])} == sids
 
 
-def test_guests_are_in_all_partitions(redis, new_session) -> None:
-    for _ in range(60):
-        new_session(colour="blue")
-    assert all(redis.hlen(partition.login) for partition in keyspace().partitions)
-
-
 @pytest.mark.parametrize("number", range(8))
 def test_sign_in_moves_a_session_home_with_all_it_has(redis, new_session, number: int) -> None:
     session = new_session(colour="blue")
@@ -68,14 +62,6 @@ def test_a_users_list_and_count_ask_one_partition_only(commands, new_session) ->
     commands()
     assert len(online.sessions(user_ids=["7"])) == online.count(user_ids=["7"]) == 1
     assert commands()["evalsha"] == 2
-
-
-def test_rotation_needs_one_script_once_a_session_is_at_home(round_trips, new_session) -> None:
-    session = new_session("7")
-    round_trips()
-    session.cycle_key()
-    session.save()
-    assert round_trips() == 1
 
 
 @pytest.mark.parametrize("now", [1, 2, 8])

@@ -27,7 +27,6 @@ from testproject.servers import Server
 from tests.helpers.outages import caches
 from tests.helpers.running import wait_until
 from tests.helpers.sending import afetch, fetch
-from tests.helpers.sentinels import behind_sentinel
 
 PING = command("PING")
 WAIT = command("BLPOP", "{redsess}:nothing", 5)
@@ -149,15 +148,6 @@ def test_300_threads_at_once_are_served(use_either: Use, redis: redis_py.Redis) 
         thread.join(60)
     assert answers == [True] * 1500
     assert open_connections(redis, pool) <= 20
-
-
-def test_threads_wait_as_long_as_the_pool_or_else_the_time_out_says(use_either: Use) -> None:
-    pool = use_either(max_connections=1, **NO_TIME)
-    taken = pool.take()
-    with pytest.raises(SessionStoreUnavailable):
-        fetch("ping", PING, 1)
-    pool.give(taken)
-    assert fetch("ping", PING, 1) == [b"PONG"]
 
 
 class Interruption(BaseException):
@@ -419,56 +409,3 @@ def test_a_connection_that_is_to_move_is_opened_anew(use_either: Use) -> None:
     pool.source.update_active_connections_for_reconnect()
     assert pool.take() is pooled
     assert own_id(pooled) != before
-
-
-@pytest.fixture
-def moved(server: Server, own_server: Server, settings: Any, tmp_path: Any) -> Iterator[Callable[[], None]]:
-    """Have the site behind a sentinel, and return a function that lets that name another master."""
-    with behind_sentinel(own_server, tmp_path, timeout=2) as settings.CACHES:
-        options = settings.CACHES["sessions"]["OPTIONS"]
-        (host, port), name = options["SENTINELS"][0], connections.pool().source.service_name
-
-        def move() -> None:
-            with redis_py.Redis(host=host, port=port) as sentinel:
-                sentinel.execute_command("SENTINEL", "REMOVE", name)
-                sentinel.execute_command("SENTINEL", "MONITOR", name, "127.0.0.1", server.port, 1)
-
-        yield move
-        connections.pool().disconnect()
-
-
-def where() -> int:
-    info = fetch("info", command("INFO", "server"), 1)[0].decode()
-    return int(info.partition("tcp_port:")[2].split()[0])
-
-
-def test_a_closed_connection_asks_the_sentinels_again(
-    moved: Callable[[], None], server: Server, own_server: Server
-) -> None:
-    assert where() == own_server.port
-    moved()
-    connections.pool().lose_idle()
-    assert where() == server.port
-
-
-@pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
-def test_a_demoted_master_is_left(moved: Callable[[], None], server: Server, own_server: Server, later: bool) -> None:
-    idle(connections.pool(), 3)
-    moved()
-    own_server.client.replicaof("127.0.0.1", server.port)
-    touch = command("ZADD", "{redsess}:recent", "XX", 1, "sid")
-    replies = fetch("touch", PING + touch, 2) if later else fetch("touch", touch + PING, 2)
-    assert replies in ([b"PONG", 0], [0, b"PONG"])
-    assert [where() for _ in range(3)] == [server.port] * 3
-
-
-def test_a_demoted_master_is_left_in_a_loop(moved: Callable[[], None], server: Server, own_server: Server) -> None:
-    touch = command("ZADD", "{redsess}:recent", "XX", 1, "sid")
-
-    async def meet() -> None:
-        await asyncio.gather(*(afetch("ping", PING, 1) for _ in range(5)))
-        moved()
-        own_server.client.replicaof("127.0.0.1", server.port)
-        assert await afetch("touch", PING + touch, 2) == [b"PONG", 0]
-
-    asyncio.run(meet())

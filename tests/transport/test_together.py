@@ -9,6 +9,7 @@ import pytest
 import redis as redis_py
 
 from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
@@ -118,6 +119,25 @@ def test_scores_are_read_in_both_protocols(redis: redis_py.Redis, server: Any, p
     redis.delete("list")
 
 
+@pytest.mark.both_servers
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_replies_read_the_same_in_both_protocols(server: Any, settings: Any, new_session: Any, protocol: int) -> None:
+    # The pool is found by its URL: another URL for each protocol.
+    location = f"{server.url}?protocol={protocol}"
+    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
+    session = new_session("7", colour="blue")
+    assert SessionStore(session.session_key)["colour"] == "blue"
+    assert viewed.record(session, "lamp")
+    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+    assert viewed.popular() == [("lamp", 1)]
+    assert (viewed.count("lamp"), viewed.count("vase")) == (1, 0)
+    assert [found.user_id for found in online.sessions()] == ["7"]
+    assert online.sessions(user_ids=["7", "8"]) == online.sessions()
+    assert online.count() == 1
+    assert [ended.user_id for ended in online.end(session.sid)] == ["7"]
+    assert SessionStore(session.session_key).load() == {}
+
+
 @pytest.mark.slow
 def test_each_node_gets_one_pipeline(
     on_cluster: Cluster, new_session: Any, sent: list[str], monkeypatch: pytest.MonkeyPatch
@@ -131,27 +151,3 @@ def test_each_node_gets_one_pipeline(
         sent.clear()
         read()
         assert len([name for name in sent if name != "agreement"]) == pipelines, read
-
-
-@pytest.mark.slow
-def test_scripts_that_one_node_forgot_are_sent_again(on_cluster: Cluster, new_session: Any) -> None:
-    for user in USERS:
-        new_session(user)
-    for node in on_cluster.primaries:
-        on_cluster.flush_scripts(node)
-        assert len(online.sessions()) == len(USERS)
-        assert len(online.find([each.sid for each in online.sessions()])) == len(USERS)
-        assert online.end_all() == len(USERS)
-        for user in USERS:
-            new_session(user)
-
-
-@pytest.mark.slow
-def test_partitions_that_moved_are_found(own_cluster: Cluster, four: None, settings: Any, new_session: Any) -> None:
-    settings.CACHES = cluster_caches(own_cluster)
-    for user in USERS:
-        new_session(user)
-    assert online.count() == len(USERS)
-    for replica in [own_cluster.replica_of(node) for node in own_cluster.primaries]:
-        own_cluster.promote(replica)
-    assert online.count() == len(online.sessions()) == len(USERS)
