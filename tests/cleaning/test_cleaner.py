@@ -61,18 +61,8 @@ def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(r
     assert stored(redis) == 4
 
 
-def test_two_cleaners_at_once_remove_each_session_once(redis, new_session) -> None:
-    make_due(redis, *(new_session("7").sid for _ in range(500)))
-    before = stored(redis)
-    counts: list[int] = []
-
-    def clean() -> None:
-        counts.append(sum(cleaning.expired(batch_size=10)))
-
-    threads = [threading.Thread(target=clean) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(counts) == before
-    assert stored(redis) == 0
+@pytest.mark.unit
+@pytest.mark.parametrize("batch_size", [0, -1, 1001])
+def test_a_batch_that_is_none_is_a_clear_error(batch_size: int) -> None:
+    with pytest.raises(ValueError, match="A batch has 1 to 1000 sessions"):
+        list(cleaning.expired(batch_size=batch_size))

@@ -91,16 +91,6 @@ def test_an_earlier_deadline_ends_the_sleep(clustered: Cluster, sessions: list[S
     assert cleaning.seconds_to_next() == 0
 
 
-def test_what_becomes_readable_ends_the_sleep(clustered: Cluster) -> None:
-    ears, mouth = socket.socketpair()
-    mouth.send(b".")
-    began = time.monotonic()
-    wake_up.sleep_until_due(keyspace().partitions).wait(60, until=ears)
-    assert time.monotonic() - began < 30
-    ears.close()
-    mouth.close()
-
-
 def test_the_picture_has_a_sample_of_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
     assert 0 <= cleaning.sample() <= 60
     noted, now = online.until_now(hours=1)

@@ -150,18 +150,6 @@ def test_an_answer_to_an_earlier_question_does_not_end_a_longer_wait(redis, slee
 
 
 @pytest.mark.usefixtures("partitions")
-def test_bells_of_several_partitions_at_once_are_heard_once_each_at_most(redis, partitions, sleeper) -> None:
-    for partition in range(partitions):
-        ring(redis, partition)
-    # However many waits they end, in the end all are gone, and what was heard is not heard again.
-    heard = 0
-    while sleeper.sleep(0.3) < 0.3:
-        heard += 1
-    assert 1 <= heard <= partitions
-    assert not any(redis.exists(partition.wake) for partition in keyspace().partitions)
-
-
-@pytest.mark.usefixtures("partitions")
 def test_a_connection_that_is_killed_in_a_wait_or_between_two_is_no_error_and_the_next_hears(redis, sleeper) -> None:
     def kill() -> None:
         for connection in waiting(redis):

@@ -1,10 +1,16 @@
-"""The models without tables, as migrations and permissions know them."""
+"""The models without tables, as migrations, permissions, forms and dumps know them."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
+
+from django_redsess.models import PopularItem
+from django_redsess.querysets import item_of, key_of
+from tests.helpers.items import STRANGE
 
 pytestmark = pytest.mark.unit
 
@@ -19,3 +25,26 @@ def test_permissions_are_there_to_be_given(db) -> None:
     of_sessions = {"end_onlinesession", "end_all_onlinesession", "export_onlinesession", "view_session_data"}
     of_items = {"reset_popularitem"}
     assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_dumpdata_does_not_see_the_models(db, everything, capsys) -> None:
+    call_command("dumpdata", all=everything)
+    models = {row["model"] for row in json.loads(capsys.readouterr().out)}
+    assert not {"django_redsess.onlinesession", "django_redsess.popularitem"} & models
+
+
+@pytest.mark.parametrize("item", STRANGE)
+def test_a_key_passes_a_form_and_stands_for_one_item(item: str) -> None:
+    assert item_of(key_of(item)) == item
+    assert not set("\0\r\n") & set(key_of(item))
+
+
+@pytest.mark.parametrize("item", ["kite", "a/b", "%00", "_5F", "é"])
+def test_the_key_of_an_ordinary_item_is_the_item(item: str) -> None:
+    assert key_of(item) == item
+
+
+def test_what_cannot_be_seen_is_shown_by_a_picture_of_it() -> None:
+    assert str(PopularItem(item="a\0b\nc")) == "a␀b␊c"
+    assert str(PopularItem(item="<b>kite")) == "<b>kite"

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
-from django.core.paginator import Paginator
 from django.db import NotSupportedError
 from django.db.models import F, Q, QuerySet
 
 from benchmarks.fill import fill
 from django_redsess import online as public
-from django_redsess import querysets
 from django_redsess.models import OnlineSession
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.transport.keys import keyspace
@@ -91,12 +87,6 @@ def test_slices_and_counts(sids) -> None:
     assert online.exists()
     with pytest.raises(IndexError):
         online.all()[3]
-
-
-def test_a_paginator_has_every_session_on_one_page(sids) -> None:
-    pages = Paginator(online.all(), 2)
-    assert (pages.count, pages.num_pages) == (3, 2)
-    assert [listed(page.object_list) for page in pages] == [[sids[2], sids[1]], [sids[0]]]
 
 
 def test_filters_by_session_and_by_user(sids) -> None:
@@ -267,17 +257,6 @@ def test_more_than_one_read_is_listed_whole(redis) -> None:
     assert listed(online.iterator(chunk_size=10)) == rows
 
 
-@pytest.mark.parametrize("size", [1, 7, 50])
-def test_however_much_is_read_at_once_the_same_is_listed(redis, monkeypatch, size: int) -> None:
-    fill(redis, 50, viewed=0, users=7)
-    asked = [online.order_by("login_at"), online.with_guests(), online.of_users(["1", "2", "3"])]
-    whole = [listed(rows) for rows in asked]
-    monkeypatch.setattr(querysets, "READ_AT_ONCE", size)
-    assert [listed(rows.all()) for rows in asked] == whole
-    assert [listed(rows[5:20]) for rows in asked] == [sids[5:20] for sids in whole]
-    assert min(map(len, whole)) > 20
-
-
 def test_what_is_due_is_neither_listed_nor_counted(redis, sids) -> None:
     make_due(redis, sids[1])
     assert listed(online.filter(sid__in=sids)) == [sids[2], sids[0]]
@@ -378,17 +357,10 @@ def test_async_variants_are_refused_as_well(sids, name: str) -> None:
 def test_rows_can_be_awaited(sids) -> None:
     async def ask() -> tuple[Any, ...]:
         rows = [row.sid async for row in online.all()]
-        return rows, await online.acount(), (await online.aget(sid=sids[0])).sid
+        one_by_one = [row.sid async for row in online.all().aiterator()]
+        return rows, one_by_one, await online.acount(), (await online.aget(sid=sids[0])).sid
 
-    assert asyncio.run(ask()) == (sids[::-1], 3, sids[0])
-
-
-@pytest.mark.django_db(transaction=True)
-def test_rows_can_be_awaited_one_by_one(sids) -> None:
-    async def ask() -> list[str]:
-        return [row.sid async for row in online.all().aiterator()]
-
-    assert asyncio.run(ask()) == sids[::-1]
+    assert asyncio.run(ask()) == (sids[::-1], sids[::-1], 3, sids[0])
 
 
 def test_sessions_are_no_part_of_a_query_to_the_database(sids) -> None:
@@ -415,9 +387,3 @@ def test_a_user_can_be_deleted_beside_the_sessions(new_session) -> None:
     sid = new_session(str(user.pk)).sid
     user.delete()
     assert listed(online.all()) == [sid]
-
-
-@pytest.mark.parametrize("everything", [False, True])
-def test_dumpdata_does_not_see_the_model(sids, everything, capsys) -> None:
-    call_command("dumpdata", all=everything)
-    assert {"django_redsess.onlinesession"} & {row["model"] for row in json.loads(capsys.readouterr().out)} == set()

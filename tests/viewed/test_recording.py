@@ -170,18 +170,6 @@ def test_an_expired_session_views_nothing(guest: Visitor, redis: Any, view: str)
     assert viewed.count("lamp") == (1 if view == "writes" else 0)
 
 
-@pytest.mark.usefixtures("partitions")
-def test_a_guests_views_are_there_after_sign_in_in_order(guest: Visitor, alice: User) -> None:
-    for item in ("lamp", "vase", "bowl", "vase"):
-        guest.get(f"/items/plain/{item}")
-    before = viewed.recent(guest.session)
-    guest.get("/items/signs-in/cup")
-    assert online.get(guest.session.sid).user_id == str(alice.pk)
-    assert guest.items == ["cup", "vase", "bowl", "lamp"]
-    assert viewed.recent(guest.session)[1:] == before
-    assert [viewed.count(item) for item in ("lamp", "vase", "bowl", "cup")] == [1, 2, 1, 1]
-
-
 # --- What it takes
 
 
