@@ -76,13 +76,6 @@ def test_the_pool_of_a_node_that_has_left_is_dropped_and_that_of_a_start_node_ke
     assert again[1] is not second
 
 
-def test_a_slot_counts_as_moving_until_another_node_has_it(cluster: Cluster) -> None:
-    take(cluster, (0, LAST, b"10.0.0.1", 7001))
-    assert [cluster.is_moving(7), cluster.is_moving(7), cluster.is_moving(8)] == [False, True, False]
-    cluster.moved(7, SECOND, cluster.any_node())
-    assert [cluster.is_moving(7), cluster.is_moving(8)] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("url", "address"),
     [

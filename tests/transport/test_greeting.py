@@ -121,9 +121,9 @@ def test_the_address_of_a_replica_is_an_outage(
 ) -> None:
     demote(own_server, server)
     settings.CACHES = caches(own_server.url, timeout=2)
-    for _ in range(2):
+    for packed, replies in ((TOUCH, 1), (PING + TOUCH, 2)):
         with pytest.raises(SessionStoreUnavailable):
-            ask("touch", TOUCH, 1)
+            ask("touch", packed, replies)
     [line] = lines_of(caplog, "django_redsess", logging.ERROR)
     assert "replica" in line
     own_server.client.replicaof("NO", "ONE")

@@ -108,22 +108,6 @@ def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow: str) -> None:
     asyncio.run(visit())
 
 
-def test_several_loops_wait_for_one_map(slow: str) -> None:
-    found = []
-
-    async def visit() -> None:
-        found.append(await asyncio.gather(*(SessionStore(slow).aload() for _ in range(5))))
-
-    threads = [threading.Thread(target=asyncio.run, args=(visit(),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    wait_until(asking)
-    assert len(asking()) == 1
-    for thread in threads:
-        thread.join()
-    assert found == [[{"colour": "blue"}] * 5] * 4
-
-
 def test_a_loop_that_ends_before_the_map_is_there(slow: str, caplog: pytest.LogCaptureFixture) -> None:
     async def visit() -> None:
         with pytest.raises(TimeoutError):

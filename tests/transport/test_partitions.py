@@ -47,16 +47,6 @@ def test_sign_in_moves_a_session_home_with_all_it_has(redis, new_session, number
     assert stored(redis) == 1
 
 
-def test_a_session_that_gets_another_user_moves_without_being_told_to(redis, new_session) -> None:
-    session = new_session("1", colour="blue")
-    for user in ("2", "3", "4", "5"):
-        session["_auth_user_id"] = user
-        session.save()
-        assert [found.sid for found in online.sessions(user_ids=[user])] == [session.sid]
-        assert SessionStore(session.session_key)["colour"] == "blue"
-    assert stored(redis) == 1
-
-
 def test_a_users_list_and_count_ask_one_partition_only(commands, new_session) -> None:
     new_session("7")
     commands()

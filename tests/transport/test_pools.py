@@ -322,16 +322,6 @@ def test_a_connection_that_timed_out_empties_the_pool(use_either: Use) -> None:
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
-def test_a_thread_for_each_request_is_no_connection_for_each(use_either: Use, redis: redis_py.Redis) -> None:
-    use_either()
-    before = redis.info("stats")["total_connections_received"]
-    for _ in range(30):
-        thread = threading.Thread(target=fetch, args=("ping", PING, 1))
-        thread.start()
-        thread.join()
-    assert redis.info("stats")["total_connections_received"] == before + 1
-
-
 def test_sessions_have_connections_of_their_own(use_either: Use, redis: redis_py.Redis) -> None:
     pool = use_either()
     of_alias = get_redis_connection("sessions").connection_pool

@@ -15,7 +15,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, lua_scripts, retries
 from django_redsess.transport import sending as packing
 from django_redsess.transport.round_trips import adrive, drive
-from testproject.servers import Server, free_port
+from testproject.servers import Server
 from tests.helpers import sending
 from tests.helpers.running import wait_until
 
@@ -116,16 +116,6 @@ def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, serv
         fetch("touch", TOUCH, 1)
     connections.pool().disconnect()
     redis.acl_deluser("shop")
-
-
-def test_a_demoted_master_is_an_outage_until_there_is_another(fetch, redis) -> None:
-    assert fetch("ping", PING, 1) == [b"PONG"]
-    redis.replicaof("127.0.0.1", free_port())
-    with pytest.raises(SessionStoreUnavailable):
-        fetch("touch", PING + TOUCH, 2)
-    redis.replicaof("no", "one")
-    assert fetch("touch", PING + TOUCH, 2) == [b"PONG", 1]
-    redis.delete("{redsess}:recent")
 
 
 def test_plain_commands_beside_a_script(run, redis) -> None:
