@@ -107,17 +107,9 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: S
     assert (store.total("kicked"), store.total("guests:kicked")) == (2, 1)
 
 
-def test_end_names_the_new_sids_of_those_that_have_moved(store: Store) -> None:
-    store.client.set(store.partition.ended_of(store.sid("a")), f"rotated {store.sid('b')}", ex=60)
-    result, _ = store.run_ending(lua_scripts.END, **ending(sids=[store.sid("a")]))
-    assert result[4] == [store.sid("b").encode()]
-
-
 @pytest.mark.parametrize(
     ("other", "left"),
     {
-        "a sid": ({"kept_sids": ["00a................."]}, ["a"]),
-        "a user": ({"kept_users": ["7"]}, ["a"]),
         "who began later": ({"began_by": -500}, ["b"]),
         "who was not seen since": ({"since": -500}, ["a"]),
     }.values(),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import Any
 
 import pytest
-from django.db import NotSupportedError
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q
 
 from django_redsess import querysets, viewed
 from django_redsess.models import PopularItem
-from django_redsess.querysets import RankingQuerySet
 from tests.helpers.behind import have_views
 from tests.helpers.items import STRANGE
 
@@ -172,58 +169,8 @@ def test_however_much_is_read_at_once_the_same_is_listed(known, monkeypatch, siz
     assert [row.rank for row in items.all()] == [1, 2, 2, 2, 5, 5]
 
 
-# What is not possible
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda rows: rows.filter(views=1),
-        lambda rows: rows.filter(item__contains="a"),
-        lambda rows: rows.filter(Q(item="a") | Q(item="b")),
-        lambda rows: rows.filter(~Q(item="a")),
-        lambda rows: rows.filter(F("item")),
-        lambda rows: rows.order_by("views"),
-        lambda rows: rows.order_by("?"),
-        lambda rows: rows.order_by("rank"),
-        lambda rows: rows.reverse(),
-        lambda rows: rows.last(),
-        lambda rows: rows.values("item"),
-        lambda rows: rows.aggregate(),
-        lambda rows: rows.update(views=0),
-        lambda rows: rows.delete(),
-        lambda rows: rows | rows,
-    ],
-)
-def test_what_is_not_possible_says_so_and_asks_no_table(known, ask) -> None:
-    with pytest.raises(NotSupportedError, match="Most viewed items"):
-        ask(items.all())
-
-
 def test_the_only_order_may_be_named(known) -> None:
     assert listed(items.order_by("-views", "-pk")) == listed(items.order_by("pk")) == listed(items.all())
-
-
-WORK = {
-    # What the admin uses, what comes for nothing, and the async variants.
-    *("all", "none", "filter", "order_by", "count", "exists", "get", "first", "iterator", "resolving", "counting_once"),
-    *("contains", "in_bulk", "using", "as_manager", "fetch_mode"),
-}
-
-REFUSED = sorted(
-    name
-    for name in dir(RankingQuerySet)
-    if not name.startswith(("_", "a")) or name in {"aggregate", "alias", "annotate"}
-    if name not in WORK and inspect.isfunction(getattr(RankingQuerySet, name))
-)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_every_other_method_is_refused(known, name: str) -> None:
-    parameters = list(inspect.signature(getattr(QuerySet, name)).parameters.values())[1:]
-    arguments = ["x" for each in parameters if each.default is each.empty and each.kind == each.POSITIONAL_OR_KEYWORD]
-    with pytest.raises(NotSupportedError, match="reverse" if name == "last" else name):
-        getattr(items.all(), name)(*arguments)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import NotSupportedError
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q
 
 from benchmarks.fill import fill
 from django_redsess import online as public
 from django_redsess.models import OnlineSession
-from django_redsess.querysets import SessionQuerySet
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen
 from tests.helpers.online import sign_in
@@ -264,36 +262,6 @@ def test_what_is_due_is_neither_listed_nor_counted(redis, sids) -> None:
     assert listed(online.all()) == [sids[2], sids[0]]
 
 
-# What is not possible
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda rows: rows.filter(address="192.0.2.1"),
-        lambda rows: rows.filter(user_id__in=["1"]),
-        lambda rows: rows.filter(sid__startswith="a"),
-        lambda rows: rows.filter(Q(sid="a") | Q(sid="b")),
-        lambda rows: rows.filter(Q(sid="a") ^ Q(sid="b")),
-        lambda rows: rows.filter(~Q(sid="a")),
-        lambda rows: rows.filter(Q(user_id="1") & ~Q(sid="a")),
-        lambda rows: rows.filter(F("sid")),
-        lambda rows: rows.get(address="192.0.2.1"),
-        lambda rows: rows.order_by("address"),
-        lambda rows: rows.order_by("?"),
-        lambda rows: rows.order_by(F("login_at").desc()),
-        lambda rows: rows.values("sid"),
-        lambda rows: rows.aggregate(),
-        lambda rows: rows.update(address=""),
-        lambda rows: rows.delete(),
-        lambda rows: rows.create(sid="a"),
-    ],
-)
-def test_what_is_not_possible_says_so_and_asks_no_table(sids, ask) -> None:
-    with pytest.raises(NotSupportedError, match="Online sessions"):
-        ask(online.all())
-
-
 @pytest.mark.parametrize(
     "combine",
     [lambda one, other: one | other, lambda one, other: one & other, lambda one, other: one ^ other],
@@ -313,44 +281,6 @@ def test_a_slice_is_neither_filtered_nor_turned_round(sids) -> None:
     for change in (lambda: part.filter(user_id="2"), part.reverse, lambda: part.order_by("login_at"), part.last):
         with pytest.raises((TypeError, NotSupportedError)):
             change()
-
-
-def arguments_for(method: Any) -> list[Any]:
-    """Make up arguments for what a method must have."""
-    parameters = list(inspect.signature(method).parameters.values())
-    return ["sid" for each in parameters if each.default is each.empty and each.kind == each.POSITIONAL_OR_KEYWORD]
-
-
-WORK = {
-    # What the admin uses, what comes for nothing, and the async variants.
-    *("all", "none", "filter", "order_by", "reverse", "count", "exists", "get", "first", "last", "iterator"),
-    *("of_users", "with_guests", "only_guests", "active", "newest", "marking", "counting_once"),
-    *("of_network", "of_browser", "of_system", "looked_through"),
-    *("acount", "aexists", "aget", "afirst", "alast", "contains", "acontains", "in_bulk", "ain_bulk"),
-    *("using", "resolve_expression", "as_manager", "fetch_mode"),
-}
-
-REFUSED = sorted(
-    name
-    for name in dir(SessionQuerySet)
-    if not name.startswith(("_", "a")) or name in {"aggregate", "alias", "annotate"}
-    if name not in WORK and inspect.isfunction(getattr(SessionQuerySet, name))
-)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_every_other_method_is_refused(sids, name: str) -> None:
-    arguments = arguments_for(getattr(QuerySet, name))[1:]
-    with pytest.raises(NotSupportedError, match=name):
-        getattr(online.all(), name)(*arguments)
-
-
-@pytest.mark.parametrize("name", ["aggregate", "create", "delete", "earliest", "update", "bulk_create"])
-def test_async_variants_are_refused_as_well(sids, name: str) -> None:
-    variant = getattr(online.all(), f"a{name}")
-    arguments = arguments_for(getattr(QuerySet, f"a{name}"))[1:]
-    with pytest.raises(NotSupportedError, match="Online sessions"):
-        asyncio.run(variant(*arguments))
 
 
 @pytest.mark.django_db(transaction=True)
