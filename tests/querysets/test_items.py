@@ -42,11 +42,7 @@ def test_the_most_viewed_come_first_with_their_views(known) -> None:
     assert listed(items.all()) == [entry.item for entry in viewed.popular(limit=10)]
 
 
-def test_items_with_as_many_views_share_a_rank(known) -> None:
-    assert [row.rank for row in items.all()] == [1, 2, 2, 2, 5, 5]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 4, 6])
 def test_ranks_are_the_same_however_the_list_is_cut(known, size: int) -> None:
     pages = [list(items.all()[start : start + size]) for start in range(0, 6, size)]
     assert [row.rank for page in pages for row in page] == [1, 2, 2, 2, 5, 5]
@@ -112,12 +108,6 @@ def test_any_item_is_listed_and_found(redis, item: str) -> None:
     assert items.get(item=item).views == 3
     assert items.get(pk=items.get(item=item).pk).item == item
     assert listed(items.in_bulk([items.first().pk]).values()) == [item]
-
-
-def test_the_items_that_a_queryset_may_have_are_told(known) -> None:
-    assert items.all().items is None
-    assert items.filter(pk__in=["kite", "\t%00"]).items == ("kite", "\0")
-    assert items.none().items == ()
 
 
 def test_an_empty_store_has_no_rows() -> None:

@@ -310,10 +310,3 @@ def test_the_database_sees_no_rows(sids, django_assert_num_queries) -> None:
         assert list(OnlineSession._default_manager.all()) == []
         assert list(OnlineSession._base_manager.all()) == []
         assert OnlineSession._default_manager.count() == 0
-
-
-def test_a_user_can_be_deleted_beside_the_sessions(new_session) -> None:
-    user = User.objects.create(username="alice")
-    sid = new_session(str(user.pk)).sid
-    user.delete()
-    assert listed(online.all()) == [sid]

@@ -52,12 +52,6 @@ def test_prefix_is_read_when_used(settings) -> None:
     assert keyspace().partitions == [Partition("other")]
 
 
-def test_a_name_of_each_kind_is_known_as_such() -> None:
-    partition = Partition("redsess")
-    kinds = Counter(map(partition.kind_of, [*partition.names, "{redsess}:online:seen"]))
-    assert kinds == {"list": 7, "user": 1, "session": 2, "other": 6, "": 1}
-
-
 def test_sid_has_a_fixed_form() -> None:
     assert sid_of("a" * 32) == "aaO6P19DuSYCaDwZruYq"
 
