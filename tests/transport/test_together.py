@@ -10,6 +10,7 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import ask_each, drive, with_scores
@@ -84,6 +85,28 @@ def test_a_full_server_still_lists_and_logs_nothing(
     with full(redis):
         assert online.count() == len(online.sessions()) == len(USERS)
     assert lines_of(caplog, "django_redsess", 40) == []
+
+
+def test_an_outage_is_logged_once_however_often_it_is_met(
+    four: None, redis: redis_py.Redis, new_session: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "django_redsess")
+    new_session("7")
+    online.count()
+    redis.config_set("replica-serve-stale-data", "no")
+    redis.replicaof("127.0.0.1", 1)
+    try:
+        for _ in range(3):
+            for read in (online.count, online.sessions, viewed.total):
+                with pytest.raises(SessionStoreUnavailable):
+                    read()
+    finally:
+        redis.replicaof("no", "one")
+        redis.config_set("replica-serve-stale-data", "yes")
+    assert len(lines_of(caplog, "django_redsess", 40)) == 1
+    for read in (online.count, online.sessions, viewed.total):
+        read()
+    assert len(lines_of(caplog, "django_redsess", 20)) == 1
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
