@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,36 +16,15 @@ from django.utils.translation import override
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.forms import SessionLimitAuthenticationForm
+from tests.helpers.accounts import PASSWORD
 from tests.helpers.behind import make_due, stored
+from tests.helpers.sign_ins import SetLimit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
-
-SetLimit = Callable[..., None]
 
 
 class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm):
     """As the docstring of the form says."""
-
-
-@pytest.fixture(autouse=True)
-def site(settings: Any) -> None:
-    settings.ROOT_URLCONF = "tests.helpers.site.urls"
-
-
-@pytest.fixture
-def set_limit(settings: Any) -> SetLimit:
-    """Return a function that says how many sessions a user may have."""
-
-    def set_limit(maximum: Any, policy: str = "refuse") -> None:
-        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": maximum, "SESSION_LIMIT_POLICY": policy}
-
-    return set_limit
-
-
-@pytest.fixture
-def alice() -> User:
-    user: User = User.objects.create_user("alice", password="secret")
-    return user
 
 
 @pytest.fixture
@@ -62,7 +40,7 @@ def sign_in_elsewhere(user: User) -> SessionStore:
     return SessionStore(elsewhere.cookies["sessionid"].value)
 
 
-def given(password: str = "secret") -> dict[str, str]:
+def given(password: str = PASSWORD) -> dict[str, str]:
     return {"username": "alice", "password": password}
 
 
@@ -73,9 +51,13 @@ def errors(form: Form) -> list[str]:
     return [str(error.code) for error in form.errors.as_data().get("__all__", [])]
 
 
-def test_a_user_who_is_full_reads_so_in_the_form(alice: User, set_limit: SetLimit) -> None:
-    set_limit(2)
+def test_a_user_who_is_full_reads_so_in_the_form(alice: User, redis: redis_py.Redis, set_limit: SetLimit) -> None:
+    set_limit(2, "refuse")
     sign_in_elsewhere(alice)
+    # Neither sessions of others count, nor one that is due.
+    for name in ("bob", "carol"):
+        sign_in_elsewhere(User.objects.create_user(name))
+    make_due(redis, str(sign_in_elsewhere(alice).sid))
     assert errors(SessionLimitAuthenticationForm(None, given())) == []
     sign_in_elsewhere(alice)
     form = SessionLimitAuthenticationForm(None, given())
@@ -83,12 +65,17 @@ def test_a_user_who_is_full_reads_so_in_the_form(alice: User, set_limit: SetLimi
     [message] = form.non_field_errors()
     assert "2 sessions" in message
     assert "%" not in message
+    with override("de"):
+        [german] = list(SessionLimitAuthenticationForm(None, given()).non_field_errors())
+    assert "Sitzung" in german
+    set_limit(None)
+    assert errors(SessionLimitAuthenticationForm(None, given())) == []
 
 
-def test_the_guests_session_and_basket_stay(
+def test_the_guests_session_and_basket_stay_and_the_sign_in_works_once_there_is_room(
     guest: Client, alice: User, redis: redis_py.Redis, set_limit: SetLimit
 ) -> None:
-    set_limit(1)
+    set_limit(1, "refuse")
     there = sign_in_elsewhere(alice)
     cookie = guest.cookies["sessionid"].value
     response = guest.post("/sign-in-by-form/", given())
@@ -99,12 +86,6 @@ def test_the_guests_session_and_basket_stay(
     assert guest.get("/who/").content == b"nobody"
     assert [session.sid for session in online.sessions()] == [there.sid]
     assert stored(redis) == 2
-
-
-def test_the_guest_signs_in_with_the_basket_once_there_is_room(guest: Client, alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
-    there = sign_in_elsewhere(alice)
-    assert guest.post("/sign-in-by-form/", given()).content != b"done"
     there.flush()
     assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert guest.get("/who/").content == b"alice"
@@ -123,22 +104,15 @@ def test_where_a_sign_in_ends_others_the_form_refuses_nobody(
     assert online.count() == 1
 
 
-def test_without_a_limit_the_form_refuses_nobody(alice: User, set_limit: SetLimit) -> None:
-    set_limit(None)
-    for _ in range(3):
-        sign_in_elsewhere(alice)
-    assert errors(SessionLimitAuthenticationForm(None, given())) == []
-
-
 def test_the_session_that_is_this_users_already_does_not_count_against_itself(
     guest: Client, alice: User, set_limit: SetLimit
 ) -> None:
-    set_limit(1)
+    set_limit(1, "refuse")
     for _ in range(3):
         assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert guest.get("/who/").content == b"alice"
     assert online.count() == 1
-    set_limit(2)
+    set_limit(2, "refuse")
     sign_in_elsewhere(alice)
     assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert online.count() == 2
@@ -150,31 +124,25 @@ def test_who_is_signed_in_already_is_not_refused_after_a_limit_was_lowered(
     sign_in_elsewhere(alice)
     sign_in_elsewhere(alice)
     assert guest.post("/sign-in-by-form/", given()).content == b"done"
-    set_limit(1)
+    set_limit(1, "refuse")
     # As login() does not refuse it.
     assert guest.post("/sign-in-by-form/", given()).content == b"done"
     assert online.count() == 3
 
 
 def test_the_session_of_another_user_counts_for_nothing(guest: Client, alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
+    set_limit(1, "refuse")
     guest.force_login(User.objects.create_user("bob"))
     sign_in_elsewhere(alice)
     assert "You already have 1 session," in guest.post("/sign-in-by-form/", given()).content.decode()
     assert guest.get("/who/").content == b"bob"
 
 
-def test_a_session_that_is_due_does_not_count(alice: User, redis: redis_py.Redis, set_limit: SetLimit) -> None:
-    set_limit(1)
-    make_due(redis, str(sign_in_elsewhere(alice).sid))
-    assert errors(SessionLimitAuthenticationForm(None, given())) == []
-
-
 def test_a_wrong_password_does_not_tell_that_the_account_is_full(
     guest: Client, alice: User, set_limit: SetLimit
 ) -> None:
     before = guest.post("/sign-in-by-form/", given("wrong")).content
-    set_limit(1)
+    set_limit(1, "refuse")
     sign_in_elsewhere(alice)
     assert errors(SessionLimitAuthenticationForm(None, given("wrong"))) == errors(
         AuthenticationForm(None, given("wrong"))
@@ -184,7 +152,7 @@ def test_a_wrong_password_does_not_tell_that_the_account_is_full(
 
 @pytest.mark.parametrize("full", [True, False])
 def test_who_is_inactive_reads_what_django_says(alice: User, set_limit: SetLimit, settings: Any, full: bool) -> None:
-    set_limit(1)
+    set_limit(1, "refuse")
     if full:
         sign_in_elsewhere(alice)
     # A user of such a backend gets as far as the form. The sessions stay, since this sends no signal.
@@ -194,49 +162,28 @@ def test_who_is_inactive_reads_what_django_says(alice: User, set_limit: SetLimit
     assert errors(SessionLimitAuthenticationForm(None, given())) == ["inactive"]
 
 
-def test_the_admins_form_refuses_who_is_full(alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
-    User.objects.filter(pk=alice.pk).update(is_staff=True)
-    assert errors(AdminForm(None, given())) == []
-    sign_in_elsewhere(alice)
-    assert errors(AdminForm(None, given())) == ["session_limit"]
-
-
-@pytest.mark.parametrize("password", ["secret", "wrong"])
-def test_the_admins_form_says_what_the_admins_own_says(alice: User, set_limit: SetLimit, password: str) -> None:
-    set_limit(1)
-    own, combined = AdminAuthenticationForm(None, given(password)), AdminForm(None, given(password))
-    assert errors(own) == errors(combined) == ["invalid_login"]
-    assert combined.non_field_errors() == own.non_field_errors()
+def test_the_admins_form_refuses_who_is_full_and_tells_others_no_more_than_the_admins_own(
+    alice: User, set_limit: SetLimit
+) -> None:
+    set_limit(1, "refuse")
+    for there in (0, 1):
+        if there:
+            sign_in_elsewhere(alice)
+        for password in (PASSWORD, "wrong"):
+            own, combined = AdminAuthenticationForm(None, given(password)), AdminForm(None, given(password))
+            assert errors(own) == errors(combined) == ["invalid_login"]
+            assert combined.non_field_errors() == own.non_field_errors()
+        User.objects.filter(pk=alice.pk).update(is_staff=True)
+        assert errors(AdminForm(None, given())) == ["session_limit"] * there
+        User.objects.filter(pk=alice.pk).update(is_staff=False)
 
 
 def test_a_form_may_have_words_of_its_own(alice: User, set_limit: SetLimit) -> None:
     class OwnForm(SessionLimitAuthenticationForm):
         error_messages = {**SessionLimitAuthenticationForm.error_messages, "session_limit": "%(maximum)d devices!"}
 
-    set_limit(1)
+    set_limit(1, "refuse")
     sign_in_elsewhere(alice)
     form = OwnForm(None, given())
     assert errors(form) == ["session_limit"]
     assert list(form.non_field_errors()) == ["1 devices!"]
-
-
-def test_the_message_is_in_the_language_of_the_request(alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
-    sign_in_elsewhere(alice)
-    with override("de"):
-        [german] = list(SessionLimitAuthenticationForm(None, given()).non_field_errors())
-    assert "Sitzung" in german
-
-
-def test_other_users_do_not_count(alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
-    for name in ("bob", "carol", "dora"):
-        sign_in_elsewhere(User.objects.create_user(name))
-    assert errors(SessionLimitAuthenticationForm(None, given())) == []
-
-
-def test_the_admins_form_refuses_who_is_not_of_the_staff_without_telling_more(alice: User, set_limit: SetLimit) -> None:
-    set_limit(1)
-    sign_in_elsewhere(alice)
-    assert errors(AdminForm(None, given())) == ["invalid_login"]
