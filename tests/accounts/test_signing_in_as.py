@@ -21,8 +21,6 @@ from tests.helpers.sign_ins import SetLimit, request_of, sids_of, sign_in
 from tests.helpers.site.people import person
 from tests.project.docs.pages import DOCS, blocks
 
-POLICIES = ["end_oldest", "refuse"]
-
 
 @pytest.fixture
 def guide(settings: Any) -> Iterator[ModuleType]:
@@ -43,13 +41,8 @@ def use_urls(settings: Any, module: ModuleType) -> None:
     settings.ROOT_URLCONF = project
 
 
-@pytest.fixture
-def alice() -> User:
-    return User.objects.create_user("alice", password="secret")
-
-
 @pytest.mark.django_db
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["end_oldest", "refuse"])
 def test_a_user_whom_an_administrator_hijacks_stays_signed_in(
     admin_client: Client, alice: User, guide: ModuleType, set_limit: SetLimit, policy: str
 ) -> None:

@@ -110,9 +110,7 @@ def test_a_session_of_which_nothing_is_known_is_listed_too(alice: User, new_sess
 
 
 @pytest.mark.usefixtures("partitions")
-def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_can_be_ended(
-    alice: User, new_session: Any
-) -> None:
+def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_end(alice: User, new_session: Any) -> None:
     here = sign_in(alice)
     for _ in range(101):
         new_session(str(alice.pk))

@@ -86,13 +86,6 @@ def test_the_factory_without_a_cluster_is_warned_of(server: servers.Server, set_
     assert found() == ["W027"]
 
 
-def test_a_cluster_that_does_not_know_the_password_is_warned_of(
-    cluster: Cluster, set_cluster: Callable[..., None]
-) -> None:
-    set_cluster(cluster, user="nobody:any@")
-    assert found() == ["W050"]
-
-
 @pytest.mark.parametrize(
     ("options", "number"),
     [

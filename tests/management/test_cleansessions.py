@@ -207,13 +207,6 @@ def test_a_pass_that_was_stopped_says_so_in_its_last_line(redis, new_session, ca
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
-def test_a_wrong_argument_ends_the_process_with_1(start, command: str) -> None:
-    process = start(command, "--batch-size", "0")
-    assert process.ended() == (1, "CommandError: --batch-size must be from 1 to 1000, not 0.\n")
-    assert process.stdout == ""
-
-
 def test_forever_ends_a_session_when_it_is_due(redis, new_session, start) -> None:
     start("cleansessions", "--forever")
     wait_until(lambda: asleep(redis))

@@ -12,18 +12,17 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO, StringIO, TextIOWrapper
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command, execute_from_command_line
+from django.core.management import CommandError, call_command
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import session_ended
-from testproject import servers
 from tests.helpers.behind import dump, have_agreed, make_due, stored
 from tests.helpers.online import sign_in
 
@@ -156,13 +155,6 @@ def test_where_anything_is_wrong_nothing_is_ended(sids, arguments: list[str]) ->
     assert len(left()) == 4
 
 
-def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
-    sign_in(new_session, str(User.objects.create_user("Jörg").pk))
-    out = TextIOWrapper(BytesIO(), encoding="ascii")
-    call_command("endsessions", "Jörg", interactive=False, stdout=out)
-    assert out.buffer.getvalue().startswith(rb"J\xf6rg: 1 session")  # type: ignore[attr-defined]
-
-
 def test_users_read_why_their_session_was_ended(users, new_session) -> None:
     key = new_session(str(users["alice"].pk)).session_key
     other = new_session(str(users["bob"].pk))
@@ -229,21 +221,6 @@ def test_without_a_terminal_a_name_that_is_none_is_told_first(sids) -> None:
     assert online.count() == 4
 
 
-@pytest.mark.parametrize("option", ["--noinput", "--no-input"])
-def test_noinput_is_spelt_as_django_does(sids, settings, capsys, option: str) -> None:
-    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}, **settings.CACHES}
-    execute_from_command_line(["manage.py", "endsessions", "--all", option])
-    assert capsys.readouterr().out == "Ended 4 sessions of 3 users.\n"
-
-
-@pytest.mark.usefixtures("partitions")
-def test_a_thousand_sessions_and_one_more_are_ended(new_session) -> None:
-    for number in range(1001):
-        new_session(str(number % 7))
-    assert run("--all") == ["Ended 1,001 sessions of 7 users."]
-    assert online.count() == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_after_the_batch_and_it_counts(redis, new_session, number: signal.Signals) -> None:
     for _ in range(600):
@@ -261,15 +238,6 @@ def test_a_signal_stops_it_after_the_batch_and_it_counts(redis, new_session, num
     assert raised.value.returncode == 130
     assert json.loads(told.getvalue()) == {"ended": 250}
     assert stored(redis) == 350
-
-
-def test_an_outage_is_one_line_and_no_traceback(start) -> None:
-    command = start("endsessions", "--all", "--noinput", url=f"redis://127.0.0.1:{servers.free_port()}/0")
-    status, said = command.ended()
-    assert (status, command.stdout) == (1, "")
-    # Before it, the engine logs what it met.
-    _, error = said.splitlines()
-    assert error.startswith("CommandError: ")
 
 
 def test_an_outage_in_the_middle_tells_how_far_it_came(own_server, new_session) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from django_redsess import online
 from django_redsess.online import listing
-from tests.helpers.behind import have_partitions, make_due, stored
+from tests.helpers.behind import have_partitions
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 
 pytestmark = pytest.mark.both_servers
@@ -53,21 +53,6 @@ def test_a_page_over_many_partitions_is_what_it_should_be(
     found = online.sessions(offset=offset, limit=limit, order=order, guests=guests, active_seconds=active)
     assert [each.sid for each in found] == wanted[offset : offset + limit]
     assert online.count(guests=guests, active_seconds=active) == len(wanted)
-
-
-@pytest.mark.parametrize("shallow", [0, 10_000])
-@pytest.mark.parametrize("users", [["7"], [str(number) for number in range(90)]], ids=["one", "many"])
-def test_those_that_are_due_are_left_out_and_taken_out(
-    redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch, users: Sequence[str], shallow: int
-) -> None:
-    monkeypatch.setattr(listing, "SHALLOW", shallow)
-    now = now_of(redis)
-    known = [Known(sid_for(users[n % len(users)], n), users[n % len(users)], now - n, now - n) for n in range(180)]
-    put(redis, known)
-    make_due(redis, *(each.sid for each in known[::2]))
-    wanted = expected(known[1::2], now)
-    assert [each.sid for each in online.sessions(offset=30, limit=40)] == wanted[30:70]
-    assert online.count() == stored(redis) == 90
 
 
 @pytest.mark.parametrize("users", [["7"], [str(number) for number in range(900)]], ids=["one", "many"])

@@ -17,7 +17,7 @@ from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of
+from tests.helpers.behind import dump, have_agreed, make_due, make_older, stored, text_of
 from tests.helpers.online import notice_of, sign_in
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
@@ -69,13 +69,6 @@ def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
     assert online.sessions() == online.find([session.sid]) == [found]
 
 
-def test_sessions_come_in_the_order_in_which_they_were_seen(redis, new_session) -> None:
-    sids = sign_in(new_session, "a", "b", "c")
-    make_seen(redis, sids[2], 1_000_000_000_000)
-    assert sids_of(online.sessions(order="seen_at")) == [sids[2], sids[0], sids[1]]
-    assert sids_of(online.sessions(order="-seen_at")) == [sids[1], sids[0], sids[2]]
-
-
 def test_pages_follow_on_each_other_and_beyond_the_last_there_is_nothing(new_session) -> None:
     sids = sign_in(new_session, *"abcdefghij")
     pages = [sids_of(online.sessions(offset=offset, limit=4)) for offset in (0, 4, 8, 12)]
@@ -84,45 +77,12 @@ def test_pages_follow_on_each_other_and_beyond_the_last_there_is_nothing(new_ses
     assert len(online.sessions(limit=10**15)) == 10
 
 
-def test_sessions_of_some_users_page_in_the_same_order(new_session) -> None:
-    sids = sign_in(new_session, "a", "b", "a", "c", "b", "a")
-    wanted = [sids[5], sids[4], sids[2], sids[1], sids[0]]
-    assert sids_of(online.sessions(user_ids=["a", "b"])) == wanted
-    assert sids_of(online.sessions(user_ids=["a", "b"], offset=1, limit=2)) == wanted[1:3]
-    assert sids_of(online.sessions(user_ids=["a", "b"], order="login_at")) == wanted[::-1]
-    assert online.count(user_ids=["a", "b"]) == 5
-    # Nobody counts twice who is named twice.
-    assert sids_of(online.sessions(user_ids=["c", "c"])) == [sids[3]]
-    assert online.count(user_ids=["c", "c"]) == 1
-
-
-def test_no_users_have_no_sessions(new_session) -> None:
-    sign_in(new_session, "a")
-    assert online.sessions(user_ids=[]) == []
-    assert online.count(user_ids=[]) == 0
-    assert list(online.end_in_batches(user_ids=[])) in ([], [[]])
-    assert online.count() == 1
-
-
 def test_guests_are_listed_and_counted_where_they_are_asked_for(new_session) -> None:
     guest, member = new_session(colour="blue"), new_session("7")
     assert (online.count(), sids_of(online.sessions())) == (1, [member.sid])
     assert (online.count(guests=True), set(sids_of(online.sessions(guests=True)))) == (2, {guest.sid, member.sid})
     found = online.get(guest.sid)
     assert (found.user_id, found.login_at) == ("", None)
-
-
-def test_those_that_were_not_seen_lately_are_left_out(redis, new_session) -> None:
-    sids = sign_in(new_session, "a", "b", "b")
-    now = int(redis.time()[0]) * 1000
-    make_seen(redis, sids[0], now - 90_000)
-    make_seen(redis, sids[1], now - 30_000)
-    make_seen(redis, sids[2], now - 10_000)
-    assert sids_of(online.sessions(active_seconds=60)) == [sids[2], sids[1]]
-    assert sids_of(online.sessions(active_seconds=120, order="seen_at")) == [sids[0], sids[1], sids[2]]
-    assert sids_of(online.sessions(active_seconds=60, user_ids=["a"])) == []
-    assert [online.count(active_seconds=seconds) for seconds in (0, 0.5, 60, 120)] == [0, 0, 2, 3]
-    assert online.count(active_seconds=20.5, user_ids=["a", "b"]) == 1
 
 
 def test_sessions_are_found_in_the_order_in_which_they_are_named(new_session) -> None:
@@ -413,13 +373,6 @@ def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
     assert all(len(step) <= 250 for step in steps)
     assert sum(map(len, steps)) == 700 - len(first)
     assert stored(redis) == 0
-
-
-def test_ending_of_some_users_leaves_the_others_and_those_to_keep(new_session) -> None:
-    sids = sign_in(new_session, "7", "8", "9", "8", "7")
-    steps = list(online.end_in_batches(user_ids=["7", "8"], keep=[sids[0], sids[3]]))
-    assert {ended.sid for step in steps for ended in step} == {sids[1], sids[4]}
-    assert sids_of(online.sessions()) == [sids[3], sids[2], sids[0]]
 
 
 # Async variants

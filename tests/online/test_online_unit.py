@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from django_redsess import accounts, online, viewed
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.listing import SessionFilter
 
 pytestmark = pytest.mark.unit
 
@@ -36,6 +38,11 @@ def test_more_than_a_thousand_users_can_be_neither_counted_nor_ended() -> None:
         online.count(user_ids=users)
     with pytest.raises(ValueError, match="At most 1000 users can be asked for at once, not 1001"):
         list(online.end_in_batches(user_ids=users))
+
+
+def test_those_seen_lately_are_ended_as_of_a_time_only() -> None:
+    with pytest.raises(ValueError, match="give latest"):
+        BulkEnding(SessionFilter(active_seconds=60))
 
 
 @pytest.mark.parametrize("module", [accounts, online, viewed], ids=lambda module: module.__name__)

@@ -29,7 +29,6 @@ from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.round_trips import drive
 from tests.helpers.behind import make_due, make_seen, stored, text_of
-from tests.helpers.online import notice_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
@@ -262,44 +261,6 @@ def test_pages_of_one_that_are_searched_for_split_what_has_the_same_time(redis, 
     wanted = expected(known, now, order=order)
     assert_pages(wanted, 1, order=order)
     assert_pages(wanted, 7, order=order)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_page_that_is_searched_for_is_right_at_both_ends_and_empty_beyond(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(listing, "SHALLOW", 5)
-    fill(redis, 120, viewed=0, users=20)
-    wanted = expected(all_known(redis), now_of(redis), order=order)
-
-    def page(offset: int, limit: int) -> list[str]:
-        return [session.sid for session in online.sessions(offset=offset, limit=limit, order=order)]
-
-    assert page(0, 10) == wanted[:10]
-    assert page(0, 1000) == wanted
-    assert page(115, 10) == wanted[115:]
-    assert page(119, 10) == wanted[119:]
-    assert [page(offset, 10) for offset in (120, 121, 1000, 10**12)] == [[]] * 4
-
-
-@pytest.mark.parametrize("order", [*ORDERS, None])
-def test_an_empty_store_has_empty_pages(monkeypatch, order) -> None:
-    monkeypatch.setattr(listing, "SHALLOW", 5)
-    assert online.sessions(order=order) == []
-    assert online.sessions(order=order, offset=100) == []
-    assert online.sessions(guests=True, active_seconds=60, offset=100) == []
-    assert online.count(guests=True) == 0
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_an_empty_partition_changes_no_page(redis, monkeypatch, order) -> None:
-    monkeypatch.setattr(listing, "SHALLOW", 5)
-    now, space = now_of(redis), keyspace()
-    users = [str(number) for number in range(60) if space.of_user(str(number)) != space.partitions[-1]] or ["1"]
-    known = [
-        Known(sid_for(users[number % len(users)], number), users[number % len(users)], now - number, now - number // 3)
-        for number in range(100)
-    ]
-    put(redis, known)
-    assert_pages(expected(known, now, order=order), 13, order=order)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -563,18 +524,6 @@ def test_guests_are_ended_in_doubt_and_those_who_came_later_stay(redis) -> None:
     assert ended == {old.sid, read.sid, written.sid, member.sid, dated.sid}
 
 
-@pytest.mark.parametrize("user_ids", [None, ("1", "2")])
-def test_those_that_were_seen_since_are_ended_and_the_others_stay(redis, user_ids) -> None:
-    latest = now_of(redis) - MINUTE
-    known = [
-        Known(sid_for(user, number), user, latest - 600_000, latest - seconds * 1000)
-        for number, (user, seconds) in enumerate([("1", 61), ("1", 60), ("2", 59), ("1", 0), ("2", -5), ("2", 600)])
-    ]
-    put(redis, known)
-    ended = end(BulkEnding(SessionFilter(user_ids, active_seconds=60), latest=latest))
-    assert ended == {each.sid for each in known[1:5]}
-
-
 FILTERS = [
     SessionFilter(),
     SessionFilter(guests=True),
@@ -700,9 +649,3 @@ def test_large_sessions_that_stay_are_no_obstacle(redis, new_session) -> None:
         (kept if user == "2" else others).add(new_session(user, data=text_of(400_000)).sid)
     work = BulkEnding(SessionFilter(), keep_users=["2"])
     assert end(work) == others
-
-
-def test_the_text_reaches_those_who_were_ended(new_session) -> None:
-    session = new_session("7")
-    end(BulkEnding(SessionFilter(), message="We move house."))
-    assert notice_of(session).message == "We move house."

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,28 +79,6 @@ def test_there_is_one_sample_a_minute_from_however_many_threads(redis) -> None:
     for thread in threads:
         thread.join()
     assert kept(redis) == 1
-
-
-@pytest.mark.one_server
-def test_there_is_one_sample_a_minute_from_however_many_processes(redis, server, partitions, tmp_path) -> None:
-    code = (
-        "import django\ndjango.setup()\n"
-        "from django_redsess import conf\nfrom django_redsess import cleaning\n"
-        f"conf.Conf.PARTITIONS = {partitions}\ncleaning.sample()"
-    )
-    settings = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDSESS_DEMO_DIR": str(tmp_path)}
-    env = {**os.environ, **settings, "REDIS_URL": server.url}
-    root = Path(__file__).parents[2]
-    while True:
-        began = now_of(redis)
-        processes = [subprocess.Popen([sys.executable, "-c", code], cwd=root, env=env) for _ in range(2)]
-        assert [process.wait(timeout=30) for process in processes] == [0, 0]
-        if now_of(redis).minute == began.minute:
-            break
-        # The first of them may have noted the minute before.
-        redis.flushall()
-    assert kept(redis) == 1
-    assert len(online.history()) == 1
 
 
 def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:

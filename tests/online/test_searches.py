@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from ipaddress import ip_address
 from os import urandom
@@ -236,13 +235,3 @@ def test_entries_of_another_program_are_not_found(redis: redis_py.Redis, arrive:
     redis.hset(partition.login, "1" * 20, b"4" + bytes(40))
     assert found(browser="chrome") == found(browser="chrome", guests=True) == [sid]
     assert found(network="0.0.0.0/0") == [sid]
-
-
-def test_both_halves_search_alike(arrive: NewSession) -> None:
-    sid = arrive("198.51.100.7", CHROME, "1")
-
-    async def search() -> tuple[int, list[str]]:
-        sessions = await online.asessions(network="198.51.100.0/24", browser="Chrome")
-        return await online.acount(system="windows"), [session.sid for session in sessions]
-
-    assert asyncio.run(search()) == (1, [sid])
