@@ -118,3 +118,17 @@ def test_nothing_is_imported_for_a_record_that_is_not_ours(
     [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
     assert line == f"Session data of {sid} is not usable: the seal does not fit"
     assert "this" not in sys.modules
+
+
+def test_what_a_serializer_says_of_the_data_is_not_logged(
+    settings: Any, new_session: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: PickleSerializer, data: bytes) -> Any:
+        raise ValueError(f"unreadable: {pickle.loads(data)}")
+
+    settings.SESSION_SERIALIZER = PICKLES
+    session = new_session("7", colour="blue")
+    monkeypatch.setattr(PickleSerializer, "loads", refuse)
+    assert SessionStore(session.session_key).load() == {}
+    [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
+    assert line == f"Session data of {session.sid} is not usable: ValueError"

@@ -173,3 +173,11 @@ def test_behind_a_cache_that_ignores_cookies_nobody_becomes_somebody_else(
     for path in ("/items/plain/lamp", f"{browser.views}/who/"):
         cookie = cache.get(stranger, path, said).cookies.get("sessionid")
         assert cookie is None or cookie.value != own
+
+
+@pytest.mark.parametrize("said", FEW)
+def test_the_cookie_of_an_unknown_session_is_deleted_by_an_answer_of_its_own_only(browser: Browser, said: str) -> None:
+    browser.cookie = "a" * 32
+    # A shared cache would delete the cookies of all who get that answer.
+    assert list(browser.get(f"{browser.views}/read/colour/", headers={"X-Says": said}).cookies) == []
+    assert browser.get(f"{browser.views}/read/colour/").cookies["sessionid"]["max-age"] == 0
