@@ -1,4 +1,4 @@
-"""All pages of the documentation: links, code, and the names of settings, checks and options in them."""
+"""All pages of the documentation: links, code and pictures, and each name of the code that they mention exists."""
 
 from __future__ import annotations
 
@@ -15,21 +15,35 @@ from types import ModuleType
 
 import pytest
 from django.core.management import load_command_class
-from django.core.management.base import BaseCommand
 
 import django_redsess
 from django_redsess import online, viewed
 from django_redsess.conf import Conf
+from django_redsess.signals import Reason
+from docs._ext import facts
+from tests.helpers.screenshots import pictures
 from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages
 
 pytestmark = pytest.mark.unit
 
 PACKAGE = Path(django_redsess.__file__).parent
 
-COMMANDS = {
-    path.stem: load_command_class("django_redsess", path.stem)
+PARSERS = {
+    path.stem: load_command_class("django_redsess", path.stem).create_parser("manage.py", path.stem)
     for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py")
 }
+
+NO_CODE = {"locale", "lua", "migrations", "static", "templates"}
+
+LOGS = {f"logger.{level}" for level in ("debug", "info", "warning", "error", "exception", "critical")}
+
+
+def found(pattern: str) -> set[str]:
+    """Return what all pages have of a pattern. There must be some."""
+    texts = [page.read_text(encoding="utf-8") for page in pages()]
+    matches = {match for text in texts for match in re.findall(pattern, text, re.MULTILINE)}
+    assert matches
+    return matches
 
 
 def python() -> Iterator[tuple[Path, Block, ast.Module]]:
@@ -53,39 +67,28 @@ def test_names_of_this_package_that_code_uses_exist() -> None:
 
 
 def test_settings_that_are_named_exist() -> None:
-    named = set()
-    for page in pages():
-        named |= set(re.findall(r'REDSESS\["(\w+)"\]', page.read_text()))
+    named = found(r'REDSESS\["(\w+)"\]')
     for _, _, tree in python():
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REDSESS":
                 assert isinstance(node.value, ast.Dict)
-                named |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
-    assert len(named) > 8
-    assert sorted(name for name in named if not hasattr(Conf, str(name))) == []
+                named |= {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}
+    assert sorted(name for name in named if not hasattr(Conf, name)) == []
 
 
 def test_checks_that_are_named_exist() -> None:
     code = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
-    named = {found for page in pages() for found in re.findall(r"\b[EW]0\d\d\b", page.read_text())}
-    assert named
-    assert sorted(each for each in named if f'"{each}"' not in code) == []
+    assert sorted(each for each in found(r"\b[EW]0\d\d\b") if f'"{each}"' not in code) == []
 
 
-def parsed(name: str, arguments: list[str]) -> None:
-    command: BaseCommand = COMMANDS[name]
-    command.create_parser("manage.py", name).parse_args(arguments)
-
-
-def test_commands_that_are_shown_have_these_options() -> None:
-    shown = 0
-    for page in pages():
-        lines = re.findall(r"^ *\$ (?:\S*python )\S*manage\.py (.*)$", page.read_text(), re.MULTILINE)
-        for name, _, arguments in [line.partition(" ") for line in lines]:
-            if name in COMMANDS:
-                parsed(name, shlex.split(arguments))
-                shown += 1
-    assert shown > 5
+def test_commands_and_options_that_are_named_exist() -> None:
+    shown = [line.partition(" ") for line in found(r"^ *\$ \S*python \S*manage\.py (.*)$")]
+    ours = [(name, shlex.split(arguments)) for name, _, arguments in shown if name in PARSERS]
+    assert len(ours) > 5
+    for name, arguments in ours:
+        PARSERS[name].parse_args(arguments)
+    options = {option for parser in PARSERS.values() for option in parser._option_string_actions}
+    assert sorted(found("``(--[a-z-]+)") - options) == []
 
 
 def test_links_between_pages_are_checked_by_sphinx() -> None:
@@ -95,11 +98,16 @@ def test_links_between_pages_are_checked_by_sphinx() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.rst", "SECURITY.md"])
-def test_files_that_the_readme_links_to_exist(name: str) -> None:
+def test_files_that_are_linked_to_exist(name: str) -> None:
     text = (ROOT / name).read_text()
     links = re.findall(r"<(docs/[^>]+)>`_", text) + re.findall(r"\]\((docs/[^)]+)\)", text)
     assert links
     assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_each_picture_is_one_that_make_screenshots_makes() -> None:
+    shown = {Path(name).stem for name in found(r"^ *\.\. (?:image|figure):: (\S+\.png)")}
+    assert shown == set(pictures.PICTURES) == {path.stem for path in pictures.DOCS.glob("*.png")}
 
 
 @pytest.mark.slow
@@ -108,18 +116,58 @@ def test_the_site_is_built_without_a_warning_and_without_the_network(tmp_path: P
         pytest.importorskip("sphinx", reason="make docs installs it")
     nowhere = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(DOCS), str(tmp_path / "site")]
-    built = subprocess.run(
-        command, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False, timeout=120
-    )
+    built = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, timeout=120)
     assert (built.returncode, built.stderr) == (0, "")
     for page in DOCS.rglob("*.rst"):
         assert (tmp_path / "site" / page.relative_to(DOCS).with_suffix(".html")).is_file()
 
 
-def test_options_that_are_named_in_the_text_exist() -> None:
-    ours = {
-        option for name in COMMANDS for option in COMMANDS[name].create_parser("manage.py", name)._option_string_actions
-    }
-    named = {option for page in pages() for option in re.findall(r"``(--[a-z-]+)", page.read_text())}
-    assert named
-    assert sorted(named - ours) == []
+def architecture() -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "architecture").glob("*.rst")}
+
+
+def test_each_module_is_in_a_layer() -> None:
+    # import-linter reads these lists, too, and refuses imports upwards.
+    for package in (PACKAGE, PACKAGE / "session", PACKAGE / "transport"):
+        there = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        listed = [name for layer in facts.layers(".".join(package.relative_to(ROOT).parts)) for name in layer]
+        assert sorted(listed) == sorted(name for name in there - NO_CODE if not name.startswith("_"))
+
+
+def test_a_file_that_the_architecture_names_is_there() -> None:
+    pattern = r"``([\w/.-]+\.(?:py|lua|rst|toml|po)|tests/\w+)``"
+    # manage.py is the site's.
+    named = {name for text in architecture().values() for name in re.findall(pattern, text)} - {"manage.py"}
+    assert len(named) > 50
+    # A script, or what several packages have, is named without its folder.
+    assert not [
+        name
+        for name in sorted(named)
+        if not any((folder / name).exists() for folder in (ROOT, PACKAGE))
+        and ("/" in name or not list(PACKAGE.rglob(name)))
+    ]
+
+
+def test_the_glossary_has_each_reason() -> None:
+    [reasons] = re.findall(r"^   reason\n((?: {6}.*\n|\n)+)", architecture()["glossary"], re.MULTILINE)
+    assert re.findall(r"^ {6}``(\w+)``$", reasons, re.MULTILINE) == [reason.value for reason in Reason]
+
+
+def logged() -> Iterator[str]:
+    """Yield what the package hands to its loggers: texts with placeholders."""
+    for path in PACKAGE.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {ast.unparse(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in LOGS:
+                yield str(ast.literal_eval(names.get(ast.unparse(node.args[0]), node.args[0])))
+
+
+def test_every_line_that_is_logged_is_on_the_page_for_troubles() -> None:
+    page = (DOCS / "howto" / "troubleshooting.rst").read_text()
+    # What a reader searches for, with … for what differs.
+    titles = [" ".join(title.split()).split("…") for title in re.findall(r"^``([^`]+)``$", page, re.MULTILINE)]
+    patterns = [".*".join(map(re.escape, title)) for title in titles]
+    written = {re.sub(r"%(\.\d)?[a-z]", "", text) for text in logged()}
+    assert len(written) > 15
+    assert sorted(text for text in written if not any(re.fullmatch(each, text) for each in patterns)) == []
