@@ -10,39 +10,25 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.core.management import load_command_class
 
+import django_redsess
 from django_redsess import urls
 from django_redsess.conf import SETTINGS, conf
 from docs._ext import facts
+from tests.project.docs.pages import DOCS
 
-ROOT = Path(__file__).parents[3]
-REFERENCE = ROOT / "docs" / "reference"
-PACKAGE = ROOT / "django_redsess"
+pytestmark = pytest.mark.unit
 
-PUBLIC_MODULES = (
-    "accounts",
-    "admin",
-    "backend",
-    "cluster",
-    "exceptions",
-    "forms",
-    "middleware",
-    "models",
-    "online",
-    "signals",
-    "testing",
-    "viewed",
-)
+PACKAGE = Path(django_redsess.__file__).parent
 
-
-@pytest.fixture(autouse=True)
-def empty_store() -> None:
-    """Pages need no server."""
+PUBLIC_MODULES = [
+    *("accounts", "admin", "backend", "cluster", "exceptions", "forms", "middleware", "models", "online", "signals"),
+    *("testing", "viewed"),
+]
 
 
 def page(name: str) -> str:
-    return (REFERENCE / f"{name}.rst").read_text(encoding="utf-8")
+    return (DOCS / "reference" / f"{name}.rst").read_text(encoding="utf-8")
 
 
 def directives(text: str, name: str) -> dict[str, str]:
@@ -77,25 +63,10 @@ def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: An
             assert given["REDSESS"][name] != getattr(conf, name), f"{name}: the example is the default"
 
 
-def test_each_command_is_there_with_all_its_options() -> None:
-    ours = {path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py")}
-    assert set(facts.COMMANDS) == ours == set(directives(page("commands"), "command"))
-    for name in ours:
-        parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
-        help_text = parser.format_help()
-        options = [option for each in facts.command(name).options for option in each.names.split(", ")]
-        assert all(option in help_text for option in options)
-        # All that it does not name are Django's.
-        left = set(re.findall(r"^ +(--[a-z-]+)", help_text, re.MULTILINE)) - {each.split()[0] for each in options}
-        assert left <= {"--version", "--settings", "--pythonpath", "--traceback"} | {
-            *("--no-color", "--force-color", "--skip-checks")
-        }
-
-
-def found_in(folder: Path, pattern: str) -> set[str]:
-    """Return what the modules below ``folder`` have of a pattern."""
-    files = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
-    return {name for text in files for name in re.findall(pattern, text)}
+def found_in(folder: str, pattern: str) -> set[str]:
+    """Return what the modules below a folder of the package have of a pattern."""
+    texts = [path.read_text(encoding="utf-8") for path in (PACKAGE / folder).rglob("*.py")]
+    return {name for text in texts for name in re.findall(pattern, text)}
 
 
 def permissions() -> set[str]:
@@ -104,17 +75,21 @@ def permissions() -> set[str]:
     return of_django | {name for each in models for name, _ in each.permissions}
 
 
+TEMPLATES = PACKAGE / "templates"
+
+
 @pytest.mark.parametrize(
     ("name", "pattern", "names"),
     [
-        ("checks", r"^\.\. check:: (\w+)$", found_in(PACKAGE / "checks", r'"([EIW]\d{3})"')),
+        ("checks", r"^\.\. check:: (\w+)$", found_in("checks", r'"([EIW]\d{3})"')),
+        ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.glob("management/commands/[a-z]*.py")}),
         ("permissions", r"^``(\w+)``  ", permissions()),
-        ("urls", r"^``(\w+)``  ", {each.name for each in urls.urlpatterns}),
         (
             "templates",
             r"^(?:- )?``([\w/]+\.html)``$",
-            {str(path.relative_to(PACKAGE / "templates")) for path in (PACKAGE / "templates").rglob("*.html")},
+            {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.html")},
         ),
+        ("urls", r"^``(\w+)``  ", {each.name for each in urls.urlpatterns}),
     ],
 )
 def test_a_page_has_all_names_of_the_code_and_no_others(name: str, pattern: str, names: set[str]) -> None:
