@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import django
@@ -19,10 +17,9 @@ from django.conf import settings
 from django.core.management import call_command
 
 from benchmarks import scale
-from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS, Engine
+from benchmarks.engines import AGAIN, BASE, ENGINES, FLOOR, OURS
 from benchmarks.fill import DATA
 from benchmarks.operations import AUTH_KEYS, NEW_USERS, data_of, operations_of, side_of
-from benchmarks.ratios import paired
 from benchmarks.rounds import Measured, Repeats, measured
 from benchmarks.stores import Servers, Stores
 from benchmarks.web import left_out, prepare
@@ -122,38 +119,6 @@ def test_round_trips_commands_and_time_are_counted(found: Measured) -> None:
             assert entry["commands"] == entry["round_trips"]
         elif name == OURS:
             assert entry["commands"] > entry["round_trips"]
-
-
-@pytest.mark.unit
-def test_the_interval_of_a_ratio_has_the_median_in_it_and_gets_narrower_with_more_rounds() -> None:
-    dice = random.Random(7)
-    base = [dice.uniform(1, 2) for _ in range(30)]
-    values = [2 * each * dice.uniform(0.9, 1.1) for each in base]
-    ratio, more = paired(values, base), paired(values * 10, base * 10)
-    assert ratio.low < ratio.ratio < ratio.high
-    assert ratio.ratio == median(value / each for value, each in zip(values, base, strict=True))
-    assert more.high - more.low < ratio.high - ratio.low
-
-
-@pytest.mark.unit
-def test_what_can_not_be_measured_is_refused() -> None:
-    with pytest.raises(ValueError, match="count must be from 1 to 5, not 6"):
-        measured(KIND, sessions=5, repeats=Repeats(count=6))
-    with pytest.raises(KeyError):
-        measured(KIND, engines=["of nobody"])
-
-
-def test_an_engine_that_can_not_be_used_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = Engine("of nobody", "nobody.sessions", 40, needs=("nobody_has_this_module",))
-    # This one could be imported, and its process does not know it: as one that this Django is too new for.
-    unusable = Engine("of somebody else", "benchmarks.floor", 41)
-    for engine in (absent, unusable):
-        monkeypatch.setitem(ENGINES, engine.name, engine)
-    found = measured(KIND, sessions=5, engines=[absent.name, unusable.name], repeats=Repeats(1, 2, 1))
-    why = "nobody_has_this_module can't be imported: No module named 'nobody_has_this_module'"
-    assert found.left_out.pop(absent.name) == why
-    assert found.left_out[unusable.name].startswith("KeyError: 'of somebody else'")
-    assert {entry["engine"] for entry in found.operations} == {BASE}
 
 
 def test_stores_with_few_and_with_many_sessions_are_compared() -> None:

@@ -6,14 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 import redis as redis_py
 
-from benchmarks import memory, pages, python_cost
 from benchmarks.__main__ import parsed
 from benchmarks.engines import BASE, OURS
 from benchmarks.fill import fill
@@ -35,43 +32,6 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     assert [(session.user_id, session.address[:4]) for session in newest] == [("200", "198.")][: len(newest)]
     assert sum(item.views for item in viewed.popular(limit=100)) == 6000
     assert sum(cleaning.expired()) == (1200 if due else 0)
-
-
-@pytest.mark.slow
-def test_functions_of_a_load_and_a_save_are_counted() -> None:
-    pytest.importorskip("hiredis", reason="what it reads is what is given again")
-    entries = python_cost.measured(BINARY, engines=(OURS, BASE), rounds=2, count=20)
-    assert [(entry["engine"], entry["operation"]) for entry in entries] == [
-        (engine, operation) for engine in (OURS, BASE) for operation in ("load", "load and save")
-    ]
-    for load, save in (entries[:2], entries[2:]):
-        assert 0 < load["functions_of_redis_py"] < load["functions"] < save["functions"]
-        # The same each time.
-        assert load["functions"] == round(load["functions"])
-        assert 0 < load["microseconds"] < save["microseconds"]
-
-
-@pytest.mark.slow
-def test_pages_of_few_and_of_many_sessions_are_measured() -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        entries = process.submit(pages.measured, KIND, BINARY, few=150, many=300, rounds=1).result()
-    assert {"first page", "middle page", "search by name", "a session"} <= {entry["page"] for entry in entries}
-    assert min(entry[name] for entry in entries for name in ("ratio", "few_ms", "many_ms")) > 0
-
-
-@pytest.mark.slow
-def test_viewed_items_and_a_user_take_bytes() -> None:
-    # Of a size that is told, and of several that are not.
-    cases = [
-        memory.Case(OURS, "guest", at=256),
-        memory.Case(OURS, "guest"),
-        *(memory.Case(OURS, "signed in", viewed) for viewed in (0, 5, 25)),
-    ]
-    entries = list(memory.measured({KIND: BINARY}, sessions=150, cases=cases))
-    at_256, guest, without, with_5, with_25 = (entry["bytes"] for entry in entries)
-    assert 100 < guest < without < with_5 < with_25
-    # So few share what is there once.
-    assert guest / 2 < at_256 < guest * 2
 
 
 @pytest.mark.unit

@@ -32,13 +32,13 @@ print(len(online.history(hours=31 * 24)))
 """
 
 
-def write_visits(file: Path, *, users: int, items: int = 200, visits: int = 60) -> None:
-    """Write a file to replay: each of ``users`` views ``visits`` of ``items`` items, some again; rows in disorder."""
+def write_visits(file: Path) -> None:
+    """Write a file to replay: each of 6 users views 60 of 200 items, some again; rows in disorder."""
     chance = Random(2)
     rows = [
-        (f"visitor{user}", f"item{chance.randrange(items)}", datetime(2026, 1, 5, 9) + timedelta(seconds=second))
-        for user in range(users)
-        for second in range(visits)
+        (f"visitor{user}", f"item{chance.randrange(200)}", datetime(2026, 1, 5, 9) + timedelta(seconds=second))
+        for user in range(6)
+        for second in range(60)
     ]
     chance.shuffle(rows)
     with file.open("w", encoding="utf-8", newline="") as lines:
@@ -58,23 +58,13 @@ def manage(demo: Demo, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
 
 
-def replayed(demo: Demo, file: Path, *options: str, **more: str) -> tuple[int, str]:
-    replay = demo.replay(file, *options, **more)
-    report, _ = replay.communicate(timeout=40)
-    return replay.returncode, report
-
-
 def sign_in(demo: Demo, username: str, password: str) -> requests.Session:
     client = requests.Session()
     client.trust_env = False
-    assert send_form(client, demo, username, password).status_code == 302
-    return client
-
-
-def send_form(client: requests.Session, demo: Demo, username: str, password: str) -> requests.Response:
     client.get(f"{demo.url}/login/")
     form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    return client.post(f"{demo.url}/login/", form, allow_redirects=False)
+    assert client.post(f"{demo.url}/login/", form, allow_redirects=False).status_code == 302
+    return client
 
 
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
@@ -107,12 +97,13 @@ def test_replay_finds_every_session_history_and_count_whatever_its_own_environme
     tmp_path: Path, partitions: str
 ) -> None:
     file = tmp_path / "visits.csv"
-    write_visits(file, users=6)
+    write_visits(file)
     with running(tmp_path, PARTITIONS="4") as demo, redis.Redis.from_url(demo.redis_url) as client:
-        status, report = replayed(demo, file, PARTITIONS=partitions)
+        replay = demo.replay(file, PARTITIONS=partitions)
+        report, _ = replay.communicate(timeout=40)
         assert client.hget("{redsess}:meta", "partitions") == b"4"
         check = manage(demo, "cleansessions", "--check")
-    assert (status, "Differences  0" in report) == (0, True), report
+    assert (replay.returncode, "Differences  0" in report) == (0, True), report
     assert check.returncode == 0, check.stderr
 
 
@@ -154,17 +145,12 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
     ids=" ".join,
 )
 def test_demo_says_what_is_wrong_and_shows_no_password(tmp_path: Path, env: dict[str, str]) -> None:
-    error = refused(env, tmp_path)
-    assert [name for name in env if name not in error] == []
-    assert "hush" not in error
-
-
-def refused(env: dict[str, str], directory: Path) -> str:
-    env = environment(directory, **{"PORT": str(free_port()), **env})
     command = [sys.executable, "-m", "testproject.demo"]
-    demo = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
+    env_of_demo = environment(tmp_path, **{"PORT": str(free_port()), **env})
+    demo = subprocess.run(command, cwd=ROOT, env=env_of_demo, capture_output=True, text=True, timeout=40)
     assert (demo.returncode, demo.stderr.startswith("Error: "), "Traceback" in demo.stderr) == (1, True, False)
-    return demo.stderr
+    assert [name for name in env if name not in demo.stderr] == []
+    assert "hush" not in demo.stderr
 
 
 def test_the_shop_imports_public_modules_only() -> None:
