@@ -2,7 +2,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -115,15 +114,3 @@ def test_links_and_pictures_of_the_readme_are_absolute_on_a_package_index(built:
     places = re.findall(r"(?:image:: |`[^`<]+ <)(\S+?)>?(?:`_|$)", metadata, re.MULTILINE)
     assert len(places) > 5
     assert [place for place in places if not place.startswith("https://")] == []
-
-
-def test_all_addresses_of_the_repository_are_the_same() -> None:
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    files = [*ROOT.glob("*.rst"), *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.*ml")]
-    found = {
-        match
-        for file in files
-        for match in re.findall(r"https://github\.com/[\w.-]+/django-redsess\b", file.read_text())
-    }
-    assert found == {urls["Source"]}
-    assert [url for url in urls.values() if not url.startswith(urls["Source"])] == []

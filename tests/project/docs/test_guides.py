@@ -71,6 +71,17 @@ def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(shop: Path)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_work_one_after_another(shop: Path) -> None:
+    text = "".join(block.text for block in blocks(DOCS / "tutorial.rst") if block.language != "python")
+    typed = re.findall(r"^\$ ((?:export|python manage\.py) .*\n(?:> .*\n)*)", text, re.MULTILINE)
+    commands = [command.replace("\n> ", "\n") for command in typed if "runserver" not in command]
+    assert len(commands) > 8
+    environ = {**environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(["bash", "-ec", "".join(commands)], cwd=shop, env=environ, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_new_project_is_told_what_is_missing(shop: Path) -> None:
     package = shop / "django_redis.py"
     package.write_text("raise ModuleNotFoundError(name='django_redis')")
@@ -107,10 +118,9 @@ def test_a_command_that_can_not_reach_the_server_says_so_in_a_line(start: Callab
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["1", "2"])
-def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server, parallel: str) -> None:
+def test_the_tests_of_the_guide_pass_and_leave_nothing_in_redis(shop: Path, server: Server) -> None:
     write_all(shop, "howto/testing.rst", server)
-    ran = manage(shop, "test", "--settings", "shop.test_settings", "--parallel", parallel)
+    ran = manage(shop, "test", "--settings", "shop.test_settings", "--parallel", "2")
     assert (ran.returncode, "Ran 2 tests" in ran.stderr) == (0, True), ran.stderr
     assert server.client.keys() == []
 

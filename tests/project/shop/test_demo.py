@@ -1,48 +1,22 @@
 import ast
-import csv
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
-from random import Random
 
 import pytest
 import redis
 import requests
 
-from testproject.people import GUESTS, MORE_BROWSERS, PASSWORD, SHOPPERS
+from testproject.people import GUESTS, MORE_BROWSERS, SHOPPERS
 from testproject.servers import free_port
 from tests.helpers.demo import ROOT, Demo, environment, running
-from tests.helpers.running import wait_until
 
 PUBLIC = {"accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "online", "signals", "viewed"}
 """The modules of the package that a site may import."""
-
-SIGNED_IN = [*SHOPPERS, *MORE_BROWSERS]
-
-MINUTE = 60_000
-
-HISTORY = """
-from django_redsess import online
-print(len(online.history(hours=31 * 24)))
-"""
-
-
-def write_visits(file: Path) -> None:
-    """Write a file to replay: each of 6 users views 60 of 200 items, some again; rows in disorder."""
-    chance = Random(2)
-    rows = [
-        (f"visitor{user}", f"item{chance.randrange(200)}", datetime(2026, 1, 5, 9) + timedelta(seconds=second))
-        for user in range(6)
-        for second in range(60)
-    ]
-    chance.shuffle(rows)
-    with file.open("w", encoding="utf-8", newline="") as lines:
-        csv.writer(lines).writerows([("user_id", "event", "timestamp"), *rows])
 
 
 @pytest.fixture(scope="module")
@@ -58,53 +32,12 @@ def manage(demo: Demo, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
 
 
-def sign_in(demo: Demo, username: str, password: str) -> requests.Session:
-    client = requests.Session()
-    client.trust_env = False
-    client.get(f"{demo.url}/login/")
-    form = {"username": username, "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post(f"{demo.url}/login/", form, allow_redirects=False).status_code == 302
-    return client
-
-
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     page = requests.get(f"{demo.url}/")
     assert page.status_code == 200
     styles = re.findall(r'<link[^>]+href="(/static/[^"]+)"', page.text)
     assert styles
     assert [requests.get(demo.url + style).status_code for style in styles] == [200] * len(styles)
-
-
-@pytest.mark.slow
-def test_demo_has_shoppers_online_and_a_past_that_its_cleaner_carries_on(demo: Demo) -> None:
-    told = demo.output.read_text()
-    assert [each for each in ("admin, password admin", "sam, password support", PASSWORD) if each not in told] == []
-    page = sign_in(demo, "admin", "admin").get(f"{demo.url}/admin/django_redsess/onlinesession/")
-    assert page.status_code == 200
-    assert [address for _, address, _ in SIGNED_IN if address not in page.text] == []
-    assert int(manage(demo, "shell", "--verbosity", "0", "--command", HISTORY).stdout) > 31 * 24
-    with redis.Redis.from_url(demo.redis_url) as client:
-        seconds, _ = client.time()
-        # What the demo makes up ends with the minute before it started.
-        wait_until(lambda: client.zcount("{redsess}:samples", seconds * 1000 - seconds * 1000 % MINUTE, "+inf"))
-    check = manage(demo, "cleansessions", "--check")
-    assert check.returncode == 0, check.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("partitions", ["", "2"])
-def test_replay_finds_every_session_history_and_count_whatever_its_own_environment_says(
-    tmp_path: Path, partitions: str
-) -> None:
-    file = tmp_path / "visits.csv"
-    write_visits(file)
-    with running(tmp_path, PARTITIONS="4") as demo, redis.Redis.from_url(demo.redis_url) as client:
-        replay = demo.replay(file, PARTITIONS=partitions)
-        report, _ = replay.communicate(timeout=40)
-        assert client.hget("{redsess}:meta", "partitions") == b"4"
-        check = manage(demo, "cleansessions", "--check")
-    assert (replay.returncode, "Differences  0" in report) == (0, True), report
-    assert check.returncode == 0, check.stderr
 
 
 @pytest.mark.slow
@@ -118,7 +51,7 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
                 if node.role()[0] == b"master":
                     stored.append(sum(node.hlen(name) for name in node.keys("*:login")))
         assert (len(pids), len(stored)) == ((6, 3) if cluster else (1, 1))
-        assert sum(stored) == len(SIGNED_IN) + GUESTS
+        assert sum(stored) == len(SHOPPERS) + len(MORE_BROWSERS) + GUESTS
         assert 0 not in stored
         check = manage(demo, "cleansessions", "--check")
         assert check.returncode == 0, check.stderr
