@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import Partition, keyspace
 from testproject.servers import Server
 from tests.helpers.behind import make_due, stored
-from tests.helpers.outages import full, replica, without_disk, without_replicas
+from tests.helpers.outages import full, lines_of, replica, without_disk, without_replicas
 from tests.helpers.running import wait_until
 from tests.helpers.visitors import Browser, assert_unavailable
 
@@ -297,3 +298,17 @@ def test_a_session_that_a_server_evicted_is_signed_out(
     client.config_set("maxmemory", 0)
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
     assert browser.get("/who/").content == b"alice"
+
+
+def test_a_full_server_is_logged_once_though_reads_work(
+    browser: Browser, alice: User, redis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "django_redsess")
+    browser.sign_in(alice, colour="blue")
+    with full(redis):
+        for _ in range(3):
+            assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
+            assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
+    assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
+    assert len(lines_of(caplog, "django_redsess", logging.ERROR)) == 1
+    assert len(lines_of(caplog, "django_redsess", logging.INFO)) == 1

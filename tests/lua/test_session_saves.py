@@ -151,3 +151,10 @@ def test_save_refuses(store: Store, name: str, other: dict[str, Any], replied: l
     expected = {"record": record, "now": result[1]}
     assert (result, ended) == ([expected.get(part, part) for part in replied], {})
     assert store.content() == before
+
+
+def test_add_leaves_a_user_at_the_limit_to_create(store: Store) -> None:
+    store.add("a", "7")
+    given = adding(store, "b", "7")
+    assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 1}) == 0
+    assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
