@@ -1,9 +1,13 @@
 """
-Visitors in greenlets, whose time is up at any moment: each must find its own session.
+Visitors in greenlets: each must find its own session.
 
 A program, since all of a process is made of greenlets or nothing. Its arguments are the URL of a server (of a cluster
-those of several nodes, with commas), and the secret key of the site whose sessions are there. It prints how many loads
-were interrupted, and how many found what they should.
+those of several nodes, with commas), and the secret key of the site whose sessions are there. The time of the visitors
+is up at any moment; it prints how many loads were interrupted, and how many found what they should.
+
+With a third argument, the class of the alias's pool, there are more visitors at once than connections, and the cache of
+the same alias between them. It prints how many signed in, how many found their sessions, and how many found what they
+had put into the cache.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from gevent import monkey
 monkey.patch_all()
 
 import random  # noqa: E402
+from collections import Counter  # noqa: E402
 
 import django  # noqa: E402
 import gevent  # noqa: E402
@@ -22,33 +27,41 @@ from django.conf import settings  # noqa: E402
 
 from tests.helpers.clusters import caches_at  # noqa: E402
 from tests.helpers.on_clusters import PARTITIONS  # noqa: E402
-from tests.helpers.outages import caches  # noqa: E402
+from tests.helpers.outages import PATIENCE, caches  # noqa: E402
 
-url = sys.argv[1]
+url, secret_key, *pool_class = sys.argv[1:]
 on_cluster = "," in url
+made = caches_at(url) if on_cluster else caches(url, timeout=30 if pool_class else PATIENCE)
+if pool_class:
+    made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = pool_class[0]
 
 settings.configure(
-    SECRET_KEY=sys.argv[2],
+    SECRET_KEY=secret_key,
     INSTALLED_APPS=["django_redsess"],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
-    CACHES=caches_at(url) if on_cluster else caches(url),
+    CACHES=made,
     REDSESS={"PARTITIONS": PARTITIONS} if on_cluster else {},
 )
 django.setup()
 
+from django.core.cache import caches as django_caches  # noqa: E402
+
 from django_redsess.backend import SessionStore  # noqa: E402
 from django_redsess.transport import connections  # noqa: E402
 
-interrupted = own = 0
+count = Counter[str]()
 
 
-def visit(number: int) -> None:
-    global interrupted, own
+def begin(number: int) -> SessionStore:
     session = SessionStore()
     session["number"] = number
     session.save()
-    key = session.session_key
+    return session
+
+
+def visit_in_a_hurry(number: int) -> None:
+    key = begin(number).session_key
     for turn in range(100):
         if turn % 10 == 0:
             # New connections have more to send, and to wait for.
@@ -56,11 +69,32 @@ def visit(number: int) -> None:
                 pool.lose_idle()
         with gevent.Timeout(random.uniform(0, 0.02), False):
             assert SessionStore(key)["number"] == number
-            own += 1
+            count["own"] += 1
             continue
-        interrupted += 1
+        count["interrupted"] += 1
 
 
-greenlets = [gevent.spawn(visit, number) for number in range(10)]
+def visit(number: int) -> None:
+    session = begin(number)
+    session.cycle_key()
+    session.save()
+    count["signed in"] += 1
+    count["own"] += SessionStore(session.session_key)["number"] == number
+
+
+def use_cache() -> None:
+    # One after another: redis-py's own pool lets nobody wait.
+    for number in range(300):
+        django_caches["sessions"].set("number", number)
+        count["cached"] += django_caches["sessions"].get("number") == number
+    django_caches["sessions"].delete("number")
+
+
+if pool_class:
+    greenlets = [gevent.spawn(use_cache), *(gevent.spawn(visit, number) for number in range(300))]
+    told = "signed in", "own", "cached"
+else:
+    greenlets = [gevent.spawn(visit_in_a_hurry, number) for number in range(10)]
+    told = "interrupted", "own"
 gevent.joinall(greenlets, raise_error=True)
-print(interrupted, own)
+print(*(count[name] for name in told))

@@ -1,7 +1,5 @@
 """The server can't be reached when something happens to an account: that happens, and somebody is told what is left."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,11 +9,12 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 
-from django_redsess import accounts, online
-from django_redsess.backend import SessionStore
+from django_redsess import accounts
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import session_ended
 from django_redsess.transport import lua_scripts
+from tests.helpers import account_changes
+from tests.helpers.accounts import count
 from tests.helpers.outages import end_outage, lines_of
 from tests.helpers.proxy import Proxy
 from tests.helpers.site.accounts import NEW_PASSWORD
@@ -26,40 +25,28 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
-    caplog.clear()
-    caplog.set_level(logging.INFO, logger="django_redsess")
-    return caplog
+def of_test_alone(site, log) -> None:
+    log.clear()
 
 
 @pytest.fixture(params=["refuse", "silence"])
-def outage(request: pytest.FixtureRequest, proxy: Proxy) -> Callable[[], None]:
+def outage(request, proxy) -> Callable[[], None]:
     """Return a function that makes the server refuse all connections, or never answer."""
     cut: Callable[[], None] = getattr(proxy, request.param)
     return cut
 
 
 @pytest.fixture
-def bob(db: None) -> User:
+def bob(db) -> User:
     user: User = User.objects.create_user("bob")
     return user
 
 
-def deactivate(user: User) -> None:
-    user.is_active = False
-    user.save()
-
-
-def delete(user: User) -> None:
-    user.delete()
-
-
-def change_password(user: User) -> None:
-    user.set_password(NEW_PASSWORD)
-    user.save()
-
-
-CHANGES = {"deactivate": deactivate, "delete": delete, "password": change_password}
+CHANGES = {
+    "deactivate": account_changes.save,
+    "delete": account_changes.delete,
+    "password": account_changes.set_password,
+}
 
 changes = pytest.mark.parametrize("change", CHANGES)
 
@@ -78,10 +65,6 @@ def sign_in(user: User, browsers: int = 1) -> list[Browser]:
     for each in signed_in:
         each.sign_in(user)
     return signed_in
-
-
-def count(user_id: int) -> int:
-    return online.count(user_ids=[str(user_id)])
 
 
 def assert_left(proxy: Proxy, log: pytest.LogCaptureFixture, change: str, *user_ids: int, sessions: int = 1) -> None:
@@ -110,43 +93,39 @@ def assert_logged(log: pytest.LogCaptureFixture, *user_ids: int) -> None:
 
 @changes
 def test_outside_of_a_request_the_change_is_made_and_the_user_named(
-    partitions: int, bob: User, proxy: Proxy, outage: Callable[[], None], log: Any, change: str
+    partitions: int, bob, proxy, outage, log, change: str
 ) -> None:
     user_id = bob.pk
     sign_in(bob, 2)
     outage()
-    CHANGES[change](bob)
+    CHANGES[change](bob, Client())
     assert_left(proxy, log, change, user_id, sessions=2)
 
 
 @changes
-def test_in_a_transaction_the_change_is_committed_and_the_user_named(
-    bob: User, alice: User, proxy: Proxy, log: Any, change: str
-) -> None:
+def test_in_a_transaction_the_change_is_committed_and_the_user_named(bob, alice, proxy, log, change: str) -> None:
     ids = alice.pk, bob.pk
     for user in (alice, bob):
         sign_in(user)
     with transaction.atomic():
         for user in (alice, bob):
-            CHANGES[change](user)
+            CHANGES[change](user, Client())
         proxy.refuse()
     assert_left(proxy, log, change, *ids)
 
 
 @changes
-def test_whose_sessions_stayed_is_taken_for_signed_out_all_the_same(bob: User, proxy: Proxy, change: str) -> None:
+def test_whose_sessions_stayed_is_taken_for_signed_out_all_the_same(bob, proxy, change: str) -> None:
     [browser] = sign_in(bob)
     proxy.refuse()
-    CHANGES[change](bob)
+    CHANGES[change](bob, Client())
     proxy.restore()
     assert browser.get("/who/").content == b"nobody"
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
 @changes
-def test_a_request_without_a_session_makes_the_change(
-    browser: Browser, bob: User, proxy: Proxy, log: Any, monkeypatch: pytest.MonkeyPatch, change: str, atomic: bool
-) -> None:
+def test_a_request_without_a_session_makes_the_change(browser, bob, proxy, log, monkeypatch, change, atomic) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     user_id = bob.pk
     sign_in(bob)
@@ -156,38 +135,26 @@ def test_a_request_without_a_session_makes_the_change(
     assert_left(proxy, log, change, user_id)
 
 
-@pytest.fixture
-def bobs_id(browser: Browser, alice: User, bob: User, outage: Callable[[], None]) -> int:
-    """The id of bob, who is signed in elsewhere, as alice is in the browser, when the server goes away."""
+@pytest.mark.parametrize("needed", [False, True], ids=["", "needs its session"])
+@changes
+def test_a_request_with_a_session_makes_the_change_and_is_a_503_where_it_needs_that(
+    browser, alice, bob, outage, proxy, log, change, needed
+) -> None:
+    user_id = bob.pk
     browser.sign_in(alice)
     sign_in(bob)
     outage()
-    return int(bob.pk)
-
-
-@changes
-def test_a_request_that_does_not_need_its_session_makes_the_change(
-    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
-) -> None:
-    response = browser.get(f"/another/bob/{change}/")
-    assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
-    assert_left(proxy, log, change, bobs_id)
-    assert browser.get("/who/").content == b"alice"
-
-
-@changes
-def test_a_request_that_needs_its_session_makes_the_change_and_is_a_503(
-    browser: Browser, bobs_id: int, proxy: Proxy, log: Any, change: str
-) -> None:
-    assert_unavailable(browser.get(f"/read-and-another/bob/{change}/"))
-    assert_left(proxy, log, change, bobs_id)
+    if needed:
+        assert_unavailable(browser.get(f"/read-and-another/bob/{change}/"))
+    else:
+        response = browser.get(f"/another/bob/{change}/")
+        assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
+    assert_left(proxy, log, change, user_id)
     assert browser.get("/who/").content == b"alice"
 
 
 @pytest.mark.parametrize("way", ["cycles_after", "cycles_before", "keeps_the_key", "cycles_in_the_transaction"])
-def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(
-    browser: Browser, alice: User, proxy: Proxy, log: Any, way: str
-) -> None:
+def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(browser, alice, proxy, log, way) -> None:
     browser.sign_in(alice)
     [elsewhere] = sign_in(alice)
     proxy.before(lua_scripts.END.digest, proxy.refuse)
@@ -201,7 +168,7 @@ def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(
 
 @pytest.mark.parametrize("closing", ["deactivate", "delete"])
 def test_who_closes_the_own_account_when_the_server_goes_away_is_answered_and_signed_out(
-    browser: Browser, alice: User, proxy: Proxy, log: Any, closing: str
+    browser, alice, proxy, log, closing: str
 ) -> None:
     user_id = alice.pk
     browser.sign_in(alice)
@@ -219,19 +186,17 @@ def test_who_closes_the_own_account_when_the_server_goes_away_is_answered_and_si
 
 
 @changes
-def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(
-    partitions: int, bob: User, proxy: Proxy, log: Any, change: str
-) -> None:
+def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(partitions, bob, proxy, log, change) -> None:
     user_id = bob.pk
     sign_in(bob, 3)
     proxy.lose_reply(lua_scripts.END.digest)
-    CHANGES[change](bob)
+    CHANGES[change](bob, Client())
     assert proxy.lost == 1
     assert (has_happened(change, user_id), count(user_id)) == (True, 0)
     assert lines_of(log, "django_redsess", logging.ERROR) == []
 
 
-def test_logout_everywhere_raises_in_an_outage_and_works_afterwards(bob: User, proxy: Proxy, outage: Any) -> None:
+def test_logout_everywhere_raises_in_an_outage_and_works_afterwards(bob, proxy, outage) -> None:
     sign_in(bob, 2)
     outage()
     with pytest.raises(SessionStoreUnavailable):
@@ -255,16 +220,14 @@ def told() -> Iterator[list[str]]:
 
 @changes
 def test_cut_off_half_way_through_many_sessions_the_rest_end_with_logout_everywhere(
-    partitions: int, bob: User, proxy: Proxy, log: Any, told: list[str], change: str
+    partitions: int, bob, proxy, log, told, new_session, change: str
 ) -> None:
     user_id = bob.pk
     for _ in range(600):
-        session = SessionStore()
-        session["_auth_user_id"] = str(user_id)
-        session.save()
+        new_session(str(user_id))
     digest = lua_scripts.END.digest
     proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
-    CHANGES[change](bob)
+    CHANGES[change](bob, Client())
     assert has_happened(change, user_id)
     assert_logged(log, user_id)
     proxy.restore()

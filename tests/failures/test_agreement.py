@@ -1,8 +1,7 @@
 """What a store's processes agree on is kept: while a node stalls, and when the data have gone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ NewSession = Callable[..., SessionStore]
 
 
 @pytest.fixture
-def site(settings: Any) -> Any:
+def site(settings) -> Any:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     return settings
 
@@ -43,11 +42,8 @@ def statuses(key: str) -> list[int]:
     return found
 
 
-def test_a_process_that_starts_while_the_node_of_the_agreement_stalls(
-    server: Server, site: Any, new_session: NewSession
-) -> None:
-    cluster = Cluster(server.binary, replicas=0)
-    try:
+def test_a_process_that_starts_while_the_node_of_the_agreement_stalls(server, site, new_session) -> None:
+    with closing(Cluster(server.binary, replicas=0)) as cluster:
         use_cluster(site, cluster.urls, timeout=TIMEOUT)
         sessions: dict[str, str] = {}
         while len(sessions) < keyspace().count:
@@ -64,14 +60,12 @@ def test_a_process_that_starts_while_the_node_of_the_agreement_stalls(
         # Who does not fit is refused by the copies.
         for wrong in ({"REDSESS": {"PARTITIONS": 4}}, {"SECRET_KEY": "another"}):
             with override_settings(**wrong):
-                for key in others:
+                for key in others[:2]:
                     begin_anew()
                     if tag_of(key) not in lost:
                         assert statuses(key) == [500, 500]
         begin_anew()
         assert statuses(others[0]) == [200, 200]
-    finally:
-        cluster.close()
 
 
 def lose_data(server: Server) -> None:
@@ -97,7 +91,7 @@ def sign_in(key: str) -> None:
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize(("loses", "does"), [(lose_data, visit), (restart_empty, visit), (restart_empty, sign_in)])
 def test_running_processes_write_the_agreement_anew_when_the_data_have_gone(
-    own_server: Server, settings: Any, new_session: NewSession, partitions: int, loses: Any, does: Any
+    own_server, settings, new_session, partitions: int, loses, does
 ) -> None:
     settings.CACHES = caches(own_server.url)
     settings.REDSESS = {"PARTITIONS": partitions}

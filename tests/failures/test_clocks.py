@@ -1,18 +1,14 @@
 """Web servers whose clocks are an hour fast or slow: the server's clock alone says what is due and what was when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
-from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import make_due, make_seen, stored
 from tests.helpers.child import Child
@@ -24,7 +20,7 @@ MEMBER = {"_auth_user_id": "7", "colour": "blue"}
 
 
 @pytest.fixture(scope="module")
-def children(server: servers.Server) -> Iterator[dict[str, Child]]:
+def children(server) -> Iterator[dict[str, Child]]:
     started = {name: Child(server, ahead_by_seconds=seconds) for name, seconds in {"fast": HOUR, "slow": -HOUR}.items()}
     yield started
     for child in started.values():
@@ -32,7 +28,7 @@ def children(server: servers.Server) -> Iterator[dict[str, Child]]:
 
 
 @pytest.fixture
-def on(children: dict[str, Child], settings: Any) -> Callable[..., Any]:
+def on(children, settings) -> Callable[..., Any]:
     """Return a function that runs an operation on the ``fast`` or the ``slow`` web server, with the same settings."""
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
     settings.SESSION_COOKIE_AGE = 100
@@ -45,13 +41,13 @@ def on(children: dict[str, Child], settings: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture(params=["fast", "slow"])
-def web_server(request: pytest.FixtureRequest, on: Callable[..., Any]) -> Callable[..., Any]:
+def web_server(request, on) -> Callable[..., Any]:
     """Return a function that runs an operation on a web server with a wrong clock: once a fast one, once a slow one."""
     return lambda operation, *args: on(request.param, operation, *args)
 
 
 @pytest.fixture
-def now(redis: redis_py.Redis) -> Callable[[], float]:
+def now(redis) -> Callable[[], float]:
     """Return a function that tells the server's time, in seconds."""
 
     def read() -> float:
@@ -62,7 +58,7 @@ def now(redis: redis_py.Redis) -> Callable[[], float]:
 
 
 @pytest.fixture
-def seconds_left(redis: redis_py.Redis, now: Callable[[], float]) -> Callable[[str], float]:
+def seconds_left(redis, now) -> Callable[[str], float]:
     """Return a function that tells how long the session of a key has until its deadline."""
 
     def read(session_key: str) -> float:
@@ -82,9 +78,7 @@ def is_about(seconds: float, expected: float) -> bool:
 
 
 @pytest.mark.parametrize(("data", "age"), [({}, 100), ({"_session_expiry": 300}, 300)], ids=["default", "set_expiry"])
-def test_a_session_lives_as_long_as_it_should(
-    web_server: Callable[..., Any], seconds_left: Callable[[str], float], data: dict[str, Any], age: int
-) -> None:
+def test_a_session_lives_as_long_as_it_should(web_server, seconds_left, data, age: int) -> None:
     key = web_server(every_operation.create, {**MEMBER, **data})
     assert is_about(seconds_left(key), age)
     web_server(every_operation.change, key, {"colour": "red"})
@@ -94,18 +88,14 @@ def test_a_session_lives_as_long_as_it_should(
 
 
 @pytest.mark.parametrize("age", [2, 100])
-def test_a_request_finds_what_is_not_due(
-    web_server: Callable[..., Any], new_session: Callable[..., SessionStore], age: int
-) -> None:
+def test_a_request_finds_what_is_not_due(web_server, new_session, age: int) -> None:
     key = new_session("7", colour="blue", _session_expiry=age).session_key
     assert web_server(every_operation.request, key, {})["data"]["colour"] == "blue"
     assert web_server(every_operation.request, key, {"colour": "red"})["cookie"] == key
     assert SessionStore(key)["colour"] == "red"
 
 
-def test_what_is_due_is_over_and_nothing_else_is_cleaned(
-    web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore]
-) -> None:
+def test_what_is_due_is_over_and_nothing_else_is_cleaned(web_server, redis, new_session) -> None:
     due = [new_session("8") for _ in range(3)]
     kept = new_session("7", colour="blue")
     make_due(redis, *[session.sid for session in due])
@@ -119,12 +109,7 @@ def test_what_is_due_is_over_and_nothing_else_is_cleaned(
     assert [session.sid for session in online.sessions()] == [kept.sid]
 
 
-def test_the_idle_limit_counts_from_the_servers_time(
-    web_server: Callable[..., Any],
-    settings: Any,
-    seconds_left: Callable[[str], float],
-    new_session: Callable[..., SessionStore],
-) -> None:
+def test_the_idle_limit_counts_from_the_servers_time(web_server, settings, seconds_left, new_session) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 1, "IDLE_TIMEOUT": 60}
     key = web_server(every_operation.create, MEMBER)
     assert is_about(seconds_left(key), 63)
@@ -136,9 +121,7 @@ def test_the_idle_limit_counts_from_the_servers_time(
 
 
 @pytest.mark.parametrize(("first", "second"), [("fast", "slow"), ("slow", "fast")])
-def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
-    on: Callable[..., Any], settings: Any, first: str, second: str
-) -> None:
+def test_the_absolute_limit_counts_from_sign_in_whoever_saves(on, settings, first: str, second: str) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "ABSOLUTE_TIMEOUT": 60}
     key = on(first, every_operation.create, MEMBER)
     for name in (second, first):
@@ -153,12 +136,7 @@ def test_the_absolute_limit_counts_from_sign_in_whoever_saves(
 
 @pytest.mark.parametrize(("limit", "expected"), [({"SLIDING": True}, 105), ({"IDLE_TIMEOUT": 60}, 63)])
 def test_a_deadline_moves_with_a_request_from_the_servers_time(
-    web_server: Callable[..., Any],
-    settings: Any,
-    redis,
-    seconds_left: Callable[[str], float],
-    limit: dict[str, Any],
-    expected: int,
+    web_server, settings, redis, seconds_left, limit, expected: int
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, **limit}
     key = web_server(every_operation.create, MEMBER)
@@ -168,9 +146,7 @@ def test_a_deadline_moves_with_a_request_from_the_servers_time(
     assert is_about(seconds_left(key), expected)
 
 
-def test_login_and_last_seen_are_the_servers_time_and_never_decrease(
-    on: Callable[..., Any], now: Callable[[], float]
-) -> None:
+def test_login_and_last_seen_are_the_servers_time_and_never_decrease(on, now) -> None:
     for name, ahead in {"fast": HOUR, "slow": -HOUR}.items():
         assert all(abs(time - now() - ahead) < 60 for time in on(name, every_operation.clock))
     guest = on("fast", every_operation.create, {"colour": "blue"})
@@ -191,9 +167,7 @@ def test_login_and_last_seen_are_the_servers_time_and_never_decrease(
 
 
 @pytest.mark.parametrize("data", [{}, {"colour": "red"}], ids=["read", "changed"])
-def test_last_seen_does_not_go_back_with_the_servers_own_clock(
-    web_server: Callable[..., Any], redis, new_session: Callable[..., SessionStore], data: dict[str, Any]
-) -> None:
+def test_last_seen_does_not_go_back_with_the_servers_own_clock(web_server, redis, new_session, data) -> None:
     session = new_session("7", colour="blue")
     in_an_hour = redis.time()[0] * 1000 + HOUR * 1000
     make_seen(redis, session.sid, in_an_hour)
@@ -202,9 +176,7 @@ def test_last_seen_does_not_go_back_with_the_servers_own_clock(
     assert [found.seen_at.timestamp() for found in online.sessions()] == [in_an_hour / 1000]
 
 
-def test_viewed_items_are_in_the_order_of_their_views(
-    on: Callable[..., Any], now: Callable[[], float], new_session: Callable[..., SessionStore]
-) -> None:
+def test_viewed_items_are_in_the_order_of_their_views(on, now, new_session) -> None:
     session = new_session("7")
     for number, name in enumerate(["fast", "slow", "fast", "slow"]):
         assert on(name, every_operation.view, session.session_key, f"item {number}")

@@ -1,7 +1,5 @@
 """Outages of a cluster: 503 in time and never 500, one line that names the node, and all other nodes go on."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import subprocess
@@ -9,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from django_redsess.transport.cluster_map import FRESH_SECONDS
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
-from testproject.servers import Server, free_port
+from testproject.servers import free_port
 from tests.helpers.on_clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
 from tests.helpers.outages import BUDGET, TIMEOUT, lines_of, our_errors
 from tests.helpers.running import wait_until
@@ -37,14 +35,14 @@ pytestmark = pytest.mark.usefixtures("log")
 
 
 @pytest.fixture(autouse=True)
-def cluster_site(settings: Any, store_settings: Any) -> None:
+def cluster_site(settings, store_settings) -> None:
     """The site of tests/helpers/site, for visitors who are in no table."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def visitor(request: pytest.FixtureRequest) -> Browser:
+def visitor(request) -> Browser:
     return Browser(request.param())
 
 
@@ -77,7 +75,7 @@ def refusing() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("start", [refusing, deaf, full_backlog])
-def test_no_start_node_answers(visitor: Browser, settings: Any, log: Any, start: Any) -> None:
+def test_no_start_node_answers(visitor, settings, log, start) -> None:
     with ExitStack() as ended:
         urls = [ended.enter_context(start()) for _ in range(3)]
         use_cluster(settings, urls, timeout=TIMEOUT)
@@ -90,7 +88,7 @@ def test_no_start_node_answers(visitor: Browser, settings: Any, log: Any, start:
 
 
 @pytest.mark.both_servers
-def test_another_database_is_named(visitor: Browser, cluster: Cluster, settings: Any, log: Any) -> None:
+def test_another_database_is_named(visitor, cluster, settings, log) -> None:
     use_cluster(settings, cluster.urls[0].replace("/0", "/1"))
     visitor.cookie = "k" * 32
     assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
@@ -99,9 +97,8 @@ def test_another_database_is_named(visitor: Browser, cluster: Cluster, settings:
 
 
 @pytest.mark.both_servers
-def test_a_cluster_that_says_it_is_down(visitor: Browser, server: Server, settings: Any, log: Any) -> None:
-    cluster = Cluster(server.binary, "--cluster-require-full-coverage", "yes", primaries=1, replicas=0)
-    try:
+def test_a_cluster_that_says_it_is_down(visitor, server, settings, log) -> None:
+    with closing(Cluster(server.binary, "--cluster-require-full-coverage", "yes", primaries=1, replicas=0)) as cluster:
         [node] = cluster.nodes
         node.cluster("DELSLOTS", 0)
         wait_until(lambda: b"cluster_state:fail" in node.cluster("INFO"))
@@ -115,14 +112,11 @@ def test_a_cluster_that_says_it_is_down(visitor: Browser, server: Server, settin
         cluster.wait_ok()
         assert visitor.get(f"{visitor.views}/read/colour/").status_code == 200
         assert len(our_errors(log)) == len(news(log)) == 1
-    finally:
-        cluster.close()
 
 
 @pytest.mark.both_servers
-def test_slots_that_nobody_serves(server: Server, settings: Any, log: Any, new_session: NewSession) -> None:
-    cluster = Cluster(server.binary, primaries=1, replicas=0)
-    try:
+def test_slots_that_nobody_serves(server, settings, log, new_session) -> None:
+    with closing(Cluster(server.binary, primaries=1, replicas=0)) as cluster:
         [node] = cluster.nodes
         use_cluster(settings, node.url)
         kept = new_session(colour="blue")
@@ -145,8 +139,6 @@ def test_slots_that_nobody_serves(server: Server, settings: Any, log: Any, new_s
         node.cluster("ADDSLOTS", slot)
         wait_until(lambda: browser.get("/read/colour/").status_code == 200)
         assert len(our_errors(log)) == len(news(log)) == 1
-    finally:
-        cluster.close()
 
 
 # Every node stalls.
@@ -187,10 +179,7 @@ def ask_all(keys: list[str], *, tasks: bool) -> list[tuple[int, float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
-@pytest.mark.parametrize("fresh", [False, True], ids=["warm", "fresh"])
-def test_every_node_stalls(
-    own_cluster: Cluster, settings: Any, new_session: NewSession, log: Any, tasks: bool, fresh: bool
-) -> None:
+def test_every_node_stalls(own_cluster, settings, new_session, log, tasks: bool, fresh: bool) -> None:
     use_cluster(settings, own_cluster.urls, timeout=TIMEOUT)
     keys = list(session_on_each(own_cluster, new_session, colour="blue").values()) * 17
     ask_all(keys[:3], tasks=tasks)
@@ -209,12 +198,9 @@ def test_every_node_stalls(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
-def test_one_node_stalls_and_the_others_go_on(
-    server: Server, settings: Any, new_session: NewSession, log: Any, tasks: bool
-) -> None:
+def test_one_node_stalls_and_the_others_go_on(server, settings, new_session, log, tasks: bool) -> None:
     """No replica takes over: the outage lasts."""
-    cluster = Cluster(server.binary, replicas=0)
-    try:
+    with closing(Cluster(server.binary, replicas=0)) as cluster:
         use_cluster(settings, cluster.urls, timeout=TIMEOUT)
         sessions = session_on_each(cluster, new_session, colour="blue")
         (node, lost), *others = sessions.items()
@@ -237,20 +223,25 @@ def test_one_node_stalls_and_the_others_go_on(
         assert len(our_errors(log)) == 1
         [line] = news(log)
         assert line.startswith(f"Sessions {named(node)}are reached again, after ")
-    finally:
-        cluster.close()
+
+
+def ask_again(visitor: Browser) -> int:
+    status = visitor.get(f"{visitor.views}/read/colour/").status_code
+    assert visitor.seconds < BUDGET
+    return status
 
 
 @pytest.mark.slow
 @pytest.mark.both_servers
-@pytest.mark.parametrize("start", ["all", "one"])
+@pytest.mark.parametrize(("client", "start_nodes"), [(Client, 6), (AsyncClient, 1)], ids=["wsgi", "asgi, one node"])
 def test_a_replica_takes_over_and_one_line_says_so(
-    own_cluster: Cluster, settings: Any, new_session: NewSession, log: Any, start: str, visitor: Browser
+    own_cluster, settings, new_session, log, client, start_nodes
 ) -> None:
-    sessions = session_on_each_of(own_cluster, settings, new_session, start)
-    node, key = next(iter(sessions.items()))
+    use_cluster(settings, own_cluster.urls[-start_nodes:], timeout=TIMEOUT)
+    node, key = next(iter(session_on_each(own_cluster, new_session, colour="blue").items()))
     replica = own_cluster.replica_of(node)
     wait_until(lambda: replica.client.dbsize() == node.client.dbsize())
+    visitor = Browser(client())
     visitor.cookie = key
     own_cluster.kill(node)
     statuses = []
@@ -270,20 +261,9 @@ def test_a_replica_takes_over_and_one_line_says_so(
     assert not any(named(node) in line for line in (*our_errors(log)[1:], *news(log)[1:]))
 
 
-def session_on_each_of(cluster: Cluster, settings: Any, new_session: NewSession, start: str) -> dict[Node, str]:
-    use_cluster(settings, cluster.urls if start == "all" else cluster.urls[-1], timeout=TIMEOUT)
-    return session_on_each(cluster, new_session, colour="blue")
-
-
-def ask_again(visitor: Browser) -> int:
-    status = visitor.get(f"{visitor.views}/read/colour/").status_code
-    assert visitor.seconds < BUDGET
-    return status
-
-
 @pytest.mark.slow
 @pytest.mark.both_servers
-def test_a_slot_that_moves_is_one_line(own_cluster: Cluster, settings: Any, new_session: NewSession, log: Any) -> None:
+def test_a_slot_that_moves_is_one_line(own_cluster, settings, new_session, log) -> None:
     """Its node goes on with other partitions, so that it is not out of reach and reached again by turns."""
     use_cluster(settings, own_cluster.urls)
     partition = keyspace().of_sid(new_session("7").sid)
@@ -311,11 +291,8 @@ def test_a_slot_that_moves_is_one_line(own_cluster: Cluster, settings: Any, new_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("resp", [2, 3])
-@pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
-def test_a_stall_hands_nobody_the_reply_of_another(
-    own_cluster: Cluster, settings: Any, new_session: NewSession, tasks: bool, resp: int
-) -> None:
+@pytest.mark.parametrize(("tasks", "resp"), [(False, 2), (True, 3)], ids=["threads", "tasks"])
+def test_a_stall_hands_nobody_the_reply_of_another(own_cluster, settings, new_session, tasks: bool, resp: int) -> None:
     use_cluster(settings, own_cluster.urls, timeout=TIMEOUT, CONNECTION_POOL_KWARGS={"protocol": resp})
     visitors = {name: str(new_session(name=name).session_key) for name in map(str, range(8))}
     answers: list[tuple[str, Answer]] = []
@@ -359,7 +336,7 @@ def test_a_stall_hands_nobody_the_reply_of_another(
     assert_own(answers, visitors)
 
 
-def test_greenlets_whose_time_is_up(cluster: Cluster, settings: Any) -> None:
+def test_greenlets_whose_time_is_up(cluster, settings) -> None:
     use_cluster(settings, cluster.urls)
     started = [sys.executable, "-m", "tests.failures.greenlets", ",".join(cluster.urls), settings.SECRET_KEY]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)

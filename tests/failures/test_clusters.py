@@ -1,14 +1,13 @@
 """
-A cluster under load: nodes die, give way, come, and give slots away; scripts are forgotten.
+A cluster under load: nodes die, give way, come, and give slots away; scripts are forgotten; clocks differ.
 
-Each test sees what visitors were told, and what they had been promised. How many requests that were and how long they
-took is printed (``-rP``).
+Each test with ``load`` sees what visitors were told, and what they had been promised. How many requests that were and
+how long they took is printed (``-rP``).
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,13 +16,14 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 from redis.crc import key_slot
 
-from django_redsess import online
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.catalogue import load_catalogue
+from tests.helpers import clocks, every_operation
 from tests.helpers.behind import faults, have_partitions
 from tests.helpers.cluster_load import Load
 from tests.helpers.clusters import cluster_caches
@@ -36,7 +36,7 @@ both_servers = pytest.mark.both_servers
 
 
 @pytest.fixture
-def load(own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+def load(own_cluster, settings, monkeypatch) -> Iterator[Load]:
     """Visitors of a site whose sessions are in 16 partitions on a cluster. Afterwards all keys agree."""
     have_partitions(monkeypatch, 16)
     settings.CACHES = cluster_caches(own_cluster)
@@ -45,8 +45,7 @@ def load(own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch) -
         yield load
     print(load)
     load.assert_sound()
-    client: Any = own_cluster.client
-    assert disagreements(client) == []
+    assert disagreements(own_cluster.client) == []
 
 
 def slots_of(node: Node) -> list[int]:
@@ -61,32 +60,43 @@ def wait_promoted(cluster: Cluster, replica: Node) -> None:
 
 
 @both_servers
-def test_a_primary_is_killed_that_has_told_all_to_its_replica(own_cluster: Cluster, load: Load) -> None:
-    node = own_cluster.primaries[0]
-    replica = own_cluster.replica_of(node)
-    with load.held():
-        node.ask("WAIT", 1, 5000)
-        own_cluster.kill(node)
-    wait_promoted(own_cluster, replica)
-    load.go_on_for(500)
-    with load.held():
-        load.assert_nothing_lost()
-
-
-@both_servers
-def test_a_primary_is_killed_at_any_moment(own_cluster: Cluster, load: Load) -> None:
-    # Replication does not wait for the replica: what the primary had just promised may be lost. All else stays.
-    for node in own_cluster.primaries[:2]:
+def test_primaries_are_frozen_and_killed(own_cluster, load) -> None:
+    frozen, killed, third = own_cluster.primaries
+    for node, stop in ((frozen, own_cluster.freeze), (killed, own_cluster.kill)):
         replica = own_cluster.replica_of(node)
-        own_cluster.kill(node)
+        with load.held():
+            # It has told all to its replica.
+            node.ask("WAIT", 1, 5000)
+            stop(node)
         wait_promoted(own_cluster, replica)
         load.go_on_for(500)
         with load.held():
-            load.assert_sound()
+            load.assert_nothing_lost()
+    own_cluster.thaw(frozen)
+    own_cluster.wait_ok()
+    load.go_on_for(500)
+    with load.held():
+        load.assert_nothing_lost()
+    # At any moment: what the primary had just promised may be lost. All else stays.
+    replica = own_cluster.replica_of(third)
+    own_cluster.kill(third)
+    wait_promoted(own_cluster, replica)
+    load.go_on_for(500)
+    with load.held():
+        load.assert_sound()
 
 
 @both_servers
-def test_a_replica_takes_over_as_planned(own_cluster: Cluster, load: Load) -> None:
+def test_scripts_are_forgotten_and_replicas_take_over_as_planned(own_cluster, load) -> None:
+    own_cluster.flush_scripts(own_cluster.primaries[0])
+    load.go_on_for(200)
+    for _ in range(30):
+        for node in own_cluster.primaries:
+            own_cluster.flush_scripts(node)
+        load.go_on_for(10)
+    with load.held():
+        load.assert_nothing_lost()
+        assert load.refused == 0
     for node in own_cluster.primaries:
         own_cluster.promote(own_cluster.replica_of(node))
         load.go_on_for(200)
@@ -95,53 +105,30 @@ def test_a_replica_takes_over_as_planned(own_cluster: Cluster, load: Load) -> No
 
 
 @both_servers
-def test_a_primary_is_frozen_and_thawed_after_its_replica_took_over(own_cluster: Cluster, load: Load) -> None:
-    node = own_cluster.primaries[0]
-    replica = own_cluster.replica_of(node)
-    with load.held():
-        node.ask("WAIT", 1, 5000)
-        own_cluster.freeze(node)
-    wait_promoted(own_cluster, replica)
-    load.go_on_for(500)
-    own_cluster.thaw(node)
-    own_cluster.wait_ok()
-    load.go_on_for(500)
-    with load.held():
-        load.assert_nothing_lost()
-
-
-def test_slots_move_at_once(own_cluster: Cluster, load: Load) -> None:
-    one, other, _ = own_cluster.primaries
-    for source, target in ((one, other), (other, one)):
-        first, second, *_ = slots_of(source)
-        own_cluster.move_slots_atomic((first, first), (second, second), to=target)
-        load.go_on_for(200)
+def test_slots_move(own_cluster, load, request) -> None:
+    at_once = "valkey" in request.node.name
+    olds = one, other, _ = own_cluster.primaries
+    if at_once:
+        for source, target in ((one, other), (other, one)):
+            first, second, *_ = slots_of(source)
+            own_cluster.move_slots_atomic((first, first), (second, second), to=target)
+            load.go_on_for(200)
+        with load.held():
+            load.assert_nothing_lost()
+            assert load.refused == 0
+    # Key by key.
+    for _ in own_cluster.move_slot_classic(slots_of(one)[0], other):
+        load.go_on_for(20)
     with load.held():
         load.assert_nothing_lost()
-        assert load.refused == 0
-
-
-@both_servers
-def test_a_slot_moves_key_by_key(own_cluster: Cluster, load: Load) -> None:
-    source, target, _ = own_cluster.primaries
-    for slot in slots_of(source)[:2]:
-        for _ in own_cluster.move_slot_classic(slot, target):
-            load.go_on_for(20)
-    with load.held():
-        load.assert_nothing_lost()
-
-
-@both_servers
-def test_a_new_node_gets_slots(own_cluster: Cluster, load: Load, request: pytest.FixtureRequest) -> None:
-    olds = own_cluster.primaries
+    # To a new node.
     new = own_cluster.add_node()
-    for node in olds:
-        for slot in slots_of(node)[:1]:
-            if "valkey" in request.node.name:
-                own_cluster.move_slots_atomic((slot, slot), to=new)
-            else:
-                for _ in own_cluster.move_slot_classic(slot, new, keys_at_once=10):
-                    load.go_on_for(20)
+    for slot in [slots_of(node)[0] for node in olds]:
+        if at_once:
+            own_cluster.move_slots_atomic((slot, slot), to=new)
+        else:
+            for _ in own_cluster.move_slot_classic(slot, new, keys_at_once=10):
+                load.go_on_for(20)
     assert len(slots_of(new)) == 3
     load.go_on_for(500)
     with load.held():
@@ -149,21 +136,8 @@ def test_a_new_node_gets_slots(own_cluster: Cluster, load: Load, request: pytest
 
 
 @both_servers
-def test_scripts_are_forgotten(own_cluster: Cluster, load: Load) -> None:
-    own_cluster.flush_scripts(own_cluster.primaries[0])
-    load.go_on_for(200)
-    for _ in range(50):
-        for node in own_cluster.primaries:
-            own_cluster.flush_scripts(node)
-        load.go_on_for(10)
-    with load.held():
-        load.assert_nothing_lost()
-        assert load.refused == 0
-
-
-@both_servers
 def test_a_demoted_primary_shows_no_session_that_was_ended_since(
-    own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch, new_session: Callable[..., SessionStore]
+    own_cluster, settings, monkeypatch, new_session
 ) -> None:
     have_partitions(monkeypatch, 16)
     settings.CACHES = cluster_caches(own_cluster)
@@ -191,14 +165,13 @@ def test_a_demoted_primary_shows_no_session_that_was_ended_since(
 
 @both_servers
 @pytest.mark.django_db
-@pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_a_shopper_and_an_administrator_see_pages_or_503_while_a_primary_is_killed(
-    own_cluster: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch, client: Callable[[], Any]
+    own_cluster, settings, monkeypatch
 ) -> None:
     have_partitions(monkeypatch, 16)
     settings.CACHES = cluster_caches(own_cluster)
     load_catalogue()
-    shopper, admin = Browser(client()), Browser(client())
+    shopper, admin = Browser(Client()), Browser(AsyncClient())
     shopper.sign_in(User.objects.create_user("alice"))
     admin.sign_in(User.objects.create_superuser("root"))
     node = own_cluster.node_of(keyspace().of_sid(shopper.sid or "").tag)
@@ -235,3 +208,57 @@ def test_a_shopper_and_an_administrator_see_pages_or_503_while_a_primary_is_kill
     own_cluster.wait_ok()
     assert look() == [200] * 5
     assert faults() == []
+
+
+# Clocks of nodes differ by an hour.
+
+NEARLY_AN_HOUR = 3550
+
+
+@pytest.fixture(params=[NEARLY_AN_HOUR, -NEARLY_AN_HOUR], ids=["ahead", "behind"])
+def fail_over(request, server, tmp_path, settings) -> Iterator[Callable[[], None]]:
+    """Sessions on a cluster whose replicas have another clock. Returns a function: replica and primary swap roles."""
+
+    def fail_over() -> None:
+        node = cluster.node_of(keyspace().partitions[0].tag)
+        replica = cluster.replica_of(node)
+        assert abs(abs(replica.client.time()[0] - node.client.time()[0]) - NEARLY_AN_HOUR) < 30
+        cluster.promote(replica)
+
+    other = clocks.stepped(tmp_path / "clock", request.param)
+    with closing(Cluster(server.binary, environments={3: other, 4: other, 5: other})) as cluster:
+        settings.CACHES = cluster_caches(cluster)
+        yield fail_over
+        assert (faults(), disagreements(cluster.client)) == ([], [])
+
+
+def colours(sessions: list[SessionStore]) -> list[Any]:
+    """Return what requests find in these sessions. They change them, too."""
+    answers = [every_operation.request(each.session_key or "", {"changed": True}) for each in sessions]
+    return [each["data"].get("colour") for each in answers]
+
+
+def test_a_failover_to_another_clock_and_back_ends_nobody(fail_over, new_session) -> None:
+    sessions = [new_session(user, colour="blue") for user in ("1", "2", "", "")]
+    for number in range(3):
+        assert colours(sessions) == ["blue"] * len(sessions)
+        fail_over()
+        assert colours(sessions) == ["blue"] * len(sessions)
+        sessions += [new_session(user, colour="blue") for user in (f"{10 + number}", "")]
+        viewed.record(sessions[0], f"item {number}")
+        assert sum(cleaning.expired()) == 0
+        in_lists = {each.sid for each in online.sessions(guests=True, limit=50)}
+        assert in_lists == {each.sid for each in sessions}
+        assert online.count() == sum("_auth_user_id" in each for each in sessions)
+    assert [each.item for each in viewed.recent(sessions[0])] == ["item 2", "item 1", "item 0"]
+
+
+def test_at_the_cap_a_failover_to_another_clock_keeps_who_has_just_come(fail_over, settings, new_session) -> None:
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 10}
+    for number in range(10):
+        new_session(f"{number}", colour="blue")
+    for _ in range(2):
+        fail_over()
+        newcomers = [new_session(f"{number}", colour="blue") for number in range(5)]
+        assert colours(newcomers) == ["blue"] * 5
+        assert online.count() == 10

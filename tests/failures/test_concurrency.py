@@ -1,18 +1,14 @@
 """Requests at the same time: writers of one session, sign-outs and kicks under way, and every change of the key."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import update_last_login
-from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 
@@ -31,33 +27,29 @@ WRITERS = 50
 
 
 @pytest.fixture
-def site(settings: Any) -> Iterator[Site]:
+def site(settings, users_in_no_table) -> Iterator[Site]:
     """The site of tests/helpers/site, served by real threads."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
-    settings.AUTHENTICATION_BACKENDS = ["tests.helpers.site.people.InMemory"]
     settings.REDSESS = {**settings.REDSESS, "VIEWED_VIEWS": VIEWED_VIEWS}
-    # Its users are in no table.
-    user_logged_in.disconnect(dispatch_uid="update_last_login")
     with serving() as site:
         yield site
-    user_logged_in.connect(update_last_login, dispatch_uid="update_last_login")
 
 
 @pytest.fixture
-def guest(site: Site, partitions: int) -> str:
+def guest(site, partitions: int) -> str:
     """The cookie of a guest whose session holds a colour."""
     return site.ask("/held/write/colour/blue/").cookie
 
 
 @pytest.fixture
-def member(site: Site, guest: str) -> str:
+def member(site, guest: str) -> str:
     """The cookie of user 1, whose session holds a colour."""
     return site.ask("/held/sign-in/1/", guest).cookie
 
 
 @pytest.fixture
-def cookie(request: pytest.FixtureRequest, site: Site, guest: str) -> str:
+def cookie(request, site, guest: str) -> str:
     """The cookie of the guest, or of the member."""
     return guest if request.param == "guest" else site.ask("/held/sign-in/1/", guest).cookie
 
@@ -73,28 +65,24 @@ def statuses(answers: list[Answer]) -> list[int]:
 def run_together(*actions: Callable[[], object]) -> None:
     """Run each in a thread of its own, all started at the same moment; raise what one of them raised."""
     barrier = threading.Barrier(len(actions))
-    errors: list[BaseException] = []
 
     def run(action: Callable[[], object]) -> None:
         barrier.wait()
-        try:
-            action()
-        except BaseException as error:
-            errors.append(error)
+        action()
 
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(len(actions)) as pool:
+        list(pool.map(run, actions))
+
+
+def texts(site: Site, cookie: str | None, *paths: str) -> list[str]:
+    """Return what a visitor with this cookie is answered: who it is, the colour, and what else is asked for."""
+    return [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/colour/", *paths)]
 
 
 # 50 writers
 
 
-def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site: Site, guest: str) -> None:
+def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site, guest: str) -> None:
     answers = site.ask_together(*[(f"/held/write/key-{number}/{number}/", guest) for number in range(WRITERS)])
     assert statuses(answers) == [200] * WRITERS
     assert dict(SessionStore(guest).items()) == {
@@ -104,9 +92,9 @@ def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site: Site,
 
 
 @pytest.mark.slow
-def test_fifty_writers_for_ten_seconds_lose_nothing_and_none_waits_five_seconds(site: Site) -> None:
+def test_fifty_writers_at_it_for_six_seconds_lose_nothing_and_none_waits_five_seconds(site) -> None:
     cookie = site.ask("/held/write/colour/blue/").cookie
-    until = time.monotonic() + 10
+    until = time.monotonic() + 6
     rounds = [0] * WRITERS
     slowest = [0.0] * WRITERS
 
@@ -137,9 +125,7 @@ LATE: dict[str, Callable[[SessionStore], object]] = {
 }
 
 
-def test_too_many_writers_of_one_session_are_told_from_an_outage(
-    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_too_many_writers_of_one_session_are_told_from_an_outage(site, monkeypatch, caplog) -> None:
     monkeypatch.setattr(saving, "SAVE_SECONDS_MAX", 0.05)
     cookie = site.ask(f"/held/write/text/{'x' * 20_000}/").cookie
     answers: list[Answer] = []
@@ -190,7 +176,7 @@ def test_a_save_after_a_sign_out_never_brings_the_session_back(redis, partitions
 )
 @pytest.mark.parametrize("end", ["sign-out", "kick"])
 def test_a_request_whose_session_ends_meanwhile_leaves_nothing_and_is_answered_400_where_it_writes(
-    site: Site, redis, cookie: str, path: str, status: int, end: str
+    site, redis, cookie: str, path: str, status: int, end: str
 ) -> None:
     site.ask("/held/item/lamp/", cookie)
     before = viewed.popular()
@@ -204,7 +190,7 @@ def test_a_request_whose_session_ends_meanwhile_leaves_nothing_and_is_answered_4
     assert (stored(redis), traces(redis, cookie), viewed.popular()) == (0, [], before)
 
 
-def test_two_sign_outs_at_once_are_both_well(site: Site, redis, member: str) -> None:
+def test_two_sign_outs_at_once_are_both_well(site, redis, member: str) -> None:
     answers = site.ask_together(*[("/held/sign-out/", member)] * 2)
     assert statuses(answers) == [200, 200]
     assert (stored(redis), traces(redis, member)) == (0, [])
@@ -246,7 +232,7 @@ def test_a_kick_in_the_middle_of_writes_and_views_leaves_nothing(redis, partitio
 # Two at once change the key
 
 
-def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site: Site, redis, guest: str) -> None:
+def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site, redis, guest: str) -> None:
     site.ask("/held/item/lamp/", guest)
     answers = site.ask_together(*[(f"/held/sign-in/{user_id}/", guest) for user_id in range(1, 6)])
     assert statuses(answers) == [200] * 5
@@ -260,12 +246,12 @@ def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site: S
 
 
 @pytest.mark.parametrize(("cookie", "user"), [("guest", "nobody"), ("member", "1")], indirect=["cookie"])
-def test_one_of_six_rotations_at_once_wins(site: Site, redis, cookie: str, user: str) -> None:
+def test_one_of_six_rotations_at_once_wins(site, redis, cookie: str, user: str) -> None:
     login_at = online.get(sid_of(cookie)).login_at
     winner, *losers = sorted(site.ask_together(*[("/held/cycle/", cookie)] * 6))
     assert winner.status == 200
     assert {(loser.status, loser.cookie) for loser in losers} == {(400, None)}
-    assert [site.ask(path, winner.cookie).text for path in ("/held/who/", "/held/read/colour/")] == [user, "blue"]
+    assert texts(site, winner.cookie) == [user, "blue"]
     found = [(session.sid, session.login_at) for session in online.sessions(guests=True)]
     assert found == [(sid_of(winner.cookie), login_at)]
     assert (stored(redis), traces(redis, cookie)) == (1, [])
@@ -276,12 +262,11 @@ def test_one_of_six_rotations_at_once_wins(site: Site, redis, cookie: str, user:
     [("guest", "/held/sign-in/1/"), ("member", "/held/change-password/second/")],
     indirect=["cookie"],
 )
-def test_a_new_key_keeps_what_another_request_wrote_meanwhile(site: Site, redis, cookie: str, path: str) -> None:
+def test_a_new_key_keeps_what_another_request_wrote_meanwhile(site, redis, cookie: str, path: str) -> None:
     let_on = site.ask_held(path, cookie)
     assert site.ask("/held/write/size/large/", cookie).status == 200
     rotated = let_on().cookie
-    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
-    assert [site.ask(each, rotated).text for each in paths] == ["1", "blue", "large"]
+    assert texts(site, rotated, "/held/read/size/") == ["1", "blue", "large"]
     assert (users_online(), stored(redis)) == (["1"], 1)
 
 
@@ -303,22 +288,17 @@ def force_login(cookie: str) -> str:
     indirect=["cookie"],
     ids=["sign-in", "forced sign-in", "change of password", "switch of users"],
 )
-def test_a_write_that_finds_another_key_meanwhile_is_answered_400(
-    site: Site, redis, cookie: str, path: str, found: list[str]
-) -> None:
+def test_a_write_that_finds_another_key_meanwhile_is_answered_400(site, redis, cookie: str, path: str, found) -> None:
     let_on = site.ask_held("/held/write/size/large/", cookie)
     rotated = site.ask(path, cookie).cookie if path else force_login(cookie)
     answer = let_on()
     assert (answer.status, answer.cookie) == (400, None)
-    paths = "/held/who/", "/held/read/colour/", "/held/read/size/"
-    assert [site.ask(each, rotated).text for each in paths] == found
+    assert texts(site, rotated, "/held/read/size/") == found
     assert (users_online(), stored(redis), traces(redis, cookie)) == ([found[0]], 1, [])
 
 
 @pytest.mark.parametrize("path", ["/held/who/", "/held/write/size/large/"])
-def test_of_parallel_requests_after_a_new_secret_key_one_wins(
-    site: Site, settings: Any, redis, member: str, path: str
-) -> None:
+def test_of_parallel_requests_after_a_new_secret_key_one_wins(site, settings, redis, member: str, path: str) -> None:
     login_at = online.get(sid_of(member)).login_at
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "the shop's second key"
@@ -329,12 +309,12 @@ def test_of_parallel_requests_after_a_new_secret_key_one_wins(
     assert set(statuses(answers)) <= {200, 400}
     [cookie] = {answer.cookie for answer in answers} - {None, member}
     settings.SECRET_KEY_FALLBACKS = []
-    assert [site.ask(asked, cookie).text for asked in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
+    assert texts(site, cookie) == ["1", "blue"]
     assert [(session.sid, session.login_at) for session in online.sessions()] == [(sid_of(cookie), login_at)]
     assert stored(redis) == 1
 
 
-def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site: Site, redis, member: str) -> None:
+def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site, redis, member: str) -> None:
     answers = site.ask_together(("/held/sign-in/2/", member), ("/held/sign-in/3/", member))
     assert set(statuses(answers)) <= {200, 400}
     signed_in = [answer.cookie for answer in answers if answer.status == 200]
@@ -343,7 +323,7 @@ def test_two_switches_of_users_at_once_leave_nothing_of_the_first(site: Site, re
     assert "1" not in users_online()
 
 
-def test_two_at_once_sign_in_again_as_the_same_user(site: Site, redis, member: str) -> None:
+def test_two_at_once_sign_in_again_as_the_same_user(site, redis, member: str) -> None:
     answers = site.ask_together(*[("/held/sign-in/1/", member)] * 2)
     assert statuses(answers) == [200, 200]
     # Both keys are new, and each has a session: as when a guest does so.
@@ -352,7 +332,7 @@ def test_two_at_once_sign_in_again_as_the_same_user(site: Site, redis, member: s
     assert (users_online(), stored(redis), traces(redis, member)) == (["1", "1"], 2, [])
 
 
-def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site: Site, redis, member: str) -> None:
+def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site, redis, member: str) -> None:
     let_on = site.ask_held("/held/sign-out/", member)
     rotated = site.ask("/held/cycle/", member).cookie
     answer = let_on()
@@ -369,47 +349,38 @@ def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site
 
 
 @pytest.fixture(params=["guest signs in", "member rotates"])
-def late(request: pytest.FixtureRequest, site: Site, guest: str) -> Iterator[str]:
+def late(request, site, guest: str) -> Iterator[str]:
     """A cookie whose session has another key by now; afterwards that session must be as it was."""
     cookie, path = guest, "/held/sign-in/1/"
     if request.param == "member rotates":
         cookie, path = site.ask("/held/sign-in/1/", guest).cookie, "/held/cycle/"
     rotated = site.ask(path, cookie).cookie
     yield cookie
-    assert [site.ask(asked, rotated).text for asked in ("/held/who/", "/held/read/colour/")] == ["1", "blue"]
+    assert texts(site, rotated) == ["1", "blue"]
 
 
 @pytest.mark.parametrize("every_request", [False, True], ids=["", "saved every request"])
-@pytest.mark.parametrize(
-    ("path", "text"), [("/held/who/", "nobody"), ("/held/read/colour/", "None"), ("/held/item/lamp/", "done")]
-)
-def test_a_late_request_is_signed_out_and_leaves_the_cookie_alone(
-    site: Site, settings: Any, redis, late: str, path: str, text: str, every_request: bool
+def test_a_late_request_is_signed_out_changes_nothing_and_leaves_the_cookie_alone(
+    site, settings, redis, late, every_request
 ) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    assert site.ask(path, late) == Answer(200, text, None)
-    assert stored(redis) == 1
-    assert viewed.popular() == []
-
-
-@pytest.mark.parametrize("path", ["/held/sign-out/", "/held/cycle/"])
-def test_a_late_request_can_neither_end_nor_rotate_anything(site: Site, redis, late: str, path: str) -> None:
-    answer = site.ask(path, late)
-    assert (answer.status in (200, 400), answer.cookie) == (True, None)
-    assert (users_online(), stored(redis)) == (["1"], 1)
+    for path, text in {"/held/who/": "nobody", "/held/read/colour/": "None", "/held/item/lamp/": "done"}.items():
+        assert (path, site.ask(path, late)) == (path, Answer(200, text, None))
+    for path in ("/held/sign-out/", "/held/cycle/"):
+        answer = site.ask(path, late)
+        assert (path, answer.status in (200, 400), answer.cookie) == (path, True, None)
+    assert (users_online(), stored(redis), viewed.popular()) == (["1"], 1, [])
 
 
 @pytest.mark.parametrize("user", ["1", "2"])
-def test_a_late_request_that_signs_in_gets_a_fresh_session(site: Site, redis, late: str, user: str) -> None:
+def test_a_late_request_that_signs_in_gets_a_fresh_session(site, redis, late: str, user: str) -> None:
     answer = site.ask(f"/held/sign-in/{user}/", late)
     assert answer.status == 200
-    assert [site.ask(path, answer.cookie).text for path in ("/held/who/", "/held/read/colour/")] == [user, "None"]
+    assert texts(site, answer.cookie) == [user, "None"]
     assert (users_online(), stored(redis)) == (["1", user], 2)
 
 
-def test_a_slow_answer_does_not_refresh_the_cookie_to_an_older_key(
-    site: Site, settings: Any, redis, member: str
-) -> None:
+def test_a_slow_answer_does_not_refresh_the_cookie_to_an_older_key(site, settings, redis, member: str) -> None:
     settings.REDSESS = {**settings.REDSESS, "SLIDING": True, "TOUCH_INTERVAL": 0}
     settings.SESSION_COOKIE_AGE = 4000
     cookie = site.ask("/held/write/colour/red/", member).cookie
@@ -423,9 +394,7 @@ def test_a_slow_answer_does_not_refresh_the_cookie_to_an_older_key(
     assert let_on() == Answer(200, "red", None)
 
 
-def test_a_slow_answer_that_saves_every_request_does_not_set_an_older_key(
-    site: Site, settings: Any, redis, member: str
-) -> None:
+def test_a_slow_answer_that_saves_every_request_does_not_set_an_older_key(site, settings, redis, member: str) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
     let_on = site.ask_held("/held/read/colour/", member)
     site.ask("/held/cycle/", member)
@@ -434,7 +403,7 @@ def test_a_slow_answer_that_saves_every_request_does_not_set_an_older_key(
     assert stored(redis) == 1
 
 
-def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(site: Site, guest: str) -> None:
+def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(site, guest: str) -> None:
     session = SessionStore(guest)
     session.update({f"old-{number}": 1 for number in range(10)})
     session.save()
@@ -446,10 +415,3 @@ def test_requests_that_set_and_remove_keys_of_their_own_leave_what_each_wanted(s
         del opened[f"old-{number}"]
     run_together(*[opened.save for opened in late])
     assert sorted(SessionStore(guest).keys()) == ["colour", *[f"new-{number}" for number in range(10)]]
-
-
-def test_a_change_of_password_signs_the_users_other_sessions_out(site: Site, redis, member: str) -> None:
-    other = site.ask("/held/sign-in/1/").cookie
-    cookie = site.ask("/held/change-password/second/", member).cookie
-    assert (site.ask("/held/who/", other).text, site.ask("/held/who/", cookie).text) == ("nobody", "1")
-    assert (users_online(), stored(redis)) == (["1"], 1)

@@ -1,11 +1,8 @@
 """Ends with ``CONFIRM_ENDS``: what their answers are worth when a replica takes the server's place."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -17,9 +14,7 @@ from django_redsess.online import EndedCount, EndedList
 from django_redsess.transport import lua_scripts, replicas
 from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.keys import keyspace
-from testproject.clusters import Cluster
 from testproject.nodes import Node
-from testproject.servers import Server
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
 from tests.helpers.proxy import Proxy
@@ -29,19 +24,41 @@ from tests.helpers.sign_ins import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
-MILLISECONDS = 1000
+LINKED, CUT = 5000, 50
+"""Milliseconds to wait for a replica: one that must confirm, and one that can't."""
 
 
 @pytest.fixture
-def servers(server: Server, partitions: int, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicated]:
+def confirm_within(settings) -> Callable[[int], None]:
+    """Return a function that sets how many milliseconds each end waits for one replica."""
+
+    def confirm_within(milliseconds: int) -> None:
+        settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, milliseconds)}
+
+    return confirm_within
+
+
+@pytest.fixture
+def servers(server, settings, monkeypatch, confirm_within) -> Iterator[Replicated]:
     """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
     monkeypatch.setattr(replicas, "_short_of_replicas", set())
     started = Replicated(server.binary)
     settings.CACHES = caches(started.server.url)
-    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, MILLISECONDS)}
+    confirm_within(LINKED)
     yield started
     close_connections()
     started.close()
+
+
+@pytest.fixture
+def cut(servers, confirm_within) -> Callable[[], None]:
+    """Return a function that cuts the link to the replica, for which ends wait a moment only from then on."""
+
+    def cut() -> None:
+        servers.cut()
+        confirm_within(CUT)
+
+    return cut
 
 
 def waits(servers: Replicated) -> int:
@@ -56,17 +73,17 @@ def end_by_batches(user: User, sid: str) -> EndedList:
     return last
 
 
+# Whoever ends all sessions is the last.
 WAYS: dict[str, Callable[[User, str], EndedList | EndedCount]] = {
     "end": lambda user, sid: online.end(sid),
     "aend": lambda user, sid: asyncio.run(online.aend(sid)),
     "end_user": lambda user, sid: online.end_user(user),
     "aend_user": lambda user, sid: asyncio.run(online.aend_user(user)),
-    "end_all": lambda user, sid: online.end_all(),
     "end_in_batches": end_by_batches,
     "logout_everywhere": lambda user, sid: accounts.logout_everywhere(user),
     "alogout_everywhere": lambda user, sid: asyncio.run(accounts.alogout_everywhere(user)),
+    "end_all": lambda user, sid: online.end_all(),
 }
-each_way = pytest.mark.parametrize("way", WAYS)
 
 
 @pytest.fixture
@@ -75,49 +92,54 @@ def alice() -> User:
 
 
 @pytest.fixture
-def sid(servers: Replicated, alice: User) -> str:
+def sid(servers, alice) -> str:
     """A session of alice that the replica has, too."""
-    session = SessionStore()
-    session["_auth_user_id"] = str(alice.pk)
-    session.save()
+    session = sign_in(str(alice.pk))
     servers.link()
-    assert session.sid is not None
-    return session.sid
+    return str(session.sid)
 
 
-@each_way
 def test_ends_say_whether_a_failover_undoes_them_and_ending_again_looks_again(
-    way: str, servers: Replicated, alice: User, sid: str, settings: Any
+    partitions, servers, cut, confirm_within, settings
 ) -> None:
-    servers.cut()
-    ended = WAYS[way](alice, sid)
-    assert (ended.confirmed_by, ended.may_return) == (0, True)
+    users = {way: User.objects.create_user(way) for way in WAYS}
+    sids = {way: str(sign_in(str(user.pk)).sid) for way, user in users.items()}
     servers.link()
-    # Another process looks: its connections have written nothing.
-    close_connections()
-    again = WAYS[way](alice, sid)
-    assert (again.confirmed_by, again.may_return) == (1, False)
-    other = str(sign_in(str(alice.pk)).sid)
-    assert WAYS[way](alice, other).confirmed_by == 1
+    cut()
+    for way, end in WAYS.items():
+        ended = end(users[way], sids[way])
+        assert (way, ended.confirmed_by, ended.may_return) == (way, 0, True)
+    servers.link()
+    confirm_within(LINKED)
+    others = []
+    for way, end in WAYS.items():
+        # Another process looks: its connections have written nothing.
+        close_connections()
+        again = end(users[way], sids[way])
+        assert (way, again.confirmed_by, again.may_return) == (way, 1, False)
+        others.append(str(sign_in(str(users[way].pk)).sid))
+        assert (way, end(users[way], others[-1]).confirmed_by) == (way, 1)
     settings.CACHES = caches(servers.fail_over())
-    assert (online.get(sid), online.get(other)) == (None, None)
+    assert [online.get(sid) for sid in (*sids.values(), *others)] == [None] * 2 * len(WAYS)
 
 
-@pytest.mark.parametrize("way", ["end", "aend_user"])
 def test_an_unconfirmed_end_says_so_and_is_undone_by_the_failover(
-    way: str, servers: Replicated, alice: User, sid: str, settings: Any
+    servers, alice, sid, cut, settings, new_session
 ) -> None:
-    servers.cut()
-    ended = WAYS[way](alice, sid)
-    assert (ended.confirmed_by, ended.may_return) == (0, True)
-    assert online.get(sid) is None
+    other = new_session("7").sid
+    servers.link()
+    cut()
+    for ended in (online.end(other), asyncio.run(online.aend_user(alice))):
+        assert (ended.confirmed_by, ended.may_return) == (0, True)
+    assert (online.get(sid), online.get(other)) == (None, None)
     settings.CACHES = caches(servers.fail_over())
-    assert online.get(sid) is not None
+    assert {each.sid for each in online.sessions()} == {sid, other}
 
 
 def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_for_one_that_has_it(
-    servers: Replicated, sid: str
+    servers, sid, confirm_within
 ) -> None:
+    confirm_within(CUT)
     with frozen(servers.replica):
         assert online.end(sid).confirmed_by == 0
         close_connections()
@@ -125,10 +147,11 @@ def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_f
         assert online.end(sid).confirmed_by == 0
         close_connections()
         assert asyncio.run(online.aend(sid)).confirmed_by == 0
+    confirm_within(LINKED)
     assert online.end(sid).confirmed_by == 1
 
 
-def test_without_the_setting_nothing_waits(servers: Replicated, alice: User, sid: str, settings: Any) -> None:
+def test_without_the_setting_nothing_waits(servers, alice, sid: str, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
     waits(servers)
     for way in WAYS.values():
@@ -137,7 +160,7 @@ def test_without_the_setting_nothing_waits(servers: Replicated, alice: User, sid
     assert waits(servers) == 0
 
 
-def test_what_is_no_end_does_not_wait(servers: Replicated, alice: User, set_limit: Callable[..., None]) -> None:
+def test_what_is_no_end_does_not_wait(partitions, servers, alice, set_limit) -> None:
     waits(servers)
     set_limit(2)
     first = SessionStore()
@@ -157,7 +180,7 @@ def test_what_is_no_end_does_not_wait(servers: Replicated, alice: User, set_limi
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["threads", "asyncio"])
 def test_a_sign_in_that_ends_another_session_waits(
-    servers: Replicated, alice: User, sid: str, set_limit: Callable[..., None], settings: Any, awaited: bool
+    partitions, servers, alice, sid, set_limit, settings, awaited
 ) -> None:
     def sign_in_once(session: SessionStore) -> SessionStore:
         session["_auth_user_id"] = str(alice.pk)
@@ -177,15 +200,13 @@ def test_a_sign_in_that_ends_another_session_waits(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
-    servers: Replicated, alice: User, sid: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(servers, alice, sid, cut, caplog) -> None:
     waits(servers)
     alice.set_password("other")
     alice.save()
     assert waits(servers) == 1
     sign_in(str(alice.pk))
-    servers.cut()
+    cut()
     waits(servers)
     alice.is_active = False
     alice.save()
@@ -205,22 +226,23 @@ def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
 
 
 def test_too_few_replicas_are_logged_once_and_so_is_when_that_is_over(
-    servers: Replicated, sid: str, caplog: pytest.LogCaptureFixture
+    servers, sid, cut, confirm_within, caplog
 ) -> None:
     caplog.set_level(logging.INFO, "django_redsess")
-    for change in (servers.cut, servers.link):
-        change()
-        for _ in range(3):
-            online.end(sid)
+    cut()
+    for _ in range(3):
+        online.end(sid)
+    servers.link()
+    confirm_within(LINKED)
+    for _ in range(3):
+        online.end(sid)
     assert [record.getMessage() for record in caplog.records if record.name == "django_redsess"] == [
         "Sessions that end may return after a failover: 0 of 1 replicas confirm it.",
         "Sessions that end are confirmed by enough replicas again: 1.",
     ]
 
 
-def test_a_server_that_refuses_to_wait_has_ended_the_session(
-    servers: Replicated, sid: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_refuses_to_wait_has_ended_the_session(servers, sid: str, caplog) -> None:
     servers.server.client.acl_setuser("default", enabled=True, commands=["-wait"])
     close_connections()
     for end in (online.end, async_to_sync(online.aend)):
@@ -231,7 +253,7 @@ def test_a_server_that_refuses_to_wait_has_ended_the_session(
     assert "wait" in line.lower()
 
 
-def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicated, sid: str, settings: Any) -> None:
+def test_replies_may_take_longer_while_it_waits_and_only_then(servers, sid, settings, confirm_within) -> None:
     async def wait() -> None:
         assert (await online.aend(sid)).confirmed_by == 0
         # With the connection that has waited.
@@ -241,8 +263,8 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicate
 
     # django-redis finds a pool by its address, and by nothing else.
     settings.CACHES = caches(f"{servers.server.url}?client_name=impatient", timeout=TIMEOUT)
-    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 1500)}
     servers.cut()
+    confirm_within(900)
     assert online.end(sid).confirmed_by == 0
     pooled = pool().take()
     try:
@@ -254,10 +276,9 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers: Replicate
 
 @pytest.mark.parametrize("hang", [False, True], ids=["cut", "hanging"])
 @pytest.mark.parametrize("end", [online.end, async_to_sync(online.aend)], ids=["threads", "asyncio"])
-def test_lost_replies(
-    end: Callable[[str], EndedList], hang: bool, servers: Replicated, alice: User, sid: str, settings: Any
-) -> None:
+def test_lost_replies(end, hang: bool, servers, alice, sid, settings, confirm_within) -> None:
     other = sign_in(str(alice.pk))
+    confirm_within(500)
     proxy = Proxy(servers.server.port)
     try:
         settings.CACHES = caches(proxy.url, timeout=TIMEOUT if hang else PATIENCE)
@@ -279,9 +300,7 @@ def test_lost_replies(
         proxy.close()
 
 
-def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(
-    servers: Replicated, alice: User, sid: str
-) -> None:
+def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(servers, alice, sid: str) -> None:
     async def interrupt() -> None:
         await online.acount()
         task = asyncio.create_task(online.aend(sid))
@@ -298,12 +317,10 @@ def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(
 
 
 @pytest.mark.slow
-def test_in_a_cluster_each_node_has_its_own_replicas(
-    own_cluster: Cluster, store_settings: Any, new_session: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_cluster_each_node_has_its_own_replicas(own_cluster, store_settings, new_session, monkeypatch) -> None:
     monkeypatch.setattr(replicas, "_short_of_replicas", set())
     store_settings.CACHES = cluster_caches(own_cluster)
-    store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": 64, "CONFIRM_ENDS": (1, MILLISECONDS)}
+    store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": 64, "CONFIRM_ENDS": (1, 500)}
     sids = [str(new_session(str(number)).sid) for number in range(30)]
 
     def primary_of(sid: str) -> Node:

@@ -3,11 +3,6 @@ A cookie that somebody has copied is worth nothing once its owner signs in again
 somebody has planted in another's browser does its new owner no harm.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
@@ -31,7 +26,7 @@ def who(browser: Browser) -> str:
     return browser.get(f"{browser.views}/who/").content.decode()
 
 
-def test_signing_in_again_as_the_same_user(browser: Browser, alice: User, redis: Any) -> None:
+def test_signing_in_again_as_the_same_user(browser, alice, redis) -> None:
     browser.sign_in(alice, colour="blue")
     thief, [before] = copy_of(browser), online.sessions()
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
@@ -44,7 +39,7 @@ def test_signing_in_again_as_the_same_user(browser: Browser, alice: User, redis:
 
 
 @pytest.mark.parametrize("path", ["/account/sessions/end-others/", "/ends-all-but-this/", "/ends-everyone-but-this/"])
-def test_ending_all_others(browser: Browser, alice: User, redis: Any, path: str) -> None:
+def test_ending_all_others(browser, alice, redis, path: str) -> None:
     browser.sign_in(alice, colour="blue")
     thief, elsewhere = copy_of(browser), Browser(type(browser.client)())
     elsewhere.sign_in(alice)
@@ -57,7 +52,7 @@ def test_ending_all_others(browser: Browser, alice: User, redis: Any, path: str)
     assert stored(redis) == 1
 
 
-def test_ending_all_of_another_user_leaves_the_own_key(browser: Browser, alice: User) -> None:
+def test_ending_all_of_another_user_leaves_the_own_key(browser, alice) -> None:
     browser.sign_in(alice)
     before, bob = browser.cookie, Browser(type(browser.client)())
     bob.sign_in(User.objects.create_user("bob"))
@@ -69,7 +64,7 @@ def test_ending_all_of_another_user_leaves_the_own_key(browser: Browser, alice: 
 
 
 @pytest.fixture
-def planted(site: Any, redis: Any) -> str:
+def planted(site, redis) -> str:
     session = SessionStore()
     session["colour"] = "blue"
     session.save()
@@ -78,7 +73,7 @@ def planted(site: Any, redis: Any) -> str:
 
 @pytest.mark.parametrize("ends", [lambda late: late.flush(), lambda late: async_to_sync(late.aflush)()])
 def test_a_guest_who_flushes_the_session_does_not_sign_out_who_signed_in_meanwhile(
-    browser: Browser, alice: User, planted: str, ends: Callable[[SessionStore], None]
+    browser, alice, planted: str, ends
 ) -> None:
     late = SessionStore(planted)
     late.get("colour")
@@ -89,9 +84,7 @@ def test_a_guest_who_flushes_the_session_does_not_sign_out_who_signed_in_meanwhi
 
 
 @pytest.mark.parametrize("before", ["alice", "nobody"])
-def test_who_writes_with_a_cookie_that_was_rotated(
-    browser: Browser, alice: User, planted: str, redis: Any, before: str
-) -> None:
+def test_who_writes_with_a_cookie_that_was_rotated(browser, alice, planted: str, redis, before: str) -> None:
     """A guest's cookie may be somebody else's by now: a new session. A user's belongs to the user: 400."""
     browser.cookie = planted
     if before == "alice":

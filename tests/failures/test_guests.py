@@ -1,7 +1,5 @@
 """Visitors without an account who fill the store, to its maximum and until the server is full: nobody else notices."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -16,13 +14,13 @@ from django.core.management import call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import dump, faults, make_seen, text_of
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import caches, close_connections, full
-from tests.helpers.running import Running, wait_until
+from tests.helpers.running import wait_until
 from tests.helpers.serving import Site, serving
 
 pytestmark = pytest.mark.both_servers
@@ -79,8 +77,8 @@ def test_a_flood_of_guests_takes_nobody_out_who_is_signed_in(redis, new_session,
     assert disagreements(redis) == []
 
 
-@pytest.mark.parametrize("maximum", [100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_no_guest_takes_a_users_place(redis, new_session, settings, maximum: int) -> None:
+def test_no_guest_takes_a_users_place(redis, new_session, settings) -> None:
+    maximum = 100
     settings.REDSESS = {"MAX_SESSIONS": maximum}
     for number in range(maximum):
         new_session(str(number))
@@ -99,29 +97,27 @@ def test_no_guest_takes_a_users_place(redis, new_session, settings, maximum: int
 
 
 @pytest.mark.parametrize(
-    ("members", "limits", "come", "least", "most"),
+    ("members", "limits", "come", "least"),
     [
-        (5, {"MAX_SESSIONS": 1000, "MAX_GUESTS": 60}, 300, 60, 60 + 54),
-        pytest.param(500, {"MAX_SESSIONS": 1000}, 2000, 500, 500 + 54, marks=pytest.mark.slow),
+        (5, {"MAX_GUESTS": 60}, 300, 60),
+        pytest.param(500, {}, 2000, 500, marks=pytest.mark.slow),
     ],
 )
-def test_there_are_as_many_guests_as_may_be(
-    new_session, settings, members: int, limits: dict[str, int], come: int, least: int, most: int
-) -> None:
-    settings.REDSESS = limits
+def test_there_are_as_many_guests_as_may_be(new_session, settings, members: int, limits, come: int, least: int) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": 1000, **limits}
     for number in range(members):
         new_session(str(number))
     flood(come)
     signed_in, guests = there()
     assert signed_in == members
-    assert least <= guests <= most
+    assert least <= guests <= least + 54
 
 
 # A server that is full.
 
 
 @pytest.fixture
-def small_server(server: servers.Server, settings: Any) -> Iterator[servers.Server]:
+def small_server(server, settings) -> Iterator[servers.Server]:
     """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
     for each in servers.serving(server.binary):
         settings.CACHES = caches(each.url)
@@ -135,17 +131,14 @@ def leave_room(client: Any, room: int) -> None:
     client.config_set("maxmemory", client.info("memory")["used_memory"] + room)
 
 
-def is_full(client: Any) -> bool:
-    memory = client.info("memory")
-    return bool(memory["used_memory"] > memory["maxmemory"])
-
-
 def fill(client: Any) -> int:
     """Have guests come until the server is full, and beyond; return how many came."""
-    for number in count(1):
-        guest(colour=text_of(200))
-        if number % 50 == 0 and is_full(client):
-            return number
+    for came in count(50, 50):
+        for _ in range(50):
+            guest(colour=text_of(200))
+        memory = client.info("memory")
+        if memory["used_memory"] > memory["maxmemory"]:
+            return came
     raise AssertionError("it never got full")
 
 
@@ -154,29 +147,22 @@ def evicted_guests(client: Any) -> list[int]:
 
 
 @pytest.fixture
-def served(sign_ins_site: None, small_server: servers.Server) -> Iterator[Site]:
+def served(sign_ins_site, small_server) -> Iterator[Site]:
     with serving(THREADS) as site:
         yield site
         close_connections()
 
 
-ROOMS = [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_on_a_server_that_guests_filled_everybody_can_sign_in(
-    small_server: servers.Server, served: Site, room: int
-) -> None:
+def test_on_a_server_that_guests_filled_everybody_can_sign_in(small_server, served) -> None:
     members = [served.ask(f"/held/sign-in/{number}/") for number in range(1, 21)]
     make_idle(small_server.client)
-    leave_room(small_server.client, room)
+    leave_room(small_server.client, 1_000_000)
     came = fill(small_server.client)
     # With a guest's session, and without.
-    cookies = [served.ask("/held/write/colour/blue/").cookie for _ in range(THREADS // 2)]
-    asked = [
-        (f"/held/sign-in/{100 + number}/", cookie) for number, cookie in enumerate([*cookies, *[None] * len(cookies)])
-    ]
-    answers = served.ask_together(*asked)
+    cookies = [served.ask("/held/write/colour/blue/").cookie for _ in range(THREADS // 2)] + [None] * (THREADS // 2)
+    answers = served.ask_together(
+        *((f"/held/sign-in/{100 + number}/", cookie) for number, cookie in enumerate(cookies))
+    )
     assert [answer.status for answer in answers] == [200] * THREADS
     flood(came // 4, colour=text_of(200))
     new = served.ask_together(*((f"/held/sign-in/{200 + number}/", None) for number in range(THREADS)))
@@ -185,15 +171,14 @@ def test_on_a_server_that_guests_filled_everybody_can_sign_in(
     assert all(evicted_guests(small_server.client))
     memory = small_server.client.info("memory")
     assert memory["used_memory"] - memory["mem_clients_normal"] < memory["maxmemory"] * 1.05 + 300_000
-    for answer, user in zip(
-        [*members, *answers, *new], [*range(1, 21), *range(100, 140), *range(200, 240)], strict=True
-    ):
+    users = [*range(1, 21), *range(100, 140), *range(200, 240)]
+    for answer, user in zip([*members, *answers, *new], users, strict=True):
         assert served.ask("/held/who/", str(answer.cookie)).text == str(user)
     assert there()[0] == 20 + 2 * THREADS
     assert disagreements(small_server.client) == []
 
 
-def test_what_a_full_server_is_relieved_of_is_told(small_server: servers.Server, settings: Any) -> None:
+def test_what_a_full_server_is_relieved_of_is_told(small_server, settings) -> None:
     guests = [guest(colour=text_of(200)) for _ in range(50)]
     partition = keyspace().partitions[0]
     for number, session in enumerate(guests):
@@ -211,7 +196,7 @@ def test_what_a_full_server_is_relieved_of_is_told(small_server: servers.Server,
     assert int(small_server.client.hget(partition.totals, "guests:evicted")) == gone
 
 
-def test_a_large_session_takes_a_thousand_guests_at_most(small_server: servers.Server) -> None:
+def test_a_large_session_takes_a_thousand_guests_at_most(small_server) -> None:
     for _ in range(1200):
         guest()
     with full(small_server.client):
@@ -219,11 +204,9 @@ def test_a_large_session_takes_a_thousand_guests_at_most(small_server: servers.S
     assert there()[1] == 201
 
 
-def test_with_no_guests_left_a_full_server_refuses(
-    small_server: servers.Server, new_session: Callable[..., SessionStore]
-) -> None:
+def test_with_no_guests_left_a_full_server_refuses(small_server, new_session) -> None:
     session = new_session("7", colour="blue")
-    record = partial(small_server.client.hget, partition_of(session).login, session.sid)
+    record = partial(small_server.client.hget, keyspace().partitions[0].login, session.sid)
     stored = record()
     guest()
     with full(small_server.client):
@@ -269,10 +252,6 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
     assert there()[1] == (1 if write is every_operation.take_user_out else 0)
 
 
-def partition_of(session: SessionStore) -> Partition:
-    return keyspace().of_sid(str(session.sid))
-
-
 # One command takes out guests.
 
 
@@ -300,10 +279,8 @@ def test_one_command_takes_guests_out(redis, new_session, capsys) -> None:
     assert faults() == []
 
 
-@pytest.mark.parametrize("count", [1500, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(
-    redis, new_session, start: Callable[..., Running], count: int
-) -> None:
+def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(redis, new_session, start) -> None:
+    count = 1500
     members = [new_session(str(number), colour="blue") for number in range(20)]
     make_idle(redis)
     flood(count)

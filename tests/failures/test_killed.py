@@ -1,11 +1,8 @@
 """A process that is killed at any step of what it does to a session: before, while and after it sends each command."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +15,7 @@ from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, have_partitions
-from tests.helpers.child import MOMENTS, Child, Moment
+from tests.helpers.child import MOMENTS, Moment
 from tests.helpers.oracle import disagreements
 
 pytestmark = pytest.mark.both_servers
@@ -47,70 +44,48 @@ class Store:
 
     def __init__(self, redis: redis_py.Redis) -> None:
         self.redis = redis
-        self.login_at: datetime | None = None
-        self.session = SessionStore()
 
     def begin(self, user_id: str) -> None:
         self.redis.flushall()
         self.session = SessionStore()
         self.session.update({"colour": "blue", **({"_auth_user_id": user_id} if user_id else {})})
         self.session.save()
+        self.here = keyspace().of_sid(self.session.sid)
         self.login_at = online.get(self.session.sid).login_at
+        # Items that are counted in the partition of the session, and in another one; users who belong to either.
+        items = [f"item {number}" for number in range(100)]
+        self.item = next(item for item in items if keyspace().of_item(item) == self.here)
+        self.item_elsewhere = next((item for item in items if keyspace().of_item(item) != self.here), "")
+        users = [str(number) for number in range(1000, 99_999)]
+        self.user_at_home = next(user for user in users if script_calls.at_home(self.session.sid, user))
+        self.user_elsewhere = next((user for user in users[:100] if keyspace().of_user(user) != self.here), "")
         viewed.record(self.session, self.item)
-
-    @property
-    def item(self) -> str:
-        """An item that is counted in the partition of the session."""
-        return next(item for item in self._items() if self._counted_with_session(item))
-
-    @property
-    def item_counted_elsewhere(self) -> str:
-        return next(item for item in self._items() if not self._counted_with_session(item))
-
-    @property
-    def user_at_home(self) -> str:
-        """Somebody whose sessions belong to the partition where this one is."""
-        return next(user for user in map(str, range(1000, 99_999)) if script_calls.at_home(self.session.sid, user))
-
-    @property
-    def user_elsewhere(self) -> str:
-        here = keyspace().of_sid(self.session.sid)
-        return next(user for user in map(str, range(1000, 9999)) if keyspace().of_user(user) != here)
 
     def state(self) -> State:
         sessions = []
+        listed = [session.sid for session in online.sessions()]
         for partition in keyspace().partitions:
             for name, packed in self.redis.hgetall(partition.login).items():
                 sid = name.decode()
                 record = unpack(sid, packed)
                 found = online.get(sid)
-                items = ["lamp" if item == self.item else "vase" for item, _ in viewed.recent(sid)]
                 data = json.loads(record.data)
                 # One of several users, see user_at_home.
                 user = data.pop("_auth_user_id", "")
                 assert (user, user) == (record.user_id, found.user_id)
-                sessions.append(
-                    Story(
-                        user and "somebody",
-                        json.dumps(data, sort_keys=True),
-                        items,
-                        sid in [session.sid for session in online.sessions()],
-                        found.login_at != self.login_at,
-                    )
-                )
+                text, items = json.dumps(data, sort_keys=True), [self.name(item) for item, _ in viewed.recent(sid)]
+                is_new = found.login_at != self.login_at
+                sessions.append(Story(user and "somebody", text, items, sid in listed, is_new))
         notes = [name for name in self.redis.keys() if b":ended:" in name]
-        popular = [("lamp" if item == self.item else "vase", views) for item, views in viewed.popular()]
+        popular = [(self.name(item), views) for item, views in viewed.popular()]
         return State(sorted(sessions), len(notes), sorted(popular))
 
-    def _counted_with_session(self, item: str) -> bool:
-        return keyspace().of_item(item) == keyspace().of_sid(self.session.sid)
-
-    def _items(self) -> list[str]:
-        return [f"item {number}" for number in range(100)]
+    def name(self, item: str) -> str:
+        return "lamp" if item == self.item else "vase"
 
 
 @pytest.fixture
-def states(child: Child, redis: redis_py.Redis, settings: Any) -> Callable[..., tuple[State, list[State]]]:
+def states(child, redis, settings) -> Callable[..., tuple[State, list[State]]]:
     """Return a function that has an operation killed at every step: the state before, and those that it left."""
 
     def kill_at_every_step(
@@ -151,6 +126,22 @@ def key_of(store: Store) -> tuple[str]:
     return (str(store.session.session_key),)
 
 
+def with_item(store: Store) -> tuple[str, str]:
+    return (*key_of(store), store.item)
+
+
+def red(store: Store) -> tuple[str, dict[str, str]]:
+    return (*key_of(store), {"colour": "red"})
+
+
+def red_with_item(store: Store) -> tuple[Any, ...]:
+    return (*red(store), store.item)
+
+
+def somebodys(store: Store) -> tuple[dict[str, str]]:
+    return ({"_auth_user_id": store.user_at_home, "colour": "red"},)
+
+
 def signed_in(story: Story) -> list[Story]:
     return [story._replace(user_id="somebody", is_online=True, has_new_login_time=True)]
 
@@ -167,33 +158,31 @@ def joined(story: Story) -> list[Story]:
     return sorted([story, Story("somebody", '{"colour": "red"}', [], True, True)])
 
 
-RED = {"colour": "red"}
+def kept(story: Story) -> list[Story]:
+    return [story]
+
+
+def ended(story: Story) -> list[Story]:
+    return []
+
 
 OPERATIONS = {
-    "create": Operation(
-        "", every_operation.create, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
-    ),
-    "create, async": Operation(
-        "", every_operation.acreate, lambda store: ({"_auth_user_id": store.user_at_home, **RED},), joined
-    ),
-    "save": Operation("7", every_operation.change, lambda store: (*key_of(store), RED), changed),
-    "save, async": Operation("7", every_operation.achange, lambda store: (*key_of(store), RED), changed),
-    "rotate a guest's": Operation("", every_operation.rotate, key_of, lambda story: [story]),
-    "rotate": Operation("7", every_operation.rotate, key_of, lambda story: [story]),
-    "rotate, async": Operation("7", every_operation.arotate, key_of, lambda story: [story]),
+    "create": Operation("", every_operation.create, somebodys, joined),
+    "create, async": Operation("", every_operation.acreate, somebodys, joined),
+    "save": Operation("7", every_operation.change, red, changed),
+    "save, async": Operation("7", every_operation.achange, red, changed),
+    "rotate a guest's": Operation("", every_operation.rotate, key_of, kept),
+    "rotate": Operation("7", every_operation.rotate, key_of, kept),
+    "rotate, async": Operation("7", every_operation.arotate, key_of, kept),
     "sign in": Operation("", every_operation.sign_in, lambda store: (*key_of(store), store.user_at_home), signed_in),
     "sign in again": Operation("7", every_operation.sign_in_again, key_of, signed_in),
     "take the user out": Operation("7", every_operation.take_user_out, key_of, signed_out),
-    "sign out": Operation("7", every_operation.flush, key_of, lambda story: []),
-    "sign out, async": Operation("7", every_operation.aflush, key_of, lambda story: []),
-    "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), lambda story: []),
-    "save with a view": Operation(
-        "7", every_operation.change_and_view, lambda store: (*key_of(store), RED, store.item), changed
-    ),
-    "rotate with a view": Operation(
-        "7", every_operation.rotate_and_view, lambda store: (*key_of(store), store.item), lambda story: [story]
-    ),
-    "view": Operation("7", every_operation.view, lambda store: (*key_of(store), store.item), lambda story: [story]),
+    "sign out": Operation("7", every_operation.flush, key_of, ended),
+    "sign out, async": Operation("7", every_operation.aflush, key_of, ended),
+    "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), ended),
+    "save with a view": Operation("7", every_operation.change_and_view, red_with_item, changed),
+    "rotate with a view": Operation("7", every_operation.rotate_and_view, with_item, kept),
+    "view": Operation("7", every_operation.view, with_item, kept),
 }
 
 
@@ -206,9 +195,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "moment"), CASES)
-def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(
-    partitions: int, states: Callable[..., tuple[State, list[State]]], name: str, moment: Moment
-) -> None:
+def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(partitions, states, name, moment) -> None:
     operation = OPERATIONS[name]
     before, left = states(operation.user_id, operation.function, operation.args, moment)
     after = left[-1]
@@ -224,10 +211,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("operation", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
 def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_whole_sessions(
-    monkeypatch: pytest.MonkeyPatch,
-    states: Callable[..., tuple[State, list[State]]],
-    operation: Callable[..., Any],
-    moment: Moment,
+    monkeypatch, states, operation, moment
 ) -> None:
     have_partitions(monkeypatch, 4)
     before, left = states("", operation, lambda store: (*key_of(store), store.user_elsewhere), moment)
@@ -242,13 +226,9 @@ def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_wh
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(
-    monkeypatch: pytest.MonkeyPatch, states: Callable[..., tuple[State, list[State]]], moment: Moment
-) -> None:
+def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(monkeypatch, states, moment) -> None:
     have_partitions(monkeypatch, 4)
-    before, left = states(
-        "7", every_operation.view, lambda store: (*key_of(store), store.item_counted_elsewhere), moment
-    )
+    before, left = states("7", every_operation.view, lambda store: (*key_of(store), store.item_elsewhere), moment)
     after = left[-1]
     assert after.popular == [("lamp", 1), ("vase", 1)]
     not_counted = after._replace(popular=before.popular)

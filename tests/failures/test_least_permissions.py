@@ -1,31 +1,36 @@
-"""The user of the server who may do what docs/howto/acl.rst lists, and nothing else."""
-
-from __future__ import annotations
+"""
+The user of the server who may do what docs/howto/acl.rst lists, and nothing else. A cluster that does not let the site
+do what it needs: one line names the node, and nobody is signed out.
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import AsyncClient, Client
 
-from django_redsess import online, viewed
+from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.checks import cluster
 from django_redsess.transport import lua_scripts
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.connections import pool
+from django_redsess.transport.keys import bucket_of_user, keyspace
+from testproject.clusters import Cluster
+from testproject.nodes import Node
 from testproject.servers import Server
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import LIST, answer
 from tests.helpers.behind import faults
-from tests.helpers.outages import caches
-from tests.helpers.running import Running, asleep, wait_until
-from tests.helpers.visitors import Browser
+from tests.helpers.on_clusters import use_cluster
+from tests.helpers.outages import caches, our_errors
+from tests.helpers.running import asleep, wait_until
+from tests.helpers.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
+from tests.helpers.visitors import Browser, assert_unavailable
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both_servers, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
 DOCS = Path(__file__).parents[2] / "docs" / "howto" / "acl.rst"
 
@@ -49,9 +54,7 @@ def as_used(own_server: Server) -> set[str]:
 
 
 @pytest.fixture
-def life(
-    own_server: Server, settings: Any, partitions: int, start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], None]:
+def life(own_server, settings, partitions: int, start, monkeypatch) -> Callable[[], None]:
     """Return a function that does whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
     url = f"redis://shop:secret@127.0.0.1:{own_server.port}/1"
     settings.CACHES = {**settings.CACHES, **caches(url)}
@@ -84,19 +87,12 @@ def life(
         others = [Browser(Client()) for _ in range(3)]
         for browser in others:
             browser.sign_in(alice)
-        for query in (
-            "",
-            "?q=alice",
-            "?o=-2",
-            "?active=1h",
-            "?who=everyone",
-            f"?user={alice.pk}",
-            f"?q={others[0].sid}",
-        ):
+        sid = others[0].sid
+        for query in ("", "?q=alice", "?o=-2", "?active=1h", "?who=everyone", f"?user={alice.pk}", f"?q={sid}"):
             assert staff.get(LIST + query).status_code == 200
-        assert staff.get(f"{LIST}{others[0].sid}/change/", follow=True).status_code == 200
+        assert staff.get(f"{LIST}{sid}/change/", follow=True).status_code == 200
         assert staff.get("/admin/django_redsess/popularitem/").status_code == 200
-        asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [others[0].sid]})
+        asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [sid]})
         answer(staff, asked)
         assert online.count() == 3
         assert online.sessions(order="seen_at")
@@ -110,13 +106,8 @@ def life(
         viewed.rank(1)
         viewed.total()
         viewed.reset("item-1")
-        for arguments in (
-            ["online"],
-            ["cleanviewed", "--limit", "1", "--noinput"],
-            ["clearsessions"],
-            ["cleansessions", "--dry-run"],
-        ):
-            call_command(*arguments)
+        for line in ("online", "cleanviewed --limit 1 --noinput", "clearsessions", "cleansessions --dry-run"):
+            call_command(*line.split())
         assert faults() == []
         viewed.reset_all()
         # A cleaner that sleeps, and is woken by who comes with an earlier deadline.
@@ -141,9 +132,9 @@ def life(
     return live
 
 
-def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
-    own_server: Server, life: Callable[[], None]
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(partitions, own_server, life) -> None:
     rules, client = listed(), own_server.client
     client.execute_command("ACL", "SETUSER", "shop", *rules)
     client.acl_log_reset()
@@ -160,3 +151,101 @@ def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
     for script in lua_scripts.every():
         called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
     assert commands(listed()) == {name.lower() for name in called}
+
+
+# On a cluster.
+
+ALL = ("~*", "+@all")
+
+
+@pytest.fixture
+def site(settings) -> None:
+    """The site of tests/helpers/site in place of the shop. Its sessions are in no store yet."""
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.LOGIN_URL = "/sign-in/nobody/"
+    settings.MIDDLEWARE = MIDDLEWARE_WITH_CSRF
+    settings.TEMPLATES = TEMPLATES
+
+
+@pytest.fixture
+def may(cluster, site, settings) -> Iterator[Callable[..., None]]:
+    """Use the cluster as the user "shop", and return a function that says what that user may do from now on."""
+
+    def may(*rules: str, at: Node | None = None) -> None:
+        for node in [at] if at else cluster.nodes:
+            node.ask("ACL", "SETUSER", "shop", "reset", "on", ">secret", *rules)
+
+    may(*ALL)
+    use_cluster(settings, [url.replace("//", "//shop:secret@") for url in cluster.urls])
+    yield may
+    pool().disconnect()
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "shop")
+
+
+def home(cluster: Cluster, user: User) -> Node:
+    return cluster.node_of(keyspace().of_bucket(bucket_of_user(str(user.pk))).tag)
+
+
+def test_what_the_user_may_not_do_on_one_node_is_a_503_there_and_nowhere_else(
+    cluster, may, browser, alice, log
+) -> None:
+    node = home(cluster, alice)
+    names = (f"user-{number}" for number in range(100))
+    bob = next(user for name in names if home(cluster, user := User.objects.create_user(name)) is not node)
+    other = Browser(Client())
+    browser.sign_in(alice)
+    other.sign_in(bob)
+    may("~*", "+@all", "-hget", at=node)
+    for _ in range(3):
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+        assert other.get("/who/").content == bob.username.encode()
+    [line] = our_errors(log)
+    assert f"127.0.0.1:{node.port}" in line
+    assert "'hget' command" in line
+    assert str(browser.cookie) not in log.text
+    may(*ALL)
+    assert browser.get("/who/").content == b"alice"
+
+
+def test_a_user_who_may_not_ask_where_sessions_are_is_a_503_that_says_so(may, browser, log) -> None:
+    may("~*", "+@all", "-cluster")
+    browser.cookie = "k" * 32
+    for _ in range(2):
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+    [line] = our_errors(log)
+    assert "'cluster|slots' command" in line
+
+
+def test_the_factory_without_a_cluster_is_a_503_that_says_so(server, settings, browser, log) -> None:
+    use_cluster(settings, server.url)
+    browser.cookie = "k" * 32
+    for _ in range(2):
+        assert_unavailable(browser.get(f"{browser.views}/who/"))
+    [line] = our_errors(log)
+    assert "cluster support disabled" in line
+
+
+def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(cluster, may, alice, log) -> None:
+    may(*(set(listed()) - {"+blpop", "+select"}), "+asking", "+cluster|slots")
+    pool().disconnect()
+    for node in cluster.nodes:
+        node.client.acl_log_reset()
+    browsers = [Browser(Client()) for _ in range(3)]
+    for browser in browsers:
+        assert browser.get("/who/").status_code == 200
+        browser.sign_in(alice, colour="blue")
+        assert browser.post("/write/colour/red/").status_code == 200
+    session = SessionStore(browsers[0].cookie)
+    viewed.record(session, "lamp")
+    assert viewed.popular() == [("lamp", 1)]
+    assert len(online.sessions(order="seen_at")) == online.count() == 3
+    cleaning.sample()
+    online.history()
+    for option in ("--dry-run", "--check", "--repair"):
+        call_command("cleansessions", option, verbosity=0)
+    call_command("cleanviewed", limit=1, verbosity=0)
+    assert online.end_user(alice) == 3
+    assert our_errors(log) == []
+    refused = {entry["object"] for node in cluster.nodes for entry in node.client.acl_log()}
+    assert {re.sub(r"\s.*", "", name) for name in refused} <= OF_CLIENTS

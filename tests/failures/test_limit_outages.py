@@ -1,7 +1,5 @@
 """An outage or a lost reply while a user signs in who may have only so many sessions: no more and no fewer are left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +14,7 @@ from django_redsess.session.user_limit import Limit
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_older, stored, text_of
-from tests.helpers.proxy import Proxy
-from tests.helpers.sign_ins import ENDING, SetLimit, sids_of
+from tests.helpers.sign_ins import ENDING, sids_of
 from tests.helpers.visitors import Browser, assert_unavailable
 
 EachLoss = Callable[..., Iterator[Any]]
@@ -57,13 +54,7 @@ def replaced(redis: redis_py.Redis) -> int:
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 @pytest.mark.parametrize("policy", ENDING)
 def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
-    browser: Browser,
-    alice: User,
-    redis: redis_py.Redis,
-    set_limit: SetLimit,
-    each_loss: EachLoss,
-    policy: str,
-    brings: bool,
+    browser, alice, redis, set_limit, each_loss, policy: str, brings: bool
 ) -> None:
     set_limit(3, policy)
     for sids in each_loss(lambda: begin(browser, alice, redis, 300, 200, 100, brings=brings)):
@@ -74,7 +65,7 @@ def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
 
 
 def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_not_enough(
-    browser: Browser, alice: User, redis: redis_py.Redis, set_limit: SetLimit, each_loss: EachLoss
+    browser, alice, redis, set_limit, each_loss
 ) -> None:
     def start() -> None:
         set_limit(None)
@@ -89,7 +80,7 @@ def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_no
 
 @pytest.mark.parametrize("policy", ENDING)
 def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sessions(
-    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit, policy: str
+    browser, alice, proxy, redis, set_limit, policy: str
 ) -> None:
     """It was done, its reply was lost, and before the client repeats it the same user signs in elsewhere."""
 
@@ -113,13 +104,7 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 @pytest.mark.parametrize("room", [True, False], ids=["room", "full"])
 def test_a_lost_reply_refuses_nobody_for_whom_is_room_and_lets_nobody_else_in(
-    browser: Browser,
-    alice: User,
-    redis: redis_py.Redis,
-    set_limit: SetLimit,
-    each_loss: EachLoss,
-    room: bool,
-    brings: bool,
+    browser, alice, redis, set_limit, each_loss, room: bool, brings: bool
 ) -> None:
     set_limit(2, "refuse")
     for sids in each_loss(lambda: begin(browser, alice, redis, *([100] if room else [200, 100]), brings=brings)):
@@ -130,13 +115,7 @@ def test_a_lost_reply_refuses_nobody_for_whom_is_room_and_lets_nobody_else_in(
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "with room"])
 def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visitor_a_guest(
-    browser: Browser,
-    alice: User,
-    proxy: Proxy,
-    redis: redis_py.Redis,
-    set_limit: SetLimit,
-    meanwhile: Callable[[Callable[[], object]], None],
-    full: bool,
+    browser, alice, proxy, redis, set_limit, meanwhile, full: bool
 ) -> None:
     sids = begin(browser, alice, redis, 100)
     set_limit(1 if full else 2, "refuse")
@@ -153,7 +132,7 @@ def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visit
 
 @pytest.mark.parametrize("lowered", [True, False], ids=["while a lowered limit is met", "saved at once"])
 def test_an_outage_after_the_save_of_a_sign_in_does_not_sign_the_visitor_out(
-    browser: Browser, alice: User, proxy: Proxy, redis: redis_py.Redis, set_limit: SetLimit, lowered: bool
+    browser, alice, proxy, redis, set_limit, lowered: bool
 ) -> None:
     begin(browser, alice, redis, *(MANY if lowered else ()), colour=LARGE)
     set_limit(2, "end_oldest" if lowered else "refuse")

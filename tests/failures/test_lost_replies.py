@@ -1,12 +1,8 @@
 """The server has done what it was asked, and the reply is lost: the client asks again, and all is as if asked once."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
@@ -14,8 +10,6 @@ from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.behind import stored
 from tests.helpers.outages import OURS
-from tests.helpers.proxy import Proxy
-from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), pytest.mark.both_servers]
 
@@ -27,9 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), p
         ("/write-and-save/colour/red/", 2, False),
     ],
 )
-def test_each_save_is_done_once(
-    browser: Browser, alice: User, redis: Any, each_loss: Any, commands: Any, path: str, saves: int, hang: bool
-) -> None:
+def test_each_save_is_done_once(browser, alice, redis, each_loss, commands, path: str, saves: int, hang: bool) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice, colour="blue"), hang=hang):
         commands()
         assert browser.post(browser.views + path).status_code == 200
@@ -40,9 +32,7 @@ def test_each_save_is_done_once(
 
 
 @pytest.mark.parametrize("path", ["/write/colour/red/", "/sign-in/alice/", "/items/plain/lamp"])
-def test_a_new_session_is_created_once(
-    browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any, settings: Any, path: str
-) -> None:
+def test_a_new_session_is_created_once(browser, alice, partitions: int, redis, each_loss, settings, path: str) -> None:
     settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True}
     for _ in each_loss(lambda: None):
         ask = browser.get if "items" in path else browser.post
@@ -63,9 +53,7 @@ def test_a_new_session_is_created_once(
 @pytest.mark.parametrize(
     ("partitions", "home"), [(1, True), (4, True), (4, False)], ids=["one", "home", "another"], indirect=["partitions"]
 )
-def test_a_guest_signs_in_once(
-    browser: Browser, alice: User, redis: Any, each_loss: Any, partitions: int, home: bool
-) -> None:
+def test_a_guest_signs_in_once(browser, alice, redis, each_loss, partitions: int, home: bool) -> None:
     """From the only partition, from the user's home partition, and from another one into that."""
 
     def guest() -> None:
@@ -89,7 +77,7 @@ def test_a_guest_signs_in_once(
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
 
 
-def test_a_key_is_changed_once(browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any) -> None:
+def test_a_key_is_changed_once(browser, alice, partitions: int, redis, each_loss) -> None:
     def signed_in() -> None:
         browser.sign_in(alice, colour="blue")
         browser.get("/items/plain/lamp")
@@ -105,7 +93,7 @@ def test_a_key_is_changed_once(browser: Browser, alice: User, partitions: int, r
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
 
 
-def test_a_session_is_ended_once(browser: Browser, alice: User, partitions: int, redis: Any, each_loss: Any) -> None:
+def test_a_session_is_ended_once(browser, alice, partitions: int, redis, each_loss) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice)):
         response = browser.post(f"{browser.views}/sign-out/")
         assert response.status_code == 200
@@ -115,7 +103,7 @@ def test_a_session_is_ended_once(browser: Browser, alice: User, partitions: int,
 
 
 @pytest.mark.parametrize("path", ["/items/plain/lamp", "/items/records/lamp"])
-def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any, each_loss: Any, path: str) -> None:
+def test_a_view_is_never_counted_twice(browser, alice, redis, each_loss, path: str) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice)):
         # Only whoever asked for it hears that the reply was lost.
         assert browser.get(path).status_code in ((200,) if path == "/items/plain/lamp" else (200, 503))
@@ -125,9 +113,7 @@ def test_a_view_is_never_counted_twice(browser: Browser, alice: User, redis: Any
 
 
 @pytest.mark.parametrize("view", ["/items/writes", "/items/writes-and-cycles"])
-def test_a_view_that_rides_on_a_save_is_never_counted_twice(
-    browser: Browser, alice: User, redis: Any, each_loss: Any, view: str
-) -> None:
+def test_a_view_that_rides_on_a_save_is_never_counted_twice(browser, alice, redis, each_loss, view: str) -> None:
     for _ in each_loss(lambda: browser.sign_in(alice)):
         assert browser.get(f"{view}/lamp").status_code == 200
         assert browser.get("/read/last/").content == b"lamp"
@@ -136,7 +122,7 @@ def test_a_view_that_rides_on_a_save_is_never_counted_twice(
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between(
-    browser: Browser, alice: User, proxy: Proxy, redis: Any, applied: bool
+    browser, alice, proxy, redis, applied: bool
 ) -> None:
     """The save is done and its reply lost; another request saves before it is repeated, so that it has to merge."""
     browser.sign_in(alice)
@@ -162,7 +148,7 @@ def test_a_view_is_not_counted_twice_though_others_change_the_session_in_between
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)
 def test_a_view_counted_in_another_partition_is_never_counted_twice(
-    browser: Browser, alice: User, redis: Any, each_loss: Any, partitions: int
+    browser, alice, redis, each_loss, partitions: int
 ) -> None:
     space = keyspace()
     item = next(name for name in map(str, itertools.count()) if space.of_item(name) != space.of_user(str(alice.pk)))
@@ -177,7 +163,7 @@ def test_a_view_counted_in_another_partition_is_never_counted_twice(
     "path", ["/write/colour/red/", "/cycle/", "/sign-in/alice/", "/sign-out/", "/items/plain/lamp"]
 )
 def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
-    browser: Browser, alice: User, partitions: int, proxy: Proxy, redis: Any, path: str
+    browser, alice, partitions: int, proxy, redis, path: str
 ) -> None:
     for number in range(3):
         browser.sign_in(alice, colour="blue")
@@ -190,7 +176,7 @@ def test_two_losses_in_a_row_are_an_outage_and_leave_no_half_work(
         assert stored(redis) <= number + 1
 
 
-def test_the_key_that_was_lost_is_never_in_the_answer(browser: Browser, alice: User, proxy: Proxy, redis: Any) -> None:
+def test_the_key_that_was_lost_is_never_in_the_answer(browser, alice, proxy, redis) -> None:
     browser.sign_in(alice)
     cookie = browser.cookie
     proxy.lose_reply(OURS, times=2)

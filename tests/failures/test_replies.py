@@ -217,7 +217,7 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
 def test_300_greenlets_at_once_are_served(server: Server, settings: Any, kind: str) -> None:
-    started = [sys.executable, "-m", "tests.failures.many_greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
+    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["300"] * 3)
 
