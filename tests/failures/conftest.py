@@ -3,7 +3,7 @@ What the tests of failures share.
 
 ``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of
 it, over WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can
-be lost.
+be lost. ``told``: whose ends were told.
 ``sign_ins_site``: the same site for users who are in no table, without a proxy.
 ``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
 """
@@ -20,6 +20,7 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
+from django_redsess.signals import session_ended
 from testproject import servers
 from tests.helpers.child import Child
 from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
@@ -112,6 +113,19 @@ def each_loss(
                 return
 
     return rounds
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """The sids of the sessions whose end was told in this process."""
+    sids: list[str] = []
+
+    def receive(signal: Any, sender: Any, sid: str, **named: Any) -> None:
+        sids.append(sid)
+
+    session_ended.connect(receive)
+    yield sids
+    session_ended.disconnect(receive)
 
 
 @pytest.fixture(scope="session")

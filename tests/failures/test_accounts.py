@@ -1,8 +1,7 @@
 """The server can't be reached when something happens to an account: that happens, and somebody is told what is left."""
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,7 +10,6 @@ from django.test import Client
 
 from django_redsess import accounts
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import session_ended
 from django_redsess.transport import lua_scripts
 from tests.helpers import account_changes
 from tests.helpers.accounts import count
@@ -123,34 +121,26 @@ def test_whose_sessions_stayed_is_taken_for_signed_out_all_the_same(bob, proxy, 
     assert browser.get("/who/").content == b"nobody"
 
 
-@pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
+@pytest.mark.parametrize(
+    ("session", "atomic"), [("none", False), ("none", True), ("not needed", False), ("needed", False)]
+)
 @changes
-def test_a_request_without_a_session_makes_the_change(browser, bob, proxy, log, monkeypatch, change, atomic) -> None:
+def test_a_request_makes_the_change_and_is_a_503_where_it_needs_its_session(
+    browser, alice, bob, outage, proxy, log, monkeypatch, change: str, session: str, atomic: bool
+) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     user_id = bob.pk
-    sign_in(bob)
-    proxy.refuse()
-    response = browser.get(f"/another/bob/{change}/")
-    assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
-    assert_left(proxy, log, change, user_id)
-
-
-@pytest.mark.parametrize("needed", [False, True], ids=["", "needs its session"])
-@changes
-def test_a_request_with_a_session_makes_the_change_and_is_a_503_where_it_needs_that(
-    browser, alice, bob, outage, proxy, log, change, needed
-) -> None:
-    user_id = bob.pk
-    browser.sign_in(alice)
+    if session != "none":
+        browser.sign_in(alice)
     sign_in(bob)
     outage()
-    if needed:
+    if session == "needed":
         assert_unavailable(browser.get(f"/read-and-another/bob/{change}/"))
     else:
         response = browser.get(f"/another/bob/{change}/")
         assert (response.status_code, response.content, list(response.cookies)) == (200, b"done", [])
     assert_left(proxy, log, change, user_id)
-    assert browser.get("/who/").content == b"alice"
+    assert browser.get("/who/").content == (b"nobody" if session == "none" else b"alice")
 
 
 @pytest.mark.parametrize("way", ["cycles_after", "cycles_before", "keeps_the_key", "cycles_in_the_transaction"])
@@ -203,19 +193,6 @@ def test_logout_everywhere_raises_in_an_outage_and_works_afterwards(bob, proxy, 
         accounts.logout_everywhere(bob)
     proxy.restore()
     assert accounts.logout_everywhere(bob) == 2
-
-
-@pytest.fixture
-def told() -> Iterator[list[str]]:
-    """The sids of the sessions whose end was told."""
-    sids: list[str] = []
-
-    def receive(signal: Any, sender: Any, sid: str, **named: Any) -> None:
-        sids.append(sid)
-
-    session_ended.connect(receive)
-    yield sids
-    session_ended.disconnect(receive)
 
 
 @changes

@@ -29,12 +29,11 @@ PASSWORD = "a password"
 class Visitor:
     """Somebody who signed in by the form, as browsers do."""
 
-    def __init__(self, name: str, *, csrf: bool = False, **kind: Any) -> None:
+    def __init__(self, name: str, **kind: Any) -> None:
         self.user = User.objects.create_user(name, password=PASSWORD, **kind)
         # The user agent tells whose session a page shows.
         self.client = Client(headers={"user-agent": f"Browser of {name}"})
         self.client.post("/login/", {"username": name, "password": PASSWORD})
-        self.client.handler.enforce_csrf_checks = csrf
 
     @property
     def key(self) -> str:
@@ -64,37 +63,14 @@ def administrator(db) -> Visitor:
     )
 
 
-def test_a_get_ends_nothing(administrator, victim) -> None:
-    for address in (f"{END}?sids={victim.sid}", f"{END}?latest={10**15}"):
-        response = administrator.client.get(address)
-        assert response.status_code == 405
-        assert response.headers["Allow"] == "POST"
-    # The question is a GET, and no more than a question.
-    assert administrator.client.get(f"{CONFIRM}?sid={victim.sid}").status_code == 200
-    assert administrator.client.get(CONFIRM).status_code == 200
-    assert victim.is_signed_in()
-
-
-@pytest.mark.parametrize("token", [None, "", "x" * 64], ids=["none", "empty", "forged"])
-def test_a_post_without_a_csrf_token_ends_nothing(victim, token) -> None:
-    administrator = Visitor("administrator", csrf=True, is_superuser=True, is_staff=True)
-    forged = {} if token is None else {"csrfmiddlewaretoken": token}
-    for fields in ({"sids": victim.sid}, ALL):
-        assert administrator.client.post(END, {**fields, **forged}).status_code == 403
-    assert victim.is_signed_in()
-
-
 @pytest.mark.parametrize(
     ("kind", "permissions", "status"),
     [
-        ({}, (), 302),
         ({}, ("view_onlinesession", "end_onlinesession"), 302),
-        ({"is_staff": True}, (), 403),
-        ({"is_staff": True}, ("view_onlinesession", "view_session_data"), 403),
         ({"is_staff": True}, ("end_onlinesession",), 403),
         ({"is_staff": True}, ("add_user", "change_user", "delete_user", "view_user"), 403),
     ],
-    ids=["a customer", "a customer with permissions", "staff", "may view", "may end and not view", "may change users"],
+    ids=["a customer with permissions", "may end and not view", "may change users"],
 )
 def test_nobody_ends_sessions_without_permission(victim, kind, permissions, status) -> None:
     somebody = Visitor("somebody", **kind).may(*permissions)
@@ -104,17 +80,6 @@ def test_nobody_ends_sessions_without_permission(victim, kind, permissions, stat
     for query in (f"?sid={victim.sid}", f"?user={victim.user.pk}", ""):
         assert somebody.client.get(CONFIRM + query).status_code == status
     assert victim.is_signed_in()
-    assert not LogEntry.objects.exists()
-
-
-def test_a_superusers_session_is_refused_to_who_is_none(administrator) -> None:
-    root = Visitor("root", is_staff=True, is_superuser=True)
-    user = f"user={root.user.pk}"
-    for fields in (ALL, {**ALL, "query": user}, {**ALL, "query": "who=everyone"}, {"sids": root.sid}):
-        response = administrator.client.post(END, fields, follow=True)
-        assert response.status_code == 200
-        assert root.is_signed_in()
-    assert "only superusers can end it" in response.text
     assert not LogEntry.objects.exists()
 
 
@@ -142,29 +107,17 @@ def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administ
         "view_onlinesession", "end_onlinesession", "end_all_onlinesession", "view_session_data", "view_user"
     )
     keys = {victim.key, administrator.key}
-    client, answers = administrator.client, []
-
-    def keep(response: Any) -> Any:
-        answers.append(response)
-        return response
-
-    keep(client.get(LIST))
+    client = administrator.client
+    queries = ("", "?who=everyone", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}")
+    answers = [client.get(LIST + query) for query in queries]
     assert "Browser of victim" in answers[0].text
     # A key that is searched for finds nothing.
-    found = client.get(LIST, {"q": victim.key})
-    assert found.status_code == 200
-    assert "Browser of victim" not in found.text
-    for query in ("?who=everyone", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}"):
-        keep(client.get(LIST + query))
-    for sid in (victim.sid, administrator.sid):
-        keep(client.get(f"{LIST}{quote(sid)}/change/"))
-    for query in ("", f"?sid={victim.sid}", f"?user={victim.user.pk}"):
-        keep(client.get(CONFIRM + query))
-    keep(client.post(LIST, {"action": "end_selected", "_selected_action": [victim.sid]}))
-    keep(client.post(END, {"sids": victim.sid, "message": "Robbed"}))
-    keep(client.get(LIST))
-    keep(client.get(f"/admin/auth/user/{victim.user.pk}/history/"))
-    keep(client.get("/admin/"))
+    assert "Browser of victim" not in answers[-1].text
+    answers += [client.get(f"{LIST}{quote(sid)}/change/") for sid in (victim.sid, administrator.sid)]
+    answers += [client.get(CONFIRM + query) for query in ("", f"?sid={victim.sid}", f"?user={victim.user.pk}")]
+    answers.append(client.post(LIST, {"action": "end_selected", "_selected_action": [victim.sid]}))
+    answers.append(client.post(END, {"sids": victim.sid, "message": "Robbed"}))
+    answers += [client.get(path) for path in (LIST, f"/admin/auth/user/{victim.user.pk}/history/", "/admin/")]
     told = [*caplog.messages, repr(list(LogEntry.objects.values()))]
     for response in answers:
         assert response.status_code in (200, 302)

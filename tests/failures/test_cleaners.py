@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 import redis as redis_py
@@ -17,7 +16,7 @@ from django_redsess import cleaning as cleaner
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import EndedSession, Reason, session_ended
+from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, make_due, make_seen, stored
@@ -53,7 +52,6 @@ def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
     for number in itertools.count(1):
         redis.flushall()
         live, others = fill(redis, new_session)
-        operation: Callable[..., int]
         if kind is Reason.EXPIRED:
             make_due(redis, *others)
             operation, args = every_operation.clean, (4,)
@@ -111,29 +109,20 @@ class Traffic(threading.Thread):
 
 
 @pytest.mark.slow
-def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up(redis, start) -> None:
-    told: list[EndedSession] = []
-
-    def note(sender: type[EndedSession], sid: str, user_id: str, reason: Reason, at: Any, **_: Any) -> None:
-        told.append(EndedSession(sid, user_id, reason, at))
-
-    session_ended.connect(note)
-    try:
-        cleaners = [start("cleansessions", "--forever", "--json", *options) for options in ([], ["--batch-size=7"])]
-        wait_until(lambda: asleep(redis) == 2)
-        threads = [Traffic() for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        time.sleep(2)
-        for thread in threads:
-            thread.stop.set()
-        for thread in threads:
-            thread.join()
-        live = [session for thread in threads for session in thread.live]
-        assert [each.stop() for each in cleaners] == [(0, ""), (0, "")]
-        counts = [json.loads(each.stdout)["expired"] for each in cleaners]
-    finally:
-        session_ended.disconnect(note)
+def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up(redis, start, told) -> None:
+    cleaners = [start("cleansessions", "--forever", "--json", *options) for options in ([], ["--batch-size=7"])]
+    wait_until(lambda: asleep(redis) == 2)
+    threads = [Traffic() for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(2)
+    for thread in threads:
+        thread.stop.set()
+    for thread in threads:
+        thread.join()
+    live = [session for thread in threads for session in thread.live]
+    assert [each.stop() for each in cleaners] == [(0, ""), (0, "")]
+    counts = [json.loads(each.stdout)["expired"] for each in cleaners]
     assert [thread.lost for thread in threads] == [[], []]
     assert min(counts) > 0
     # What new sessions took along has been told here.

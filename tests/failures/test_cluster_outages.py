@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -27,9 +27,6 @@ from tests.helpers.running import wait_until
 from tests.helpers.serving import Answer, assert_own, serving
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.visitors import Browser, assert_unavailable
-
-NewSession = Callable[..., SessionStore]
-
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -69,6 +66,16 @@ def all_frozen(cluster: Cluster) -> Iterator[None]:
 # The first request of a process.
 
 
+def outage_of(visitor: Browser, log: pytest.LogCaptureFixture) -> str:
+    """Have a visitor ask who has a session; return the one line that says why it can't be reached."""
+    visitor.cookie = "k" * 32
+    for _ in range(3):
+        assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
+        assert visitor.seconds < BUDGET
+    [line] = our_errors(log)
+    return line
+
+
 @contextmanager
 def refusing() -> Iterator[str]:
     yield f"redis://127.0.0.1:{free_port()}"
@@ -79,20 +86,20 @@ def test_no_start_node_answers(visitor, settings, log, start) -> None:
     with ExitStack() as ended:
         urls = [ended.enter_context(start()) for _ in range(3)]
         use_cluster(settings, urls, timeout=TIMEOUT)
-        visitor.cookie = "k" * 32
-        for _ in range(3):
-            assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-            assert visitor.seconds < BUDGET
-        [line] = our_errors(log)
+        line = outage_of(visitor, log)
         assert line.startswith("Sessions can't be reached: ConnectionError: No node of the cluster")
+
+
+@pytest.mark.both_servers
+def test_a_server_that_is_no_cluster(visitor, server, settings, log) -> None:
+    use_cluster(settings, server.url)
+    assert "cluster support disabled" in outage_of(visitor, log)
 
 
 @pytest.mark.both_servers
 def test_another_database_is_named(visitor, cluster, settings, log) -> None:
     use_cluster(settings, cluster.urls[0].replace("/0", "/1"))
-    visitor.cookie = "k" * 32
-    assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-    [line] = our_errors(log)
+    line = outage_of(visitor, log)
     assert "SELECT is not allowed in cluster mode" in line or "DB index is out of range" in line
 
 
@@ -103,10 +110,7 @@ def test_a_cluster_that_says_it_is_down(visitor, server, settings, log) -> None:
         node.cluster("DELSLOTS", 0)
         wait_until(lambda: b"cluster_state:fail" in node.cluster("INFO"))
         use_cluster(settings, node.url)
-        visitor.cookie = "k" * 32
-        for _ in range(3):
-            assert_unavailable(visitor.get(f"{visitor.views}/read/colour/"))
-        [line] = our_errors(log)
+        line = outage_of(visitor, log)
         assert line.startswith(f"Sessions {named(node)}can't be reached: ClusterDownError")
         node.cluster("ADDSLOTS", 0)
         cluster.wait_ok()

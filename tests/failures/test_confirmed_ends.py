@@ -50,17 +50,6 @@ def servers(server, settings, monkeypatch, confirm_within) -> Iterator[Replicate
     started.close()
 
 
-@pytest.fixture
-def cut(servers, confirm_within) -> Callable[[], None]:
-    """Return a function that cuts the link to the replica, for which ends wait a moment only from then on."""
-
-    def cut() -> None:
-        servers.cut()
-        confirm_within(CUT)
-
-    return cut
-
-
 def waits(servers: Replicated) -> int:
     """Count the ``WAIT`` that the server got since the last call, but for those of tests."""
     stats = servers.server.client.info("commandstats")
@@ -100,12 +89,13 @@ def sid(servers, alice) -> str:
 
 
 def test_ends_say_whether_a_failover_undoes_them_and_ending_again_looks_again(
-    partitions, servers, cut, confirm_within, settings
+    partitions, servers, confirm_within, settings
 ) -> None:
     users = {way: User.objects.create_user(way) for way in WAYS}
     sids = {way: str(sign_in(str(user.pk)).sid) for way, user in users.items()}
     servers.link()
-    cut()
+    servers.cut()
+    confirm_within(CUT)
     for way, end in WAYS.items():
         ended = end(users[way], sids[way])
         assert (way, ended.confirmed_by, ended.may_return) == (way, 0, True)
@@ -124,11 +114,12 @@ def test_ends_say_whether_a_failover_undoes_them_and_ending_again_looks_again(
 
 
 def test_an_unconfirmed_end_says_so_and_is_undone_by_the_failover(
-    servers, alice, sid, cut, settings, new_session
+    servers, alice, sid, confirm_within, settings, new_session
 ) -> None:
     other = new_session("7").sid
     servers.link()
-    cut()
+    servers.cut()
+    confirm_within(CUT)
     for ended in (online.end(other), asyncio.run(online.aend_user(alice))):
         assert (ended.confirmed_by, ended.may_return) == (0, True)
     assert (online.get(sid), online.get(other)) == (None, None)
@@ -151,16 +142,9 @@ def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_f
     assert online.end(sid).confirmed_by == 1
 
 
-def test_without_the_setting_nothing_waits(servers, alice, sid: str, settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
-    waits(servers)
-    for way in WAYS.values():
-        ended = way(alice, sid)
-        assert (ended.confirmed_by, ended.may_return) == (None, False)
-    assert waits(servers) == 0
-
-
-def test_what_is_no_end_does_not_wait(partitions, servers, alice, set_limit) -> None:
+def test_what_is_no_end_does_not_wait_nor_does_an_end_without_the_setting(
+    partitions, servers, alice, set_limit, settings
+) -> None:
     waits(servers)
     set_limit(2)
     first = SessionStore()
@@ -175,6 +159,10 @@ def test_what_is_no_end_does_not_wait(partitions, servers, alice, set_limit) -> 
     asyncio.run(SessionStore(session.session_key).aload())
     session.flush()
     assert online.end_in_batches(user_ids=[])
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
+    for way, end in WAYS.items():
+        ended = end(alice, str(sign_in(str(alice.pk)).sid))
+        assert (way, ended.confirmed_by, ended.may_return) == (way, None, False)
     assert waits(servers) == 0
 
 
@@ -200,13 +188,16 @@ def test_a_sign_in_that_ends_another_session_waits(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(servers, alice, sid, cut, caplog) -> None:
+def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
+    servers, alice, sid, confirm_within, caplog
+) -> None:
     waits(servers)
     alice.set_password("other")
     alice.save()
     assert waits(servers) == 1
     sign_in(str(alice.pk))
-    cut()
+    servers.cut()
+    confirm_within(CUT)
     waits(servers)
     alice.is_active = False
     alice.save()
@@ -225,11 +216,10 @@ def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(servers, a
     ]
 
 
-def test_too_few_replicas_are_logged_once_and_so_is_when_that_is_over(
-    servers, sid, cut, confirm_within, caplog
-) -> None:
+def test_too_few_replicas_are_logged_once_and_so_is_when_that_is_over(servers, sid, confirm_within, caplog) -> None:
     caplog.set_level(logging.INFO, "django_redsess")
-    cut()
+    servers.cut()
+    confirm_within(CUT)
     for _ in range(3):
         online.end(sid)
     servers.link()

@@ -63,18 +63,11 @@ def test_ending_all_of_another_user_leaves_the_own_key(browser, alice) -> None:
 # Of a planted cookie both have the key, before the victim signs in.
 
 
-@pytest.fixture
-def planted(site, redis) -> str:
-    session = SessionStore()
-    session["colour"] = "blue"
-    session.save()
-    return str(session.session_key)
-
-
 @pytest.mark.parametrize("ends", [lambda late: late.flush(), lambda late: async_to_sync(late.aflush)()])
 def test_a_guest_who_flushes_the_session_does_not_sign_out_who_signed_in_meanwhile(
-    browser, alice, planted: str, ends
+    browser, alice, new_session, ends
 ) -> None:
+    planted = new_session(colour="blue").session_key
     late = SessionStore(planted)
     late.get("colour")
     browser.cookie = planted
@@ -84,8 +77,9 @@ def test_a_guest_who_flushes_the_session_does_not_sign_out_who_signed_in_meanwhi
 
 
 @pytest.mark.parametrize("before", ["alice", "nobody"])
-def test_who_writes_with_a_cookie_that_was_rotated(browser, alice, planted: str, redis, before: str) -> None:
+def test_who_writes_with_a_cookie_that_was_rotated(browser, alice, new_session, redis, before: str) -> None:
     """A guest's cookie may be somebody else's by now: a new session. A user's belongs to the user: 400."""
+    planted = new_session(colour="blue").session_key
     browser.cookie = planted
     if before == "alice":
         browser.sign_in(alice)

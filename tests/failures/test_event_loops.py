@@ -16,20 +16,16 @@ from tests.helpers.running import wait_until
 from tests.helpers.visitors import Browser
 
 
-def connections(redis: Any) -> int:
-    return len(redis.client_list())
-
-
 @pytest.fixture
 def baseline(redis, site) -> int:
     """The connections that there are when nothing asynchronous is under way."""
     SessionStore().exists("k" * 32)
-    return connections(redis)
+    return len(redis.client_list())
 
 
 def assert_back_to(baseline: int, redis: Any) -> None:
     # The server notices a moment later that a connection was closed.
-    wait_until(lambda: connections(redis) <= baseline)
+    wait_until(lambda: len(redis.client_list()) <= baseline)
     # What was not closed would warn now, and a warning is an error.
     gc.collect()
 

@@ -27,8 +27,6 @@ pytestmark = pytest.mark.both_servers
 
 THREADS = 40
 
-Counts = tuple[int, int]
-
 
 def guest(**data: Any) -> SessionStore:
     session = SessionStore()
@@ -39,16 +37,11 @@ def guest(**data: Any) -> SessionStore:
 
 def flood(visitors: int, **data: Any) -> None:
     """Have so many guests come, several at a time."""
-
-    def come(number: int) -> None:
-        for _ in range(number, visitors, 4):
-            guest(**data)
-
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(come, range(4)))
+        list(threads.map(lambda _: guest(**data), range(visitors)))
 
 
-def there() -> Counts:
+def there() -> tuple[int, int]:
     """How many sessions have a user, and how many have none."""
     signed_in = online.count()
     return signed_in, online.count(guests=True) - signed_in
@@ -117,13 +110,12 @@ def test_there_are_as_many_guests_as_may_be(new_session, settings, members: int,
 
 
 @pytest.fixture
-def small_server(server, settings) -> Iterator[servers.Server]:
+def small_server(own_server, settings) -> Iterator[servers.Server]:
     """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
-    for each in servers.serving(server.binary):
-        settings.CACHES = caches(each.url)
-        yield each
-        each.client.config_set("maxmemory", 0)
-        close_connections()
+    settings.CACHES = caches(own_server.url)
+    yield own_server
+    own_server.client.config_set("maxmemory", 0)
+    close_connections()
 
 
 def leave_room(client: Any, room: int) -> None:
@@ -238,7 +230,7 @@ WRITES: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, write: Callable[[str], object]) -> None:
+def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, write) -> None:
     # Whatever a script had written before would have lifted the server's refusal, and have stayed.
     key = new_session("7", colour="blue").session_key
     viewed.record(SessionStore(key), "lamp")

@@ -84,24 +84,27 @@ class Store:
         return "lamp" if item == self.item else "vase"
 
 
+class Operation(NamedTuple):
+    """What is done to the session of ``user_id`` ("": a guest's), and what that makes of the one that is there."""
+
+    user_id: str
+    function: Callable[..., Any]
+    args: Callable[[Store], tuple[Any, ...]]
+    result: Callable[[Story], list[Story]]
+
+
 @pytest.fixture
-def states(child, redis, settings) -> Callable[..., tuple[State, list[State]]]:
+def states(child, redis) -> Callable[[Operation, Moment], tuple[State, list[State]]]:
     """Return a function that has an operation killed at every step: the state before, and those that it left."""
 
-    def kill_at_every_step(
-        user_id: str, operation: Callable[..., Any], args: Callable[[Store], tuple[Any, ...]], moment: Moment
-    ) -> tuple[State, list[State]]:
+    def kill_at_every_step(operation: Operation, moment: Moment) -> tuple[State, list[State]]:
         of_test = Store(redis)
+        settings = {"REDSESS": {"PARTITIONS": keyspace().count}}
         left = []
         for number in itertools.count(1):
-            of_test.begin(user_id)
+            of_test.begin(operation.user_id)
             before = of_test.state()
-            ran = child.run(
-                operation,
-                *args(of_test),
-                settings={"REDSESS": {"PARTITIONS": keyspace().count}},
-                die=(number, moment),
-            )
+            ran = child.run(operation.function, *operation.args(of_test), settings=settings, die=(number, moment))
             assert (disagreements(redis), faults()) == ([], [])
             left.append(of_test.state())
             if not ran.killed:
@@ -111,15 +114,6 @@ def states(child, redis, settings) -> Callable[..., tuple[State, list[State]]]:
         raise AssertionError
 
     return kill_at_every_step
-
-
-class Operation(NamedTuple):
-    """What is done to the session of ``user_id`` ("": a guest's), and what that makes of the one that is there."""
-
-    user_id: str
-    function: Callable[..., Any]
-    args: Callable[[Store], tuple[Any, ...]]
-    result: Callable[[Story], list[Story]]
 
 
 def key_of(store: Store) -> tuple[str]:
@@ -197,7 +191,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "moment"), CASES)
 def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(partitions, states, name, moment) -> None:
     operation = OPERATIONS[name]
-    before, left = states(operation.user_id, operation.function, operation.args, moment)
+    before, left = states(operation, moment)
     after = left[-1]
     assert before != after
     [story] = before.sessions
@@ -209,12 +203,13 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(partitions
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("operation", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
+@pytest.mark.parametrize("function", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
 def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_whole_sessions(
-    monkeypatch, states, operation, moment
+    monkeypatch, states, function, moment
 ) -> None:
     have_partitions(monkeypatch, 4)
-    before, left = states("", operation, lambda store: (*key_of(store), store.user_elsewhere), moment)
+    sign_in = Operation("", function, lambda store: (*key_of(store), store.user_elsewhere), signed_in)
+    before, left = states(sign_in, moment)
     after = left[-1]
     assert (len(before.sessions), len(after.sessions), before.notes, after.notes) == (1, 1, 0, 1)
     assert after.sessions == signed_in(before.sessions[0])
@@ -228,7 +223,8 @@ def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_wh
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(monkeypatch, states, moment) -> None:
     have_partitions(monkeypatch, 4)
-    before, left = states("7", every_operation.view, lambda store: (*key_of(store), store.item_elsewhere), moment)
+    view = Operation("7", every_operation.view, lambda store: (*key_of(store), store.item_elsewhere), kept)
+    before, left = states(view, moment)
     after = left[-1]
     assert after.popular == [("lamp", 1), ("vase", 1)]
     not_counted = after._replace(popular=before.popular)

@@ -20,7 +20,6 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import bucket_of_user, keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
-from testproject.servers import Server
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import LIST, answer
 from tests.helpers.behind import faults
@@ -48,101 +47,90 @@ def commands(rules: list[str]) -> set[str]:
     return {rule.removeprefix("+") for rule in rules if rule.startswith("+")}
 
 
-def as_used(own_server: Server) -> set[str]:
-    """The commands that were called, by scripts too, but for those of this test and of the connection itself."""
-    return {name.removeprefix("cmdstat_").partition("|")[0] for name in own_server.client.info("commandstats")}
-
-
-@pytest.fixture
-def life(own_server, settings, partitions: int, start, monkeypatch) -> Callable[[], None]:
-    """Return a function that does whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
-    url = f"redis://shop:secret@127.0.0.1:{own_server.port}/1"
-    settings.CACHES = {**settings.CACHES, **caches(url)}
-    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "slug"}, "VIEWED_LIMIT": 3, "VIEWED_GUESTS": True}
-    monkeypatch.setenv("PARTITIONS", str(partitions))
-
-    def live() -> None:
-        Product.objects.bulk_create([Product(slug=f"item-{number}", name="Item") for number in range(9)])
-        User.objects.create_superuser("admin", password="secret")
-        alice = User.objects.create_user("alice", password="secret")
-        password = {"password": "secret"}
-        for browser in (Browser(Client()), Browser(AsyncClient())):
-            # A guest who views, then signs in, twice; the second ends the first.
-            settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 1, "IDLE_TIMEOUT": 600, "SLIDING": True}
-            for _ in range(2):
-                browser.client.cookies.clear()
-                for number in range(9):
-                    assert browser.get(f"/products/item-{number}/").status_code == 200
-                assert browser.post("/login/", {"username": "alice", **password}).status_code == 302
-                assert browser.post("/basket/item-1/add/", {"quantity": "1"}).status_code == 302
-            assert online.count() == 1
-            assert browser.get("/history/forget/").status_code == 405
-            assert browser.post("/history/forget/").status_code == 302
-            assert browser.get("/account/sessions/").status_code == 200
-            assert browser.post("/account/sessions/end-others/").status_code == 302
-            assert browser.post("/logout/").status_code == 302
-        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": None}
-        staff = Client()
-        assert staff.post("/login/", {"username": "admin", **password}).status_code == 302
-        others = [Browser(Client()) for _ in range(3)]
-        for browser in others:
-            browser.sign_in(alice)
-        sid = others[0].sid
-        for query in ("", "?q=alice", "?o=-2", "?active=1h", "?who=everyone", f"?user={alice.pk}", f"?q={sid}"):
-            assert staff.get(LIST + query).status_code == 200
-        assert staff.get(f"{LIST}{sid}/change/", follow=True).status_code == 200
-        assert staff.get("/admin/django_redsess/popularitem/").status_code == 200
-        asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [sid]})
-        answer(staff, asked)
-        assert online.count() == 3
-        assert online.sessions(order="seen_at")
-        assert online.sessions(guests=True, active_seconds=300)
-        moving = SessionStore(others[1].cookie)
-        viewed.record(moving, "item-1")
-        moving.cycle_key()
-        moving.save()
-        assert viewed.popular()
-        assert viewed.count("item-1")
-        viewed.rank(1)
-        viewed.total()
-        viewed.reset("item-1")
-        for line in ("online", "cleanviewed --limit 1 --noinput", "clearsessions", "cleansessions --dry-run"):
-            call_command(*line.split())
-        assert faults() == []
-        viewed.reset_all()
-        # A cleaner that sleeps, and is woken by who comes with an earlier deadline.
-        cleaner = start("cleansessions", "--forever", url=url)
-        wait_until(lambda: asleep(own_server.client) == keyspace().count)
-        short = SessionStore()
-        short["colour"] = "blue"
-        short.set_expiry(1)
-        short.save()
-        wait_until(lambda: not SessionStore(short.session_key).exists(short.session_key))
-        cleaner.stop()
-        online.history()
-        call_command("cleansessions", "--max-sessions", "1")
-        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 2}
-        for _ in range(8 * keyspace().count):
-            SessionStore().create()
-        call_command("endsessions", "--all", interactive=False)
-        assert online.count() == 0
-        own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-        assert [each.id for each in cluster.check_server()] == ["django_redsess.W008"]
-
-    return live
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [4], indirect=True)
-def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(partitions, own_server, life) -> None:
+def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
+    own_server, settings, partitions: int, start, monkeypatch
+) -> None:
+    """Do whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
     rules, client = listed(), own_server.client
     client.execute_command("ACL", "SETUSER", "shop", *rules)
     client.acl_log_reset()
     client.config_resetstat()
-    life()
+    url = f"redis://shop:secret@127.0.0.1:{own_server.port}/1"
+    settings.CACHES = {**settings.CACHES, **caches(url)}
+    settings.REDSESS = {"VIEWED_VIEWS": {"shop:product": "slug"}, "VIEWED_LIMIT": 3, "VIEWED_GUESTS": True}
+    monkeypatch.setenv("PARTITIONS", str(partitions))
+    Product.objects.bulk_create([Product(slug=f"item-{number}", name="Item") for number in range(9)])
+    User.objects.create_superuser("admin", password="secret")
+    alice = User.objects.create_user("alice", password="secret")
+    password = {"password": "secret"}
+    for browser in (Browser(Client()), Browser(AsyncClient())):
+        # A guest who views, then signs in, twice; the second ends the first.
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 1, "IDLE_TIMEOUT": 600, "SLIDING": True}
+        for _ in range(2):
+            browser.client.cookies.clear()
+            for number in range(9):
+                assert browser.get(f"/products/item-{number}/").status_code == 200
+            assert browser.post("/login/", {"username": "alice", **password}).status_code == 302
+            assert browser.post("/basket/item-1/add/", {"quantity": "1"}).status_code == 302
+        assert online.count() == 1
+        assert browser.get("/history/forget/").status_code == 405
+        assert browser.post("/history/forget/").status_code == 302
+        assert browser.get("/account/sessions/").status_code == 200
+        assert browser.post("/account/sessions/end-others/").status_code == 302
+        assert browser.post("/logout/").status_code == 302
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": None}
+    staff = Client()
+    assert staff.post("/login/", {"username": "admin", **password}).status_code == 302
+    others = [Browser(Client()) for _ in range(3)]
+    for browser in others:
+        browser.sign_in(alice)
+    sid = others[0].sid
+    for query in ("", "?q=alice", "?o=-2", "?active=1h", "?who=everyone", f"?user={alice.pk}", f"?q={sid}"):
+        assert staff.get(LIST + query).status_code == 200
+    assert staff.get(f"{LIST}{sid}/change/", follow=True).status_code == 200
+    assert staff.get("/admin/django_redsess/popularitem/").status_code == 200
+    asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [sid]})
+    answer(staff, asked)
+    assert online.count() == 3
+    assert online.sessions(order="seen_at")
+    assert online.sessions(guests=True, active_seconds=300)
+    moving = SessionStore(others[1].cookie)
+    viewed.record(moving, "item-1")
+    moving.cycle_key()
+    moving.save()
+    assert viewed.popular()
+    assert viewed.count("item-1")
+    viewed.rank(1)
+    viewed.total()
+    viewed.reset("item-1")
+    for line in ("online", "cleanviewed --limit 1 --noinput", "clearsessions", "cleansessions --dry-run"):
+        call_command(*line.split())
+    assert faults() == []
+    viewed.reset_all()
+    # A cleaner that sleeps, and is woken by who comes with an earlier deadline.
+    cleaner = start("cleansessions", "--forever", url=url)
+    wait_until(lambda: asleep(own_server.client) == keyspace().count)
+    short = SessionStore()
+    short["colour"] = "blue"
+    short.set_expiry(1)
+    short.save()
+    wait_until(lambda: not SessionStore(short.session_key).exists(short.session_key))
+    cleaner.stop()
+    online.history()
+    call_command("cleansessions", "--max-sessions", "1")
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 2}
+    for _ in range(8 * keyspace().count):
+        SessionStore().create()
+    call_command("endsessions", "--all", interactive=False)
+    assert online.count() == 0
+    own_server.client.config_set("maxmemory-policy", "allkeys-lru")
+    assert [each.id for each in cluster.check_server()] == ["django_redsess.W008"]
     assert {entry["object"] for entry in client.acl_log()} <= OF_CLIENTS
-    used = as_used(own_server) - {"acl", "config", "auth", "hello", "client"}
-    assert commands(rules) == used
+    # By scripts too, but for those of this test and of the connection itself.
+    called = {name.removeprefix("cmdstat_").partition("|")[0] for name in client.info("commandstats")}
+    assert commands(rules) == called - {"acl", "config", "auth", "hello", "client"}
 
 
 def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
@@ -215,15 +203,6 @@ def test_a_user_who_may_not_ask_where_sessions_are_is_a_503_that_says_so(may, br
         assert_unavailable(browser.get(f"{browser.views}/who/"))
     [line] = our_errors(log)
     assert "'cluster|slots' command" in line
-
-
-def test_the_factory_without_a_cluster_is_a_503_that_says_so(server, settings, browser, log) -> None:
-    use_cluster(settings, server.url)
-    browser.cookie = "k" * 32
-    for _ in range(2):
-        assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = our_errors(log)
-    assert "cluster support disabled" in line
 
 
 def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(cluster, may, alice, log) -> None:

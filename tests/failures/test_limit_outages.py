@@ -1,8 +1,5 @@
 """An outage or a lost reply while a user signs in who may have only so many sessions: no more and no fewer are left."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 import redis as redis_py
 from django.contrib.auth import SESSION_KEY
@@ -16,8 +13,6 @@ from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_older, stored, text_of
 from tests.helpers.sign_ins import ENDING, sids_of
 from tests.helpers.visitors import Browser, assert_unavailable
-
-EachLoss = Callable[..., Iterator[Any]]
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site", "known_scripts")]
 
