@@ -128,10 +128,6 @@ def red(store: Store) -> tuple[str, dict[str, str]]:
     return (*key_of(store), {"colour": "red"})
 
 
-def red_with_item(store: Store) -> tuple[Any, ...]:
-    return (*red(store), store.item)
-
-
 def somebodys(store: Store) -> tuple[dict[str, str]]:
     return ({"_auth_user_id": store.user_at_home, "colour": "red"},)
 
@@ -174,7 +170,7 @@ OPERATIONS = {
     "sign out": Operation("7", every_operation.flush, key_of, ended),
     "sign out, async": Operation("7", every_operation.aflush, key_of, ended),
     "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), ended),
-    "save with a view": Operation("7", every_operation.change_and_view, red_with_item, changed),
+    "save with a view": Operation("7", every_operation.change_and_view, lambda of: (*red(of), of.item), changed),
     "rotate with a view": Operation("7", every_operation.rotate_and_view, with_item, kept),
     "view": Operation("7", every_operation.view, with_item, kept),
 }
