@@ -32,15 +32,14 @@ def cpu_seconds(server: redis.Redis) -> float:
     return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
 
 
-@pytest.mark.slow
 @pytest.mark.django_db
 def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
     own_server: servers.Server, start: Callable[..., Running], settings: Any, admin_user: Any
 ) -> None:
     settings.CACHES = caches(own_server.url)
     server = own_server.client
-    fill(server, 300_000, due=True, viewed=0)
-    fill(server, 700_000, viewed=0)
+    fill(server, 100_000, due=True, viewed=0)
+    fill(server, 900_000, viewed=0)
     visitor = Client()
     visitor.force_login(admin_user)
     server.config_set("slowlog-log-slower-than", 10_000)
@@ -50,19 +49,19 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
 
     # What a batch whose reply comes too late has ended is not counted.
     patient = f"{own_server.url}?socket_timeout={PATIENCE}"
-    cleaning = start("cleansessions", "--json", "--verbosity", "0", "--max-sessions", "500000", url=patient)
+    cleaning = start("cleansessions", "--json", "--verbosity", "0", "--max-sessions", "800000", url=patient)
     pages = 0
     while cleaning.process.poll() is None:
         for query in ("", "?p=2500", "?p=4999", "?o=1", "?q=nobody"):
             assert visitor.get(f"{LIST}{query}").status_code == 200
             pages += 1
     status, errors = cleaning.ended()
-    assert (status, errors, pages > 20) == (0, "", True)
+    assert (status, errors, pages >= 5) == (0, "", True)
     summary = json.loads(cleaning.stdout)
     # Each page has taken out a few that were due.
-    assert 200_000 < summary["expired"] <= 300_000
-    assert summary["evicted"] == 200_001
-    assert stored(server) == online.count() == 500_000
+    assert 60_000 < summary["expired"] <= 100_000
+    assert summary["evicted"] == 100_001
+    assert stored(server) == online.count() == 800_000
     stats = server.info("commandstats")
     # A machine with others on it stops a process for that long now and then, whatever it does.
     slow = [(entry["duration"], entry["command"][:60]) for entry in server.slowlog_get()]
@@ -75,7 +74,7 @@ def test_a_search_of_many_sessions_is_bounded_work(own_server: servers.Server, s
     settings.CACHES = caches(own_server.url)
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     server, everywhere = own_server.client, "198.18.0.0/15"
-    fill(server, 300_000, viewed=0)
+    fill(server, 100_000, viewed=0)
     call_command("cleansessions", "--repair", verbosity=0)
     server.config_resetstat()
     cpu_before = cpu_seconds(server)
@@ -85,8 +84,8 @@ def test_a_search_of_many_sessions_is_bounded_work(own_server: servers.Server, s
         assert ask() == found
         return int(server.info("stats")["total_net_output_bytes"]) - before
 
-    assert bytes_sent_by(lambda: online.count(network=everywhere), 300_000) < 20_000
-    for offset in (0, 150_000, 299_900):
+    assert bytes_sent_by(lambda: online.count(network=everywhere), 100_000) < 20_000
+    for offset in (0, 50_000, 99_900):
         page = partial(online.sessions, network=everywhere, offset=offset, limit=100)
         assert bytes_sent_by(lambda page=page: len(page()), 100) < 100_000
     for asked in ({"browser": "Chrome"}, {"system": "Windows", "network": everywhere}):

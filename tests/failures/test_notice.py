@@ -117,19 +117,6 @@ def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, a
     assert faults() == []
 
 
-@pytest.mark.django_db
-def test_an_end_between_reading_and_writing_is_told_to_the_next_request(
-    browser: Browser, alice: User, meanwhile: Any
-) -> None:
-    for path in ("write/colour/red/", "write-and-save/colour/red/", "cycle/"):
-        browser.sign_in(alice)
-        cookie = browser.cookie
-        meanwhile(lambda: online.end(browser.sid))
-        response = browser.post(f"{browser.views}/{path}")
-        assert (response.status_code, HEADER in response, browser.cookie) == (400, False, cookie)
-        assert browser.get(f"{browser.views}/who/")[HEADER] == "kicked"
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("way", ["kicked", "expired", "evicted"])
 def test_a_process_killed_at_any_step_leaves_a_session_or_the_note_of_its_end(

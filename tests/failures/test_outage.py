@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-import requests
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
+from testproject.servers import Server
 from tests.helpers.behind import stored
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
 from tests.helpers.proxy import Proxy
@@ -54,10 +54,9 @@ def page(request: pytest.FixtureRequest, settings: Any, site: None) -> str:
 
 
 @pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
-    caplog.clear()
-    caplog.set_level(logging.INFO, logger="django_redsess")
-    return caplog
+def log(log: pytest.LogCaptureFixture, site: None) -> pytest.LogCaptureFixture:
+    log.clear()
+    return log
 
 
 def assert_logged_once(log: pytest.LogCaptureFixture, *, outages: int = 1) -> None:
@@ -127,15 +126,8 @@ def test_many_requests_at_once_write_one_line(site: None, alice: User, proxy: Pr
     for browser in browsers:
         browser.sign_in(alice)
     proxy.refuse()
-    answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda each: answers.append(each.get("/user-id/").status_code), args=(browser,))
-        for browser in browsers
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda browser: browser.get("/user-id/").status_code, browsers))
     assert answers == [503] * 8
     assert_logged_once(log)
 
@@ -165,38 +157,14 @@ def test_a_page_that_fails_itself_is_a_line_of_text(browser: Browser, alice: Use
     response = browser.get(f"{browser.views}/who/")
     assert_unavailable(response)
     assert response.content == b"Sessions can't be reached."
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_visitor_of_a_running_site_is_told_so_too(
-    site: None, alice: User, proxy: Proxy, live_server: Any, log: pytest.LogCaptureFixture
-) -> None:
-    visitor = requests.Session()
-    visitor.headers["Accept"] = "text/html,*/*;q=0.8"
-    visitor.post(f"{live_server.url}/sign-in/alice/")
-    cookies = dict(visitor.cookies)
-    proxy.refuse()
-    for _ in range(2):
-        answer = visitor.get(f"{live_server.url}/who/")
-        assert (answer.status_code, "Set-Cookie" in answer.headers) == (503, False)
-        assert answer.headers["Content-Type"].startswith("text/html")
-        assert int(answer.headers["Retry-After"]) > 0
-        assert answer.elapsed.total_seconds() < BUDGET
-    proxy.restore()
-    assert visitor.get(f"{live_server.url}/who/").text == "alice"
-    assert dict(visitor.cookies) == cookies
-    visitor.close()
-    assert_logged_once(log)
-
-
-SAVES = [
-    *("/write/colour/red/", "/write-and-save/colour/red/", "/write-and-swallow/colour/red/", "/cycle/"),
-    *("/async/write/colour/red/", "/async/write-and-save/colour/red/", "/async/cycle/"),
-]
+    # Nor does it need templates of apps.
+    settings.TEMPLATES = []
+    assert_unavailable(browser.get(f"{browser.views}/who/"))
 
 
 @pytest.mark.parametrize(
-    ("path", "silent"), [*((path, False) for path in SAVES), *((path, True) for path in (SAVES[0], SAVES[4]))]
+    ("path", "silent"),
+    [("write/colour/red", False), ("write/colour/red", True), ("write-and-save/colour/red", False), ("cycle", False)],
 )
 def test_an_outage_at_save_is_a_503_and_the_old_data_is_intact(
     browser: Browser, alice: User, proxy: Proxy, redis: Any, meanwhile: Any, log: Any, path: str, silent: bool
@@ -204,22 +172,31 @@ def test_an_outage_at_save_is_a_503_and_the_old_data_is_intact(
     browser.sign_in(alice, colour="blue")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
     meanwhile(proxy.silence if silent else proxy.refuse)
-    assert_unavailable(browser.post(path))
+    assert_unavailable(browser.post(f"{browser.views}/{path}/"))
     assert browser.seconds < BUDGET
+    assert_unavailable(browser.post(f"{browser.views}/sign-out/"))
     proxy.restore()
     assert redis.hgetall(keyspace().of_sid(browser.sid).login) == before
     assert browser.get("/read/colour/").content == b"blue"
     assert browser.get("/who/").content == b"alice"
     assert (browser.cookie, stored(redis)) == (cookie, 1)
     assert_logged_once(log)
+    assert str(cookie) not in log.text
 
 
-@pytest.mark.parametrize("path", ["/write/colour/red/", "/async/write/colour/red/"])
-def test_refused_at_the_first_save_gives_no_cookie(
-    browser: Browser, proxy: Proxy, redis: Any, meanwhile: Any, path: str
+def test_a_view_that_swallows_an_outage_at_its_save_is_a_503(
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any
 ) -> None:
+    browser.sign_in(alice, colour="blue")
     meanwhile(proxy.refuse)
-    assert_unavailable(browser.post(path))
+    assert_unavailable(browser.post("/write-and-swallow/colour/red/"))
+    proxy.restore()
+    assert browser.get("/read/colour/").content == b"blue"
+
+
+def test_refused_at_the_first_save_gives_no_cookie(browser: Browser, proxy: Proxy, redis: Any, meanwhile: Any) -> None:
+    meanwhile(proxy.refuse)
+    assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
     proxy.restore()
     assert (browser.cookie, stored(redis)) == (None, 0)
 
@@ -256,16 +233,15 @@ def test_a_sign_in_refused_at_save_leaves_the_visitor_a_guest(
     assert browser.get("/read/colour/").content == b"blue"
 
 
-@pytest.mark.parametrize("path", ["/sign-out/", "/async/sign-out/"])
 def test_a_sign_out_that_is_refused_does_not_pretend(
-    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any, path: str
+    browser: Browser, alice: User, proxy: Proxy, meanwhile: Any
 ) -> None:
     browser.sign_in(alice)
     meanwhile(proxy.refuse)
-    assert_unavailable(browser.post(path))
+    assert_unavailable(browser.post(f"{browser.views}/sign-out/"))
     proxy.restore()
     assert browser.get("/who/").content == b"alice"
-    assert browser.post(path).status_code == 200
+    assert browser.post(f"{browser.views}/sign-out/").status_code == 200
     assert browser.get("/who/").content == b"nobody"
 
 
@@ -287,19 +263,13 @@ def test_no_answer_is_a_503_in_time_and_a_request_waits_for_it_once(
 
 
 def test_a_frozen_server_is_a_503_in_time(
-    browser: Browser,
-    alice: User,
-    own_server: Any,
-    use_server: Callable[..., None],
-    meanwhile: Any,
-    log: pytest.LogCaptureFixture,
+    browser: Browser, alice: User, own_server: Any, use_server: Callable[..., None], meanwhile: Any, log: Any
 ) -> None:
     use_server(own_server, timeout=TIMEOUT)
     browser.sign_in(alice, colour="blue")
     with frozen(own_server):
-        for _ in range(2):
-            assert_unavailable(browser.get("/who/"))
-            assert browser.seconds < BUDGET
+        assert_unavailable(browser.get("/who/"))
+        assert browser.seconds < BUDGET
     assert browser.get("/who/").content == b"alice"
     with ExitStack() as stack:
         meanwhile(lambda: stack.enter_context(frozen(own_server)))
@@ -312,57 +282,56 @@ def test_a_frozen_server_is_a_503_in_time(
     assert_logged_once(log, outages=2)
 
 
-def test_an_exhausted_pool_is_an_outage(site: None, alice: User, proxy: Proxy, settings: Any) -> None:
-    settings.CACHES = caches(f"{proxy.url}?client_name=one")
-    # It gives up long before the first would.
-    settings.CACHES["sessions"]["OPTIONS"] |= {
-        "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
-        "CONNECTION_POOL_KWARGS": {"max_connections": 1, "timeout": 0.2},
-    }
-    first, second = Browser(Client()), Browser(Client())
-    for browser in (first, second):
-        browser.sign_in(alice)
-    answers = []
-    # While the first waits for its reply, on the only connection.
-    proxy.before("HGET", lambda: answers.append(second.get("/user-id/")))
-    assert first.get("/user-id/").content == str(alice.pk).encode()
-    assert_unavailable(answers[0])
-    assert second.get("/user-id/").content == str(alice.pk).encode()
-
-
-def test_outside_a_request_an_outage_is_an_error_of_its_own(site: None, proxy: Proxy) -> None:
-    session = SessionStore()
-    session["colour"] = "blue"
-    session.save()
-    opened = SessionStore(session.session_key)
-    proxy.refuse()
-    with pytest.raises(SessionStoreUnavailable):
-        opened.get("colour")
-    proxy.restore()
-    with pytest.raises(SessionStoreUnavailable):
-        opened.get("colour")
-    assert SessionStore(session.session_key)["colour"] == "blue"
-
-
 def test_clearsessions_says_that_it_could_not_reach_the_server(settings) -> None:
     settings.CACHES = caches("redis://127.0.0.1:1/0")
     with pytest.raises(CommandError, match="can't be reached"):
         call_command("clearsessions")
 
 
-def test_a_site_without_templates_of_apps_answers_too(
-    browser: Browser, alice: User, proxy: Proxy, settings: Any, log: pytest.LogCaptureFixture
+# What the 503 says
+
+
+BROWSERS = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+SOON, LATER = "Please try again in a few seconds.", "Please try again later."
+
+
+def ask(browser: Browser, accept: str = "", path: str = "/who/") -> Any:
+    answer = browser.get(f"{browser.views}{path}", headers={"Accept": accept} if accept else {})
+    assert_unavailable(answer)
+    return answer
+
+
+def test_programs_get_json_and_browsers_a_page(browser: Browser, alice: User, proxy: Proxy) -> None:
+    browser.sign_in(alice)
+    proxy.refuse()
+    for accept in ("", BROWSERS, "text/html, application/json;q=0.5"):
+        answer = ask(browser, accept)
+        assert answer["Content-Type"].startswith("text/html"), accept
+        assert '<a href="">' in answer.text
+        assert SOON in answer.text
+        assert answer["Retry-After"] == "5"
+    for accept in ("application/json", "*/*", "application/vnd.api+json", "text/html;q=0.1, */*"):
+        answer = ask(browser, accept)
+        assert answer["Content-Type"] == "application/json", accept
+        assert list(json.loads(answer.content)) == ["detail"]
+        assert json.loads(answer.content)["detail"].endswith(SOON)
+        assert answer["Retry-After"] == "5"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("path", ["/who/", "/swallowed/"])
+def test_what_does_not_pass_by_itself_is_not_called_a_matter_of_seconds_and_developers_read_why(
+    browser: Browser, alice: User, proxy: Proxy, settings: Any, server: Server, debug: bool, path: str
 ) -> None:
-    settings.TEMPLATES = []
+    settings.DEBUG = debug
     browser.sign_in(alice)
     proxy.refuse()
-    assert_unavailable(browser.get("/who/"))
-    assert_logged_once(log)
-
-
-def test_no_line_has_the_session_key(browser: Browser, alice: User, proxy: Proxy, log: Any) -> None:
-    browser.sign_in(alice)
-    proxy.refuse()
-    browser.get("/who/")
-    browser.post("/sign-out/")
-    assert str(browser.cookie) not in log.text
+    passing = ask(browser, BROWSERS)
+    assert ("be reached: " in passing.text, "CACHES[" in passing.text) == (debug, debug)
+    settings.CACHES = caches(server.url.replace("://", "://nobody:hunter2@"))
+    for accept in (BROWSERS, "*/*"):
+        answer = ask(browser, accept, "/who/" if browser.views else path)
+        assert (LATER in answer.text, SOON in answer.text, answer["Retry-After"]) == (True, False, "60")
+        # The words are those of the server, and the password is nobody's business.
+        assert ("refuses: " in answer.text, "LOCATION" in answer.text) == (debug, debug)
+        assert "hunter2" not in answer.text

@@ -10,6 +10,7 @@ import pytest
 import redis as redis_py
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.test import AsyncClient, Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -111,7 +112,7 @@ def test_a_database_that_the_server_has_not_is_a_503(browser: Browser, server: S
     assert "DB index is out of range" in line
 
 
-def test_a_node_of_a_cluster_is_a_503_and_says_so(browser: Browser, server: Server, settings: Any, log: Any) -> None:
+def test_a_node_of_a_cluster_is_a_503_and_says_so(site: None, server: Server, settings: Any, log: Any) -> None:
     cluster = ("--cluster-enabled", "yes", "--cluster-port")
     one, other = (Server(server.binary, *cluster, str(free_port())) for _ in range(2))
     try:
@@ -120,18 +121,20 @@ def test_a_node_of_a_cluster_is_a_503_and_says_so(browser: Browser, server: Serv
         bus = other.options[-1]
         one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
         wait_until(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in (one, other)))
-        found = []
-        for node in (one, other):
-            log.clear()
-            settings.CACHES = caches(node.url)
-            browser.cookie = "k" * 32
-            found.append(browser.get(f"{browser.views}/who/").status_code)
-            elsewhere = other if node is one else one
-            assert [f"127.0.0.1:{elsewhere.port}" in line for line in our_errors(log)] in ([], [True])
-            settings.CACHES = caches(f"{node.url.removesuffix('/0')}/1")
-            browser.cookie = "k" * 32
-            assert_unavailable(browser.get(f"{browser.views}/who/"))
-        assert sorted(found) == [200, 503]
+        for browser in (Browser(Client()), Browser(AsyncClient())):
+            found = []
+            for node, elsewhere in ((one, other), (other, one)):
+                log.clear()
+                # Each has a pool of its own: a pool tells once of an outage.
+                name = f"client_name={type(browser.client).__name__}"
+                settings.CACHES = caches(f"{node.url}?{name}")
+                browser.cookie = "k" * 32
+                found.append(browser.get(f"{browser.views}/who/").status_code)
+                assert [f"127.0.0.1:{elsewhere.port}" in line for line in our_errors(log)] in ([], [True])
+                settings.CACHES = caches(f"{node.url.removesuffix('/0')}/1?{name}")
+                browser.cookie = "k" * 32
+                assert_unavailable(browser.get(f"{browser.views}/who/"))
+            assert sorted(found) == [200, 503]
     finally:
         for node in (one, other):
             node.close()

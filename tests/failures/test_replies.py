@@ -71,16 +71,19 @@ def test_a_stall_hands_nobody_the_reply_of_another(visitors: dict[str, str], ser
             answers.append((name, site.ask("/read/name/", cookie)))
             answers.append((name, site.ask(f"/write/seen/{name}/", cookie)))
 
+    def all_wrote(since: int) -> bool:
+        return {name for name, answer in answers[since:] if answer.text == "done"} == visitors.keys()
+
     with serving() as site:
         threads = [threading.Thread(target=visit, args=(site, *visitor)) for visitor in visitors.items() for _ in "ab"]
         for thread in threads:
             thread.start()
-        for _ in range(2):
-            time.sleep(0.3)
-            with frozen(server):
-                # Longer than a command and its repetition wait.
-                time.sleep(1.3)
-        time.sleep(0.5)
+        wait_until(lambda: all_wrote(0))
+        with frozen(server):
+            # Longer than a command and its repetition wait.
+            time.sleep(2.5 * TIMEOUT)
+        thawed = len(answers)
+        wait_until(lambda: all_wrote(thawed))
         over.set()
         for thread in threads:
             thread.join()

@@ -19,7 +19,7 @@ from django_redsess import online, viewed
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import Partition, keyspace
 from testproject.servers import Server
-from tests.helpers.behind import make_due, stored
+from tests.helpers.behind import stored
 from tests.helpers.outages import full, lines_of, replica, without_disk, without_replicas
 from tests.helpers.running import wait_until
 from tests.helpers.visitors import Browser, assert_unavailable
@@ -125,7 +125,7 @@ def test_a_restart_costs_nobody_anything_but_waiting(
     assert (stored(durable_server.client), online.count()) == (4, 4)
 
 
-def test_a_full_server_refuses_saves_and_serves_reads(browser: Browser, alice: User, redis: Any) -> None:
+def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser: Browser, alice: User, redis: Any) -> None:
     browser.sign_in(alice, colour="blue")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
     with full(redis):
@@ -138,25 +138,11 @@ def test_a_full_server_refuses_saves_and_serves_reads(browser: Browser, alice: U
     assert browser.cookie == cookie
     assert browser.post("/write/colour/red/").status_code == 200
     assert browser.get("/read/colour/").content == b"red"
-
-
-def test_on_a_full_server_sessions_can_be_ended(browser: Browser, alice: User, redis: Any) -> None:
-    browser.sign_in(alice)
     browser.get("/items/plain/lamp")
     with full(redis):
         response = browser.post(f"{browser.views}/sign-out/")
         assert (response.status_code, response.cookies["sessionid"].value) == (200, "")
         assert browser.get("/who/").content == b"nobody"
-    assert (stored(redis), online.count()) == (0, 0)
-    browser.sign_in(alice)
-    sid = browser.sid
-    with full(redis):
-        assert [ended.sid for ended in online.end(sid)] == [sid]
-        assert browser.get(f"{browser.views}/who/").content == b"nobody"
-    browser.sign_in(alice)
-    make_due(redis, browser.sid)
-    with full(redis):
-        call_command("clearsessions")
     assert (stored(redis), online.count()) == (0, 0)
 
 

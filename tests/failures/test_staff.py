@@ -64,43 +64,36 @@ def serve(settings: Any) -> Iterator[Callable[..., None]]:
 # What may not be seen is not to be guessed.
 
 
-def guessed(client: Client, beginning: str, letters: str) -> str:
-    """Spell out letter by letter what a search finds, beginning with what somebody knows."""
-    known = beginning
-    while more := [letter for letter in letters if Page(client.get(LIST, {"q": known + letter})).names == ["alice"]]:
-        known += more[0]
-    return known
+class OwnBranch(UserAdmin):
+    """Has a list of users with nobody but bob."""
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).filter(username="bob").prefetch_related("groups")
 
 
-def test_nobody_spells_out_an_address_that_they_may_not_see(
+def test_a_search_finds_users_by_what_may_be_seen_of_them(
     client: Client, sids: dict[str, str], serve: Callable[..., None]
 ) -> None:
+    def found(**query: str) -> list[str]:
+        return Page(client.get(LIST, query)).names
+
     staff(client, VIEW)
-    assert guessed(client, "alice", ".@q7exaplcom") == "alice"
-    assert Page(client.get(LIST, {"q": "Surname of alice"})).names == []
-    assert Page(client.get(LIST, {"q": "LIC"})).names == ["alice"]
-    assert Page(client.get(LIST, {"q": sids["bob"]})).names == ["bob"]
+    # Else an address can be spelt out letter by letter.
+    for letter in ".@q7":
+        assert found(q=f"alice{letter}") == []
+    assert found(q="Surname of alice") == []
+    assert found(q="LIC") == ["alice"]
+    assert found(q=sids["bob"]) == ["bob"]
     # Who may see users searches as on their page; without such a page, only user names are searched.
     staff(client, VIEW, "view_user", name="personnel")
-    assert Page(client.get(LIST, {"q": "alice.q7@"})).names == ["alice"]
+    assert found(q="alice.q7@") == ["alice"]
     serve(OnlineSessionAdmin, None)
-    assert Page(client.get(LIST, {"q": "alice.q7@"})).names == []
-    assert Page(client.get(LIST, {"q": "alice"})).names == ["alice"]
-
-
-def test_who_may_see_some_users_searches_among_those(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
-) -> None:
-    class OwnBranch(UserAdmin):
-        def get_queryset(self, request: Any) -> Any:
-            return super().get_queryset(request).filter(username="bob").prefetch_related("groups")
-
+    assert (found(q="alice.q7@"), found(q="alice")) == ([], ["alice"])
+    # Who may see some users searches among those.
     serve(OnlineSessionAdmin, OwnBranch)
-    staff(client, VIEW, "view_user")
-    assert Page(client.get(LIST, {"q": "q7@example"})).names == ["bob"]
-    assert Page(client.get(LIST, {"q": "alice"})).names == []
+    assert (found(q="q7@example"), found(q="alice")) == (["bob"], [])
     User.objects.filter(username__in=["alice", "bob"]).update(is_staff=True)
-    assert Page(client.get(LIST, {"staff": "1"})).names == ["bob"]
+    assert found(staff="1") == ["bob"]
 
 
 def test_who_is_staff_is_told_to_those_who_may_see_users(
@@ -116,26 +109,10 @@ def test_who_is_staff_is_told_to_those_who_may_see_users(
     assert Page(client.get(LIST, {"staff": "1"})).names == ["personnel", "bob"]
 
 
-def test_users_who_are_not_online_are_named_to_those_who_may_see_users(
-    client: Client, users: dict[str, User], set_limit: Callable[..., None]
+def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
+    client: Client, users: dict[str, User], serve: Callable[..., None], set_limit: Callable[..., None]
 ) -> None:
     set_limit(7)
-    staff(client, VIEW, END, END_ALL)
-    for url in (LIST, CONFIRM):
-        text = Page(client.get(url, {"user": users["bob"].pk}, follow=True)).text
-        assert "bob" not in text
-        assert "At most" not in text
-    staff(client, VIEW, END, END_ALL, "view_user", name="personnel")
-    assert "bob" in Page(client.get(LIST, {"user": users["bob"].pk})).text
-
-
-def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
-    client: Client, users: dict[str, User], serve: Callable[..., None]
-) -> None:
-    class OwnBranch(UserAdmin):
-        def get_queryset(self, request: Any) -> Any:
-            return super().get_queryset(request).filter(username="bob")
-
     # Of somebody whom they may not see, the pages tell what they tell of nobody.
     staff(client, VIEW, END, END_ALL)
     texts = [Page(client.get(LIST, {"q": name})).text.replace(name, "…") for name in ("alice", "nonam")]
@@ -143,23 +120,17 @@ def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
     assert times.sub("", texts[0]) == times.sub("", texts[1])
     asked_about = [Page(client.get(CONFIRM, {"user": pk})).text for pk in (users["alice"].pk, 10**6)]
     assert asked_about[0] == asked_about[1]
+    text = Page(client.get(LIST, {"user": users["bob"].pk}, follow=True)).text
+    assert ("bob" in text, "At most" in text) == (False, False)
     serve(OnlineSessionAdmin, OwnBranch)
-    personnel = staff(Client(), VIEW, "view_user", name="personnel")
+    staff(client, VIEW, "view_user", name="personnel")
     for query, is_told in (({"q": "bob"}, True), ({"q": "alice"}, False), ({"user": users["alice"].pk}, False)):
-        assert ("is not signed in" in Page(personnel.get(LIST, query)).text) == is_told
-
-
-def test_a_site_that_lists_a_part_does_not_say_who_is_in_the_other(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
-) -> None:
-    class Part(OnlineSessionAdmin):
-        def get_queryset(self, request: Any) -> Any:
-            return super().get_queryset(request).of_users([str(users["bob"].pk)])  # type: ignore[attr-defined]
-
-    serve(Part)
+        assert ("is not signed in" in Page(client.get(LIST, query)).text) == is_told
+    assert "bob" in Page(client.get(LIST, {"user": users["bob"].pk})).text
+    # Nor does a site that lists a part say who is in the other.
+    serve(NotBob)
     User.objects.create_user("dora")
-    staff(client, VIEW, "view_user")
-    for name in ("alice", "dora"):
+    for name in ("bob", "dora"):
         assert "is not signed in" not in Page(client.get(LIST, {"q": name})).text
 
 
@@ -261,17 +232,6 @@ class NotToEnd(OnlineSessionAdmin):
         return super().has_end_permission(request, obj) and not forbidden(request, obj)
 
 
-class UsersWithSessions(UserSessionsMixin, UserAdmin):
-    pass
-
-
-def ways(user: User, sid: str) -> list[dict[str, str]]:
-    """What may be posted to end a session of this user's, and those of others."""
-    queries = ["", f"user={user.pk}", f"q={user.username}", "who=everyone", "active=5m&who=everyone", "o=4"]
-    latest = [{"latest": str(10**15), "query": query} for query in queries]
-    return [{"sids": sid}, {"sids": f"{sid} {'x' * 20}"}, *latest]
-
-
 @pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd], ids=lambda kind: kind.__name__)
 @pytest.mark.usefixtures("partitions")
 def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
@@ -279,51 +239,59 @@ def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
 ) -> None:
     serve(kind)
     staff(client, VIEW, END, END_ALL)
-    for fields in ways(users["bob"], sids["bob"]):
+    assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
+    selected = {"action": "end_selected", "_selected_action": list(sids.values())}
+    assert asked(client.post(LIST, selected, follow=True)) == 2
+    queries = ["", f"user={users['bob'].pk}", "q=bob", "who=everyone", "active=5m&who=everyone", "o=4"]
+    latest = [{"latest": str(10**15), "query": query} for query in queries]
+    for fields in ({"sids": sids["bob"]}, {"sids": f"{sids['bob']} {'x' * 20}"}, *latest):
         assert client.post(ENDING, fields, follow=True).status_code == 200
         assert online.get(sids["bob"]) is not None, fields
     assert left() == {sids["bob"], client.session.sid}
     assert not LogEntry.objects.filter(object_id=str(users["bob"].pk)).exists()
 
 
+class UsersWithSessions(UserSessionsMixin, UserAdmin):
+    pass
+
+
 @pytest.mark.parametrize("kind", [NotBob, NotToSee], ids=lambda kind: kind.__name__)
 def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
     client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
 ) -> None:
-    serve(kind)
-    staff(client, VIEW, END, END_ALL)
+    serve(kind, UsersWithSessions)
+    staff(client, VIEW, END, END_ALL, "view_user", "change_user")
     assert client.get(page_of(sids["bob"])).status_code in (302, 403)
     assert client.get(page_of(sids["alice"])).status_code == 200
     assert Page(client.get(LIST, {"q": sids["bob"]})).rows == []
     unknown = [client.get(CONFIRM, {"sid": sid}, follow=True) for sid in (sids["bob"], "x" * 20)]
     assert told(unknown[0]) == told(unknown[1])
+    if kind is NotBob:
+        for name, count in (("alice", 1), ("bob", 0)):
+            page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
+            assert ("1 session" in page.links, "not signed in" in page.text) == (bool(count), not count)
 
 
-def test_other_sessions_of_a_user_are_those_that_may_be_seen(
+def test_a_rule_is_about_sessions_and_not_users(
     client: Client, users: dict[str, User], serve: Callable[..., None], new_session: Any
 ) -> None:
     mine, hidden, shown = sign_in(new_session, *[str(users["alice"].pk)] * 3)
+    new_session(str(User.objects.create_superuser("root").pk))
 
     class NotOne(OnlineSessionAdmin):
         def has_view_permission(self, request: Any, obj: Any = None) -> bool:
             return super().has_view_permission(request, obj) and (obj is None or obj.sid != hidden)
 
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            """Let also those end a superuser's sessions who are none."""
+            return super().has_end_permission(request)
+
     serve(NotOne)
     staff(client, VIEW, END, END_ALL)
     text = client.get(page_of(mine)).text
-    assert page_of(shown) in text
-    assert page_of(hidden) not in text
-
-
-def test_a_users_page_counts_what_may_be_seen(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None]
-) -> None:
-    serve(NotBob, UsersWithSessions)
-    staff(client, VIEW, END, END_ALL, "view_user", "change_user")
-    for name, count in (("alice", 1), ("bob", 0)):
-        page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
-        assert ("1 session" in page.links) == bool(count)
-        assert ("not signed in" in page.text) == (not count)
+    assert (page_of(shown) in text, page_of(hidden) in text) == (True, False)
+    client.post(ENDING, {"latest": str(10**15)})
+    assert left() == {hidden, client.session.sid}
 
 
 @pytest.mark.usefixtures("partitions")
@@ -356,22 +324,6 @@ def test_rules_are_asked_in_each_request_of_an_ending(
     assert left() == {sid for sid in before if sid >= "T"} | {client.session.sid, newcomer}
 
 
-def test_a_rule_may_let_others_end_the_sessions_of_superusers(
-    client: Client, serve: Callable[..., None], new_session: Any
-) -> None:
-    class Anybodys(OnlineSessionAdmin):
-        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
-            return super().has_end_permission(request)
-
-    serve(Anybodys)
-    staff(client, VIEW, END, END_ALL)
-    root = User.objects.create_superuser("root")
-    for _ in range(2):
-        new_session(str(root.pk))
-    client.post(ENDING, {"latest": str(10**15)})
-    assert left() == {client.session.sid}
-
-
 def test_a_list_of_those_seen_lately_stays_one(
     client: Client, redis: Any, sids: dict[str, str], serve: Callable[..., None]
 ) -> None:
@@ -402,19 +354,3 @@ def test_values_of_the_keys_that_a_setting_names_are_hidden(
     assert "value-of-a-token" not in text
     assert "oauth_token" in text
     assert "value-of-a-basket" in text
-
-
-@pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd])
-def test_the_question_tells_of_a_rule(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
-) -> None:
-    serve(kind)
-    staff(client, VIEW, END, END_ALL)
-    assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
-    question = client.post(LIST, {"action": "end_selected", "_selected_action": list(sids.values())}, follow=True)
-    assert asked(question) == 2
-    assert "superuser" not in Page(question).text
-    assert "superuser" not in told(answer(client, question))
-    assert left() == {sids["bob"], client.session.sid}
-    everyone = Page(client.get(CONFIRM)).text
-    assert ("those that you may not end stay" in everyone) == (kind is not NotBob)

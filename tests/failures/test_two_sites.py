@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.transport import agreement
 from testproject.servers import Server
 from tests.helpers.behind import dump, stored
-from tests.helpers.outages import full, lines_of, replica
+from tests.helpers.outages import full, replica
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -114,22 +113,6 @@ def test_a_site_with_another_key_is_refused_what_is_not_its_own(redis: Any, proc
     assert dump(redis) == before
     process("of one site")
     assert online.count() == 1
-
-
-def test_a_record_copied_to_another_prefix_with_the_same_key_is_refused(
-    redis: Any, process: Process, new_session: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    process("the same", PREFIX="shop")
-    session = new_session("7")
-    process("the same", PREFIX="blog")
-    new_session("8")
-    for key in ("login", "expire", "recent", "online:user", "online:user:7"):
-        redis.copy(f"{{shop}}:{key}", f"{{blog}}:{key}", replace=True)
-    assert SessionStore(session.session_key).load() == {}
-    [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
-    assert session.sid in line
-    process("the same", PREFIX="shop")
-    assert SessionStore(session.session_key)["_auth_user_id"] == "7"
 
 
 def test_a_key_is_replaced_by_rolling_deploys_in_which_everybody_works(redis: Any, process: Process) -> None:
