@@ -61,7 +61,7 @@ def nodes(
     settings.CACHES = cluster_caches(nodes)
     # Nothing moves while an operation waits.
     monkeypatch.setattr(retries, "MOVING_SECONDS", 0.01)
-    monkeypatch.setattr(retries, "Pause", lambda seconds, *more: Pause(min(seconds, 0.005), *more))
+    monkeypatch.setattr(retries, "Pause", lambda seconds, *until: Pause(seconds if until else 0.005, *until))
     yield nodes
     nodes.client.flushall()
 

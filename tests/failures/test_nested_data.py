@@ -27,7 +27,7 @@ def nested(depth: int, inner: Any = "lamp") -> Any:
     return inner
 
 
-@pytest.mark.parametrize("depth", [201, 910, 950, 2000, 100_000])
+@pytest.mark.parametrize("depth", [201, 950, 100_000])
 @pytest.mark.parametrize("awaited", [False, True])
 def test_what_is_nested_too_deep_is_refused_and_what_was_stored_stays(
     new_session: Any, redis: Any, depth: int, awaited: bool

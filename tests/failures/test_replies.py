@@ -153,7 +153,7 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
     assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
-def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
+def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
     reach(timeout=10)
 
     async def visit() -> None:
@@ -166,9 +166,6 @@ def test_a_task_cancelled_between_two_replies_leaves_none_to_anybody(reach: Ways
         assert await afetch("ping", command("PING"), 1) == [b"PONG"]
 
     asyncio.run(asyncio.wait_for(visit(), 20))
-
-
-def test_a_time_out_between_two_replies_leaves_none_to_anybody(reach: Ways) -> None:
     reach(timeout=0.2)
     with pytest.raises(SessionStoreUnavailable):
         fetch("half", HALF, 3)
@@ -244,32 +241,34 @@ async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
     return await asyncio.gather(*map(ask, cookies))
 
 
-@pytest.mark.parametrize("connections", [20, 5], ids=["plain pool", "blocking pool"])
+def limited(settings: Any, proxy: Proxy, kind: str, pool: dict[str, float], *, timeout: float = TIMEOUT) -> None:
+    """Have this kind of pool, with these options of its own."""
+    # django-redis finds a pool by its address, and by nothing else.
+    settings.CACHES = caches(f"{proxy.url}?client_name={kind}", timeout=timeout)
+    settings.CACHES["sessions"]["OPTIONS"] |= {
+        "CONNECTION_POOL_CLASS": f"redis.{kind}",
+        "CONNECTION_POOL_KWARGS": pool,
+    }
+    end_outage()
+
+
+@pytest.mark.parametrize(
+    ("kind", "pool"),
+    [
+        ("ConnectionPool", {"max_connections": 20}),
+        ("BlockingConnectionPool", {"max_connections": 5, "timeout": 20}),
+    ],
+)
 def test_many_tasks_wait_for_a_connection(
-    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy, connections: int
+    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy, kind: str, pool: Any
 ) -> None:
     # A healthy server on a machine that is busy: no time-out is to close a connection.
-    if connections == 5:
-        blocking(settings, proxy, wait=20, timeout=5)
-    else:
-        settings.CACHES = caches(f"{proxy.url}?client_name=plain", timeout=5)
-        settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"max_connections": connections}
-        end_outage()
+    limited(settings, proxy, kind, pool, timeout=5)
     cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(300))}
     before = proxy.accepted
     answers = asyncio.run(ask_at_once(list(cookies.values())))
     assert answers == [(200, name.encode()) for name in cookies]
-    assert proxy.accepted - before <= connections
-
-
-def blocking(settings: Any, proxy: Proxy, *, wait: float, timeout: float = TIMEOUT) -> None:
-    made = caches(f"{proxy.url}?client_name=blocking", timeout=timeout)
-    made["sessions"]["OPTIONS"] |= {
-        "CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool",
-        "CONNECTION_POOL_KWARGS": {"max_connections": 5, "timeout": wait},
-    }
-    settings.CACHES = made
-    end_outage()
+    assert proxy.accepted - before <= pool["max_connections"]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
@@ -281,7 +280,7 @@ def test_a_stall_lets_nobody_wait_longer_than_the_settings_say(
     server: Server,
     asynchronous: bool,
 ) -> None:
-    blocking(settings, proxy, wait=0.5)
+    limited(settings, proxy, "BlockingConnectionPool", {"max_connections": 5, "timeout": 0.5})
     cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
     with serving() as visited, frozen(server):
         started = time.monotonic()
