@@ -85,31 +85,26 @@ def test_what_only_saves_need_keeps_nobody_from_reading(
     ("command", "words"),
     [("EVALSHA", "unknown command 'EVALSHA' (in the script "), ("ZSCORE", "unknown command 'ZSCORE' (read)")],
 )
-def test_a_command_that_the_server_does_not_know_is_a_503_that_names_it(
+def test_a_command_or_a_database_that_the_server_does_not_know_is_a_503_that_names_it(
     browser: Browser, server: Server, settings: Any, log: Any, command: str, words: str
 ) -> None:
     without = Server(server.binary, "--rename-command", command, "")
-    settings.CACHES = caches(without.url)
+    url = without.url.removesuffix("/0")
     try:
-        browser.cookie = "k" * 32
-        assert_unavailable(browser.get(f"{browser.views}/who/"))
-        [line] = our_errors(log)
-        assert words in line
-        # It may be of a script, and what it was sent.
-        assert "args beginning" not in line
+        for number, told in ((0, words), (99, "DB index is out of range")):
+            log.clear()
+            settings.CACHES = caches(f"{url}/{number}")
+            browser.cookie = "k" * 32
+            assert_unavailable(browser.get(f"{browser.views}/who/"))
+            [line] = our_errors(log)
+            assert told in line
+            # It may be of a script, and what it was sent.
+            assert "args beginning" not in line
+        settings.CACHES = caches(without.url)
         with pytest.raises(SessionStoreUnavailable, match=r"refuses: .nknown"):
             SessionStore("k" * 32).load()
     finally:
         without.close()
-
-
-def test_a_database_that_the_server_has_not_is_a_503(browser: Browser, server: Server, settings: Any, log: Any) -> None:
-    # Each has a pool of its own: a pool tells once of an outage.
-    settings.CACHES = caches(f"{server.url.removesuffix('/0')}/{99 + len(browser.views)}")
-    browser.cookie = "k" * 32
-    assert_unavailable(browser.get(f"{browser.views}/who/"))
-    [line] = our_errors(log)
-    assert "DB index is out of range" in line
 
 
 def test_a_node_of_a_cluster_is_a_503_and_says_so(site: None, server: Server, settings: Any, log: Any) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
-from django.test import AsyncClient, Client
+from django.test import Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -148,22 +146,3 @@ def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(
         assert visitor.get("/read/colour/").content == colour
     assert visitor.post("/write/colour/green/").status_code == 200
     assert visitor.get("/read/colour/").content == b"green"
-
-
-@pytest.mark.both_servers
-def test_a_session_that_was_ended_is_not_read_from_a_demoted_master_by_a_task(
-    replaced: Callable[[str], None], new_session: Callable[..., SessionStore]
-) -> None:
-    ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
-    visitor = AsyncClient()
-
-    async def visit() -> None:
-        await asyncio.gather(*(SessionStore(other.session_key).aload() for _ in range(3)))
-        await asyncio.to_thread(replaced, ended.sid)
-        for session, colour in ((ended, b""), (other, b"red")):
-            visitor.cookies[django_settings.SESSION_COOKIE_NAME] = session.session_key or ""
-            assert (await visitor.get("/async/read/colour/")).content == colour
-        assert (await visitor.post("/async/write/colour/green/")).status_code == 200
-        assert (await visitor.get("/async/read/colour/")).content == b"green"
-
-    asyncio.run(visit())

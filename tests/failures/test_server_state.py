@@ -266,26 +266,6 @@ def test_a_key_that_the_server_threw_away_is_no_error(
     redis.flushall()
 
 
-def test_a_session_that_a_server_evicted_is_signed_out(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
-) -> None:
-    use_server(own_server)
-    browser.sign_in(alice)
-    client, login = own_server.client, keyspace().of_sid(browser.sid).login
-    client.config_set("maxmemory-policy", "allkeys-lru")
-    client.config_set("maxmemory", client.info("memory")["used_memory"] + 1_000_000)
-    for number in range(1000):
-        client.set(f"other {number}", "x" * 10_000)
-        if not client.exists(login):
-            break
-    response = browser.get(f"{browser.views}/who/")
-    assert (response.status_code, response.content) == (200, b"nobody")
-    # Else it may throw away what comes next, too.
-    client.config_set("maxmemory", 0)
-    assert browser.post(f"{browser.views}/sign-in/alice/").status_code == 200
-    assert browser.get("/who/").content == b"alice"
-
-
 def test_a_full_server_is_logged_once_though_reads_work(
     browser: Browser, alice: User, redis: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

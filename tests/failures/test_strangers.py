@@ -58,12 +58,6 @@ def visitor(settings: Any, db: None) -> Client:
 
 
 @pytest.fixture
-def alice(db: None) -> User:
-    user: User = User.objects.create_user("alice")
-    return user
-
-
-@pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """Return a function that gives every message so far, of any logger; one that breaks its line is an error."""
     caplog.set_level(logging.DEBUG)

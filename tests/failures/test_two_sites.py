@@ -180,16 +180,15 @@ def test_a_server_that_takes_no_writes_is_asked_all_the_same(
             assert works(own_server.client) is right
 
 
-def test_a_process_asks_once(commands: Callable[[], dict[str, int]], process: Process) -> None:
+def test_a_process_asks_once_and_of_two_sites_that_begin_at_the_same_time_the_second_is_refused(
+    redis: Any, commands: Callable[[], dict[str, int]], process: Process
+) -> None:
+    for key, right in (("first", True), ("second", False), ("first", True), ("third", False)):
+        process(key)
+        assert works(redis) is right
     process("first")
     online.count()
     commands()
     for _ in range(5):
         online.count()
     assert commands()["evalsha"] == 5
-
-
-def test_of_two_sites_that_begin_at_the_same_time_the_second_is_refused(redis: Any, process: Process) -> None:
-    for key, right in (("first", True), ("second", False), ("first", True), ("third", False)):
-        process(key)
-        assert works(redis) is right
