@@ -21,7 +21,7 @@ from django_redsess.session import script_calls
 from django_redsess.transport import lua_scripts, retries, sending
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script
-from django_redsess.transport.round_trips import Pause
+from django_redsess.transport.sending import Pause
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers.behind import faults, have_partitions, stored
