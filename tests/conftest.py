@@ -3,33 +3,20 @@ What all tests have.
 
 The fixtures of all tests are in tests/helpers/fixtures; those of one package are in the conftest.py of its folder.
 
-===================== =============== =================================================================================
-fixture               from            what it does
-===================== =============== =================================================================================
-``server``            servers.py      a real server, shared by the tests of a process; marked ``both_servers``: of each
-                                      kind, one after the other
-``own_server``        servers.py      a server for this test alone, which it may stop and start
-``cluster``           servers.py      a real cluster of the same kind, three primaries with a replica each, shared by
-                                      the tests of a process; emptied after each, once the oracle has compared all keys
-``own_cluster``       servers.py      a cluster for this test alone, which it may break
-``redis``             servers.py      a plain client of ``server``, to look at what is stored
-``empty_store``       store.py        for every test: the site's sessions are on ``server``; afterwards the oracle
-                                      (tests/helpers/oracle.py) compares all keys, and the server is emptied
-``left_alone``        store.py        empties the store before the oracle looks
-``store_settings``    store.py        Django's settings, with REDSESS as tests start from
-``partitions``        store.py        runs the test with a store of one partition, and with one of four; marked
-                                      ``on_cluster``: on a cluster too, of which ``redis`` is then a client
-``new_session``       store.py        a function: save a session with some data, signed in or not
-``users_in_no_table`` store.py        everybody who has a number can sign in
-``meanwhile``         store.py        a function: what happens once in the middle of a view of tests/helpers/site
-``set_limit``         store.py        a function: how many sessions a user may have
-``commands``          counting.py     a function: which commands the server got since the last call
-``round_trips``       counting.py     a function: the number of round trips since the last call
-``sent``              counting.py     the names of the scripts and reads that were sent, in order
-``known_scripts``     counting.py     the server knows all scripts, so that none is sent as text
-``start``             processes.py    a function: run a command of manage.py in a process of its own
-``answer``            processes.py    a function: type on the terminal that a command asks
-===================== =============== =================================================================================
+The docstring of each says what it does (``pytest --fixtures``):
+
+``servers.py``
+    ``server``, a real server that the tests of a process share; ``own_server``, which a test may stop; ``cluster`` and
+    ``own_cluster``, of three primaries with a replica each; ``redis``, a plain client, to look at what is stored;
+    ``start``, which runs a command of manage.py as a process; ``answer``, which types on the terminal that it asks
+``store.py``
+    ``empty_store`` for every test: afterwards the oracle compares all keys, and the server is emptied; ``left_alone``,
+    ``store_settings``, ``partitions``, ``clustered``, ``new_session``, ``users_in_no_table``, ``meanwhile``,
+    ``set_limit``
+``counting.py``
+    ``commands``, ``round_trips`` and ``sent``: what the server was sent; ``known_scripts``
+``clock.py``
+    runs of the tests at another time
 
 Tests marked ``unit`` have no server: whatever connects to one fails.
 """
@@ -47,7 +34,7 @@ from hypothesis import settings as hypothesis
 
 from testproject import servers
 
-pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "processes", "clock")]
+pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "clock")]
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
 for name, count in {"short": 10, "full": 100}.items():

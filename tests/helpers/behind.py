@@ -1,4 +1,4 @@
-"""What tests do behind the engine's back: turn the clock of a session, and count what is stored."""
+"""What tests do behind the engine's back: turn the clock of a session, count what is stored, send commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from typing import Any
 
 import pytest
 import redis
@@ -17,9 +18,10 @@ from django_redsess.conf import Conf, conf
 from django_redsess.session import script_calls
 from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
-from django_redsess.transport import agreement
+from django_redsess.transport import agreement, retries
+from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.round_trips import adrive, drive
 
 
 def text_of(size: int) -> str:
@@ -155,3 +157,11 @@ def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
         if b":ended:" not in name
         and (sid.encode() in name or any(sid.encode() in part for part in readers[redis.type(name)](name)))
     ]
+
+
+def fetch(*args: Any) -> list[Any]:
+    return drive(retries.fetch(pool().of("redsess"), "redsess", *args))
+
+
+async def afetch(*args: Any) -> list[Any]:
+    return await adrive(retries.fetch(pool().of("redsess"), "redsess", *args))

@@ -1,12 +1,17 @@
-"""Users who are online, without a sign-in by a form."""
+"""Users who are online without a sign-in by a form, and the ends of their sessions."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
+from asgiref.sync import async_to_sync
+from django.contrib.auth import SESSION_KEY
+
 from django_redsess.backend import SessionStore
+from django_redsess.session import script_calls
 from django_redsess.session.notice import Notice
+from django_redsess.signals import EndedSession
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import pool
 
@@ -29,3 +34,33 @@ def notice_of(session: SessionStore) -> Notice:
     notice = SessionStore(session.session_key).ended
     assert notice is not None
     return notice
+
+
+Told = list[EndedSession]
+
+
+def ends(told: Told) -> list[tuple[str, str, str]]:
+    """Sid, user id and reason of each, without when."""
+    return [(each.sid, each.user_id, each.reason) for each in told]
+
+
+def user_elsewhere(sid: str) -> str:
+    """Return a user id whose home is another partition than that of ``sid``: any user, where there is only one."""
+    ids = [str(number) for number in range(100)]
+    return next((user_id for user_id in ids if not script_calls.at_home(sid, user_id)), ids[0])
+
+
+def add_session(user: str) -> None:
+    session = SessionStore()
+    session[SESSION_KEY] = user
+    session.save()
+
+
+WAYS_TO_DELETE: dict[str, Callable[[str], object]] = {
+    "flush": lambda key: SessionStore(key).flush(),
+    "delete": lambda key: SessionStore(key).delete(),
+    "delete of another": lambda key: SessionStore().delete(key),
+    "aflush": lambda key: async_to_sync(SessionStore(key).aflush)(),
+    "adelete": lambda key: async_to_sync(SessionStore(key).adelete)(),
+    "adelete of another": lambda key: async_to_sync(SessionStore().adelete)(key),
+}

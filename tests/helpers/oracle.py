@@ -5,18 +5,8 @@ A session is in several keys at once, and each script must change all of them. W
 agree afterwards. So the fixture ``empty_store`` asks the oracle after every test that has a server, and the test fails
 where two keys disagree. State machines ask it after every step.
 
-It compares, in each partition:
-
-* the ids in ``login`` with those in ``expire``; the ids of signed-in sessions with those in ``recent`` and
-  ``online:user``; the ids of guests' sessions with those in ``guests``;
-* ``online:user:<user id>`` with ``online:user``: the same ids with the same login times;
-* the login time in ``online:user`` with that in the record;
-* each entry in the index of addresses with the address in the record (an entry may be missing, see
-  session/client_address.py);
-* where a session is with where its id says that it belongs;
-* the views of all items in ``viewed`` with their total in ``totals``;
-* the name of every key with the sessions that there are: ``viewed:<sid>`` needs a session, ``online:user:<user id>`` a
-  signed-in one, ``ended:<sid>`` none, and a TTL of a day at most. Any other name is a disagreement too.
+docs/architecture/tests.rst has the list of what it compares. An entry in the index of addresses may be missing, see
+session/client_address.py.
 
 It reads the first bytes of a record by itself and shares no code with ``cleansessions --check``: a mistake there is not
 made here again. What the oracle finds is tested in test_oracle.py.

@@ -1,4 +1,4 @@
-"""Commands of manage.py that run as processes of their own."""
+"""Commands of manage.py, and sites, that run as processes of their own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+
+from testproject.servers import Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,3 +77,21 @@ def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
 def asleep(client: redis.Redis) -> int:
     """Count the cleaners that sleep: their connections are in BLPOP."""
     return sum(each["cmd"] == "blpop" and "b" in each["flags"] for each in client.client_list())
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def drive(*part: str, settings: str, server: Server, folder: Path, **changes: str) -> None:
+    """Run this part of tests/helpers/driven under these settings; ``changes`` are those of its environment."""
+    env = {"DJANGO_SETTINGS_MODULE": settings, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(folder)}
+    driven = subprocess.run(
+        [sys.executable, "-m", "tests.helpers.driven", *part],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUTF8": "1", **env, **changes},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+    assert driven.returncode == 0, driven.stdout + driven.stderr

@@ -243,13 +243,6 @@ def take_user_out(world: World) -> Work:
 
 
 @operation
-def flush_guest(world: World) -> Work:
-    SessionStore(world.quiet_guest.session_key).flush()
-    yield
-    _gone(world.quiet_guest)
-
-
-@operation
 def flush_user(world: World) -> Work:
     session = _loaded(world.user)
     session.signed_out()
@@ -336,13 +329,6 @@ def count_a_view(world: World) -> Work:
     viewed.count_view("lamp").run()
     yield
     assert viewed.count("lamp") == 3
-
-
-@operation
-def count_a_view_of_something_new(world: World) -> Work:
-    viewed.count_view("vase").run()
-    yield
-    assert viewed.count("vase") == 1
 
 
 @operation

@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import accounts, online
 from tests.helpers.site.meanwhile import meanwhile
-from tests.helpers.site.messages import who_and_messages
+from tests.helpers.site.views import who_and_messages
 
 NEW_PASSWORD = "a new password of some length"
 

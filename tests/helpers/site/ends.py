@@ -11,7 +11,7 @@ from django.urls import path
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.ends import add_session
+from tests.helpers.online import add_session
 
 
 def create_three(request: HttpRequest) -> HttpResponse:

@@ -6,7 +6,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-from tests.helpers.site import edits, messages, views
+from tests.helpers.site import views
 
 urlpatterns = [
     path("plain/", views.plain),
@@ -32,15 +32,14 @@ urlpatterns = [
     path("swap/<key>/<value>/", views.swap),
     path("synchronous/", views.synchronous),
     path("cycle/", views.cycle),
-    path("edit/<how>/", edits.edits),
+    path("edit/<how>/", views.edits),
     path("sign-in/<names>/", views.sign_in),
     path("sign-in-by-form/", views.sign_in_by_form),
     path("sign-out/", views.sign_out),
-    path("who-and-messages/", messages.who_and_messages),
-    path("shows/", messages.shows),
-    path("shows-first/", messages.shows_first),
-    path("shows-elsewhere/", messages.shows),
-    path("asks/", messages.asks),
+    path("who-and-messages/", views.who_and_messages),
+    path("shows/", views.shows),
+    path("shows-first/", views.shows_first),
+    path("asks/", views.asks),
     path("async/plain/", views.aplain),
     path("async/who/", views.awho),
     path("async/user-id/", views.auser_id),
@@ -53,8 +52,8 @@ urlpatterns = [
     path("async/cycle/", views.acycle),
     path("async/sign-in/<names>/", login_not_required(views.asign_in)),
     path("async/sign-out/", views.asign_out),
-    path("async/shows/", messages.ashows),
-    path("async/asks/", messages.aasks),
+    path("async/shows/", views.ashows),
+    path("async/asks/", views.aasks),
     path("items/", include("tests.helpers.site.items")),
     path("", include("tests.helpers.site.ends")),
     path("", include("tests.helpers.site.held")),

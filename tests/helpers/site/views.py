@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.contrib.auth import SESSION_KEY, alogin, alogout, get_user_model, login, logout
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, alogin, alogout, get_user_model, login, logout
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
@@ -16,6 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess.forms import SessionLimitAuthenticationForm
 from django_redsess.middleware import passive
+from django_redsess.session.notice import Notice
 from tests.helpers.site.meanwhile import meanwhile
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -291,3 +293,88 @@ async def asign_out(request: HttpRequest) -> HttpResponse:
     meanwhile(request)
     await alogout(request)
     return HttpResponse("out")
+
+
+def rendered(source: str, request: HttpRequest) -> HttpResponse:
+    return HttpResponse(engines["django"].from_string(source).render({}, request))
+
+
+def who_and_messages(request: HttpRequest) -> HttpResponse:
+    """Who is signed in, and all messages."""
+    return rendered(
+        "{{ user.username|default:'nobody' }}{% for message in messages %}|{{ message }}{% endfor %}", request
+    )
+
+
+def shows(request: HttpRequest) -> HttpResponse:
+    """A page that knows its user, and shows the messages."""
+    request.session.get("colour")
+    return rendered("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
+
+
+async def ashows(request: HttpRequest) -> HttpResponse:
+    await request.session.aget("colour")
+    return rendered("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
+
+
+def shows_first(request: HttpRequest) -> HttpResponse:
+    """A page that shows the messages before it knows its user."""
+    return rendered("{% for message in messages %}[{{ message }}]{% endfor %}{{ request.session.colour }}", request)
+
+
+def text_of(notice: Notice | None) -> str:
+    return f"{notice.reason}|{notice.message}" if notice else "nothing"
+
+
+def asks(request: HttpRequest) -> HttpResponse:
+    """Show what the session knows of its end."""
+    return HttpResponse(text_of(request.session.ended))
+
+
+async def aasks(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(text_of(await request.session.aended()))
+
+
+def id_of(name: str) -> int:
+    pk: int = User.objects.get(username=name).pk
+    return pk
+
+
+def to_bob(session: Any) -> None:
+    session[SESSION_KEY] = str(id_of("bob"))
+
+
+def to_carol(session: Any) -> None:
+    session[SESSION_KEY] = str(id_of("carol"))
+
+
+def to_bob_as_a_number(session: Any) -> None:
+    session[SESSION_KEY] = id_of("bob")
+
+
+def to_a_number(session: Any) -> None:
+    session[SESSION_KEY] = id_of("alice")
+
+
+def to_none(session: Any) -> None:
+    session[SESSION_KEY] = None
+
+
+def deleted(session: Any) -> None:
+    del session[SESSION_KEY]
+
+
+def another_hash(session: Any) -> None:
+    session[HASH_SESSION_KEY] = "another"
+
+
+EDITS = {
+    each.__name__: each for each in (to_bob, to_carol, to_bob_as_a_number, to_a_number, to_none, deleted, another_hash)
+}
+
+
+def edits(request: HttpRequest, how: str) -> HttpResponse:
+    request.session.get("colour")
+    meanwhile(request)
+    EDITS[how](request.session)
+    return HttpResponse("done")

@@ -1,12 +1,15 @@
-"""What should become of two changes of the same session, as a model of the merge."""
+"""Properties of all sessions: a model of the merge of two changes, and runs of state machines."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import redis as redis_py
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 SIGN_IN = {SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY}
 
@@ -33,3 +36,15 @@ def merged(base: Data, mine: Data, theirs: Data) -> Data:
 
 def exactly_at(data: Data, name: str) -> str | None:
     return json.dumps(data[name], sort_keys=True) if name in data else None
+
+
+STEPS = 40
+EXAMPLES_A_SEQUENCE = 4
+"""A sequence of steps takes as long as so many examples of other properties."""
+
+
+def run_machine(machine: type[RuleBasedStateMachine], redis: redis_py.Redis) -> None:
+    """Run ``machine`` with many sequences of steps. Its ``redis`` is the client of the server."""
+    sequences = max(5, settings().max_examples // EXAMPLES_A_SEQUENCE)
+    told = type("OfThisServer", (machine,), {"redis": redis})
+    run_state_machine_as_test(told, settings=settings(max_examples=sequences, stateful_step_count=STEPS))
