@@ -9,8 +9,7 @@ from django.db.models.deletion import Collector
 
 from django_redsess import online
 from django_redsess.signals import Reason
-from tests.helpers.account_changes import DEACTIVATIONS, DELETIONS
-from tests.helpers.accounts import DEACTIVATED, DELETED, count, name_in, sign_in, told_to
+from tests.helpers.accounts import DEACTIVATED, DEACTIVATIONS, DELETED, DELETIONS, count, name_in, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

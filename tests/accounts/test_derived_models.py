@@ -12,8 +12,7 @@ from django.db import connection, models
 from django.db.models.signals import post_delete, post_save, pre_save
 
 from django_redsess import accounts
-from tests.helpers.account_changes import CHANGES
-from tests.helpers.accounts import PASSWORD, count, sign_in, told_to
+from tests.helpers.accounts import CHANGES, PASSWORD, count, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,8 +13,7 @@ from django.test import AsyncClient, Client
 
 from django_redsess import accounts, online
 from django_redsess.signals import Reason
-from tests.helpers.account_changes import CHANGES
-from tests.helpers.accounts import count, is_gone, name_in, sid_of, sign_in, told_to
+from tests.helpers.accounts import CHANGES, count, is_gone, name_in, sid_of, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,8 +11,19 @@ from django.test import AsyncClient
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.account_changes import by_the_admins_action, in_the_admins_form, on_the_admins_page
-from tests.helpers.accounts import DEACTIVATED, DELETED, PASSWORD, count, is_gone, name_in, sign_in, told_to
+from tests.helpers.accounts import (
+    DEACTIVATED,
+    DELETED,
+    PASSWORD,
+    by_the_admins_action,
+    count,
+    in_the_admins_form,
+    is_gone,
+    name_in,
+    on_the_admins_page,
+    sign_in,
+    told_to,
+)
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,8 +17,7 @@ from django_redsess.accounts import logout_everywhere
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.signals import Reason
-from tests.helpers.account_changes import NEW_PASSWORDS
-from tests.helpers.accounts import PASSWORD, PASSWORD_CHANGED, count, name_in, sid_of, sign_in, told_to
+from tests.helpers.accounts import NEW_PASSWORDS, PASSWORD, PASSWORD_CHANGED, count, name_in, sid_of, sign_in, told_to
 from tests.helpers.site.accounts import NEW_PASSWORD, WAYS
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from tests.helpers.account_changes import delete, save, set_password
-from tests.helpers.accounts import PASSWORD, count, sign_in
+from tests.helpers.accounts import PASSWORD, count, delete, save, set_password, sign_in
 from tests.helpers.site.accounts import NEW_PASSWORD
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.

@@ -10,8 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from tests.helpers.account_changes import CHANGES, set_password
-from tests.helpers.accounts import PASSWORD_CHANGED, count, name_in, sign_in, told_to
+from tests.helpers.accounts import CHANGES, PASSWORD_CHANGED, count, name_in, set_password, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testproject import servers
-from tests.helpers.driving import drive
+from tests.helpers.running import drive
 
 # Each begins a process and a database anew.
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from django_redsess.admin import OnlineSessionAdmin, ending
 from testproject.servers import Server
 from tests.helpers.admin_pages import CONFIRM, Page, answer, left, told
 from tests.helpers.outages import caches, close_connections
-from tests.helpers.replicas import Replicated
+from tests.helpers.sentinels import Replicated
 
 TOO_FEW = (
     "Fewer replicas than CONFIRM_ENDS asks for have this (0 of 1): the sessions are ended, and may return after a "

@@ -16,9 +16,9 @@ from testproject import servers
 from testproject.servers import free_port
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of, staff
 from tests.helpers.behind import have_views, make_due, note, now_of
-from tests.helpers.driving import drive
 from tests.helpers.online import sign_in
 from tests.helpers.outages import caches
+from tests.helpers.running import drive
 from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db

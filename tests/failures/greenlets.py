@@ -25,8 +25,7 @@ import django  # noqa: E402
 import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from tests.helpers.clusters import caches_at  # noqa: E402
-from tests.helpers.on_clusters import PARTITIONS  # noqa: E402
+from tests.helpers.clusters import FEW_PARTITIONS, caches_at  # noqa: E402
 from tests.helpers.outages import PATIENCE, caches  # noqa: E402
 
 url, secret_key, *pool_class = sys.argv[1:]
@@ -41,7 +40,7 @@ settings.configure(
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
     CACHES=made,
-    REDSESS={"PARTITIONS": PARTITIONS} if on_cluster else {},
+    REDSESS={"PARTITIONS": FEW_PARTITIONS} if on_cluster else {},
 )
 django.setup()
 

@@ -11,8 +11,7 @@ from django.test import Client
 from django_redsess import accounts
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import lua_scripts
-from tests.helpers import account_changes
-from tests.helpers.accounts import count
+from tests.helpers.accounts import count, delete, save, set_password
 from tests.helpers.outages import end_outage, lines_of
 from tests.helpers.proxy import Proxy
 from tests.helpers.site.accounts import NEW_PASSWORD
@@ -41,9 +40,9 @@ def bob(db) -> User:
 
 
 CHANGES = {
-    "deactivate": account_changes.save,
-    "delete": account_changes.delete,
-    "password": account_changes.set_password,
+    "deactivate": save,
+    "delete": delete,
+    "password": set_password,
 }
 
 changes = pytest.mark.parametrize("change", CHANGES)

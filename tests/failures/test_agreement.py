@@ -23,7 +23,7 @@ from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers import every_operation
 from tests.helpers.behind import dump
-from tests.helpers.on_clusters import begin_anew, use_cluster
+from tests.helpers.clusters import begin_anew, use_cluster
 from tests.helpers.outages import TIMEOUT, caches, lines_of
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.visitors import Browser

@@ -21,7 +21,7 @@ from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.servers import free_port
-from tests.helpers.on_clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
+from tests.helpers.clusters import begin_anew, deaf, full_backlog, session_on_each, use_cluster
 from tests.helpers.outages import BUDGET, TIMEOUT, lines_of, our_errors
 from tests.helpers.running import wait_until
 from tests.helpers.serving import Answer, assert_own, serving

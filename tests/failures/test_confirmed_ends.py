@@ -18,8 +18,8 @@ from testproject.nodes import Node
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
 from tests.helpers.proxy import Proxy
-from tests.helpers.replicas import Replicated
 from tests.helpers.running import wait_until
+from tests.helpers.sentinels import Replicated
 from tests.helpers.sign_ins import sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

@@ -23,7 +23,7 @@ from testproject.nodes import Node
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import LIST, answer
 from tests.helpers.behind import faults
-from tests.helpers.on_clusters import use_cluster
+from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import caches, our_errors
 from tests.helpers.running import asleep, wait_until
 from tests.helpers.site import MIDDLEWARE_WITH_CSRF, TEMPLATES

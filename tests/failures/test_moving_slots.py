@@ -25,9 +25,8 @@ from django_redsess.transport.sending import Pause
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers.behind import faults, have_partitions, stored
-from tests.helpers.clusters import cluster_caches
+from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
-from tests.helpers.moving import HalfMoved
 from tests.helpers.oracle import disagreements
 from tests.helpers.slot_operations import OPERATIONS, Work, World, reads_of
 

@@ -21,8 +21,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.transport.keys import sid_of
 from tests.helpers.behind import make_due, make_seen, make_signed_in, stored
-from tests.helpers.machines import run_machine
 from tests.helpers.oracle import disagreements
+from tests.helpers.properties import run_machine
 from tests.helpers.site.people import person
 
 pytestmark = pytest.mark.both_servers

@@ -11,7 +11,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import saving
 from django_redsess.session.merge import merge, same
-from tests.helpers.merging import Data, exactly, merged, some_data
+from tests.helpers.properties import Data, exactly, merged, some_data
 
 
 def loaded(session: SessionStore) -> SessionStore:

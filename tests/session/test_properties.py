@@ -31,9 +31,8 @@ from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.round_trips import drive
 from tests.helpers.behind import make_due
-from tests.helpers.machines import run_machine
-from tests.helpers.merging import SIGN_IN, Data, exactly, merged, values
 from tests.helpers.oracle import disagreements
+from tests.helpers.properties import SIGN_IN, Data, exactly, merged, run_machine, values
 
 pytestmark = pytest.mark.both_servers
 

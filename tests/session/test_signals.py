@@ -25,7 +25,7 @@ from django_redsess.session import eviction
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, text_of
-from tests.helpers.ends import WAYS_TO_DELETE, Told, add_session, ends, user_elsewhere
+from tests.helpers.online import WAYS_TO_DELETE, Told, add_session, ends, user_elsewhere
 from tests.helpers.site.ends import GO_ON, KEY, TASKS
 from tests.helpers.visitors import Browser
 

@@ -17,10 +17,8 @@ from django.test import AsyncClient, Client
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from tests.helpers.behind import faults, make_older, stored
-from tests.helpers.same_session import items_of, listed, name_in, sign_in
-from tests.helpers.site.edits import EDITS, deleted
-from tests.helpers.site.views import MODEL_BACKEND
-from tests.helpers.visitors import Browser
+from tests.helpers.site.views import EDITS, MODEL_BACKEND, deleted
+from tests.helpers.visitors import Browser, items_of, listed, name_in, sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

@@ -21,7 +21,7 @@ from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.servers import available, free_port
-from tests.helpers.on_clusters import (
+from tests.helpers.clusters import (
     deaf,
     full_backlog,
     pools,

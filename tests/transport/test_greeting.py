@@ -17,9 +17,9 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
 from django_redsess.transport.sending import command
 from testproject.servers import Server
+from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import caches, lines_of
 from tests.helpers.running import wait_until
-from tests.helpers.sending import afetch, fetch
 from tests.helpers.sentinels import behind_sentinel
 
 PING = command("PING")

@@ -23,7 +23,7 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.pools import LoopPool, Pool
 from testproject.clusters import Cluster
 from testproject.servers import free_port
-from tests.helpers.on_clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
+from tests.helpers.clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
 from tests.helpers.running import wait_until
 
 NewSession = Callable[..., SessionStore]

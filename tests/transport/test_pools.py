@@ -24,9 +24,9 @@ from django_redsess.transport import connections, pools, sending
 from django_redsess.transport.pools import PooledConnection
 from django_redsess.transport.sending import command
 from testproject.servers import Server
+from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import caches
 from tests.helpers.running import wait_until
-from tests.helpers.sending import afetch, fetch
 
 PING = command("PING")
 WAIT = command("BLPOP", "{redsess}:nothing", 5)

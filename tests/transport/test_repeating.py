@@ -16,7 +16,7 @@ from django_redsess.transport import connections, lua_scripts, retries
 from django_redsess.transport import sending as packing
 from django_redsess.transport.round_trips import adrive, drive
 from testproject.servers import Server
-from tests.helpers import sending
+from tests.helpers import behind
 from tests.helpers.running import wait_until
 
 pytestmark = pytest.mark.both_servers
@@ -66,8 +66,8 @@ PING = packing.command("PING")
 def fetch(request: pytest.FixtureRequest) -> Any:
     """Either of the two halves."""
     if request.param == "threads":
-        return sending.fetch
-    return lambda *args: asyncio.run(sending.afetch(*args))
+        return behind.fetch
+    return lambda *args: asyncio.run(behind.afetch(*args))
 
 
 @pytest.fixture(params=["threads", "tasks"])

@@ -7,7 +7,7 @@ import pytest
 from django_redsess.admin import PopularItemAdmin
 from testproject.shop.models import Product
 from tests.helpers.behind import have_views
-from tests.helpers.most_viewed import VIEWS
+from tests.helpers.items import VIEWS
 
 
 @pytest.fixture

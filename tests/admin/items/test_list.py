@@ -19,8 +19,7 @@ from django_redsess.viewed import popularity
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import Page, staff, words
 from tests.helpers.behind import have_views
-from tests.helpers.items import STRANGE
-from tests.helpers.most_viewed import LIST, answer, names, rows, select
+from tests.helpers.items import LIST, STRANGE, answer, names, rows, select
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -13,11 +13,11 @@ from django_redsess import viewed
 from django_redsess.models import PopularItem
 from tests.helpers.admin_pages import Page, staff
 from tests.helpers.behind import have_views
-from tests.helpers.items import STRANGE
-from tests.helpers.most_viewed import (
+from tests.helpers.items import (
     CONFIRM,
     LIST,
     RESET,
+    STRANGE,
     answer,
     asked,
     checkboxes,
