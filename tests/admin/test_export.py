@@ -316,3 +316,16 @@ def test_a_hundred_thousand_sessions_are_sent_in_little_memory(admin_client, red
 def memory() -> int:
     """How many bytes of memory this process has now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_whoever_goes_away_stops_it(admin_client, new_session, commands) -> None:
+    sign_in_many(new_session, 10)
+    response = admin_client.post(EXPORT, {"format": "csv"})
+    content = iter(response)
+    next(content)
+    next(content)
+    commands()
+    response.close()
+    assert list(content) == []
+    assert "evalsha" not in commands()

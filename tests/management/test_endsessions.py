@@ -12,7 +12,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +275,10 @@ def test_on_a_terminal_it_asks_and_ctrl_c_ends_nothing(
     os.close(ear)
     assert (process.returncode, b"Traceback" in shown) == (status, False)
     assert online.count() == online_then
+
+
+def test_a_terminal_of_few_letters_gets_others_escaped(new_session) -> None:
+    sign_in(new_session, str(User.objects.create_user("Jörg").pk))
+    out = TextIOWrapper(BytesIO(), encoding="ascii")
+    call_command("endsessions", "Jörg", interactive=False, stdout=out)
+    assert out.buffer.getvalue().startswith(rb"J\xf6rg: 1 session")  # type: ignore[attr-defined]

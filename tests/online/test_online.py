@@ -17,7 +17,7 @@ from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import dump, have_agreed, make_due, make_older, stored, text_of
+from tests.helpers.behind import dump, have_agreed, make_due, make_older, make_seen, stored, text_of
 from tests.helpers.online import notice_of, sign_in
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
@@ -408,3 +408,24 @@ def test_an_unknown_sid_is_none(sid: str) -> None:
     assert online.details(sid) is None
     assert online.find([sid], follow=True) == []
     assert online.end(sid) == []
+
+
+def test_no_users_have_no_sessions(new_session) -> None:
+    sign_in(new_session, "a")
+    assert online.sessions(user_ids=[]) == []
+    assert online.count(user_ids=[]) == 0
+    assert list(online.end_in_batches(user_ids=[])) in ([], [[]])
+    assert online.count() == 1
+
+
+def test_those_that_were_not_seen_lately_are_left_out(redis, new_session) -> None:
+    sids = sign_in(new_session, "a", "b", "b")
+    now = int(redis.time()[0]) * 1000
+    make_seen(redis, sids[0], now - 90_000)
+    make_seen(redis, sids[1], now - 30_000)
+    make_seen(redis, sids[2], now - 10_000)
+    assert sids_of(online.sessions(active_seconds=60)) == [sids[2], sids[1]]
+    assert sids_of(online.sessions(active_seconds=120, order="seen_at")) == [sids[0], sids[1], sids[2]]
+    assert sids_of(online.sessions(active_seconds=60, user_ids=["a"])) == []
+    assert [online.count(active_seconds=seconds) for seconds in (0, 0.5, 60, 120)] == [0, 0, 2, 3]
+    assert online.count(active_seconds=20.5, user_ids=["a", "b"]) == 1

@@ -71,17 +71,6 @@ def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(shop: Path)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@pytest.mark.slow
-def test_the_commands_of_the_tutorial_work_one_after_another(shop: Path) -> None:
-    text = "".join(block.text for block in blocks(DOCS / "tutorial.rst") if block.language != "python")
-    typed = re.findall(r"^\$ ((?:export|python manage\.py) .*\n(?:> .*\n)*)", text, re.MULTILINE)
-    commands = [command.replace("\n> ", "\n") for command in typed if "runserver" not in command]
-    assert len(commands) > 8
-    environ = {**environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ran = subprocess.run(["bash", "-ec", "".join(commands)], cwd=shop, env=environ, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-
-
 def test_a_new_project_is_told_what_is_missing(shop: Path) -> None:
     package = shop / "django_redis.py"
     package.write_text("raise ModuleNotFoundError(name='django_redis')")

