@@ -94,7 +94,7 @@ class Operation(NamedTuple):
 
 
 @pytest.fixture
-def states(child, redis) -> Callable[[Operation, Moment], tuple[State, list[State]]]:
+def states(child, redis, known_scripts) -> Callable[[Operation, Moment], tuple[State, list[State]]]:
     """Return a function that has an operation killed at every step: the state before, and those that it left."""
 
     def kill_at_every_step(operation: Operation, moment: Moment) -> tuple[State, list[State]]:
