@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,9 @@ from pathlib import Path
 from tests.planted import Fault, faults
 
 ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 600
+"""A fault may let the tests run for ever."""
+
 COPIED = ("benchmarks", "django_redsess", "docs", "testproject", "tests", "pyproject.toml", "README.rst")
 
 
@@ -44,13 +49,15 @@ def _is_found(fault: Fault, *, slow: bool, processes: str) -> bool:
         fault.plant(copy)
         how = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--hypothesis-profile=short"]
         how += ["-n", processes, "--dist=worksteal", *([] if slow else ["-m", "not slow"])]
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", *how, *fault.tests],
-            cwd=copy,
-            capture_output=True,
-            text=True,
-        )
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+        command = [sys.executable, "-m", "pytest", *how, *fault.tests]
+        run = subprocess.Popen(command, cwd=copy, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            output, _ = run.communicate(timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            print(f"{fault.name}: the tests do not end ({SECONDS_MAX} s)", flush=True)
+            return True
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     seconds = f"{time.monotonic() - began:.0f} s"
     print(f"{fault.name}: {found[0] if found else 'NOT FOUND'} ({seconds})", flush=True)
     # 1: a test has failed. Anything else that is not 0 is a fault that no test could miss, or no test that was run.
