@@ -5,6 +5,7 @@ import functools
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import UpdateError
 from django.test import AsyncClient
 
 from django_redsess import online
@@ -84,3 +85,14 @@ def test_a_visit_over_asynchronous_views(settings) -> None:
 
     asyncio.run(visit())
     assert online.count() == 0
+
+
+@run_async
+async def test_native_save_of_an_ended_session_raises() -> None:
+    session = SessionStore()
+    await session.acreate()
+    late = SessionStore(session.session_key)
+    await late.aset("colour", "red")
+    await session.adelete()
+    with pytest.raises(UpdateError):
+        await late.asave()

@@ -170,3 +170,16 @@ def test_a_deadline_beyond_pythons_dates_is_no_error(new_session) -> None:
     session.set_expiry(datetime(9999, 12, 31, 23, tzinfo=west))
     session.save()
     assert online.get(session.sid).expires_at.year == 9892
+
+
+def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> None:
+    session = new_session("7", colour="blue")
+    session.set_expiry(1)
+    session.save()
+    at = script_calls.time().run()
+    while script_calls.time().run() <= at + 1000:
+        threading.Event().wait(0.05)
+    session["colour"] = "red"
+    with pytest.raises(UpdateError):
+        session.save()
+    assert SessionStore(session.session_key).load() == {}

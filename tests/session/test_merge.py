@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from django.contrib.sessions.backends.base import UpdateError
 from hypothesis import given, settings
 
 from django_redsess import online
@@ -149,3 +150,12 @@ def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
 @given(base=some_data, mine=some_data, theirs=some_data)
 def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
     assert exactly(merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
+
+
+def test_a_save_that_never_loaded_does_not_bring_an_ended_session_back(new_session) -> None:
+    session = new_session(colour="blue")
+    other = SessionStore(session.session_key)
+    other.clear()
+    session.delete()
+    with pytest.raises(UpdateError):
+        other.save()

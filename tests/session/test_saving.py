@@ -28,7 +28,7 @@ from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import make_older
 from tests.helpers.child import Child
-from tests.helpers.outages import caches, close_connections
+from tests.helpers.outages import caches, close_connections, full
 from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
 
@@ -456,3 +456,32 @@ def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_sess
         random.seed(1)
         keys.add(new_session("8").session_key)
     assert (len(revisions), len(keys)) == (3, 3)
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(("before", "after"), [("7", "8"), ("7", ""), ("", "7")])
+def test_another_user_is_in_all_lists(redis, new_session: NewSession, before: str, after: str) -> None:
+    session = opened(new_session(before, colour="blue"))
+    session.pop("_auth_user_id", None)
+    if after:
+        session["_auth_user_id"] = after
+    session.save()
+    assert [found.user_id for found in online.sessions()] == ([after] if after else [])
+    assert record(redis, session).user_id == after
+    assert bool(record(redis, session).login_ms) == bool(after)
+
+
+def test_where_the_server_is_full_the_general_script_makes_room(
+    redis, new_session: NewSession, sent: list[str]
+) -> None:
+    session = new_session("7")
+    guests = [new_session(colour="blue") for _ in range(20)]
+    again = opened(session)
+    again["colour"] = "red"
+    sent.clear()
+    with full(redis):
+        again.save()
+    assert set(sent) == {"change", "save"}
+    assert SessionStore(session.session_key)["colour"] == "red"
+    there = [guest.exists(guest.session_key) for guest in guests]
+    assert 0 < there.count(False) < 20
