@@ -569,3 +569,27 @@ def test_a_guest_who_signs_in_as_a_superuser_in_the_last_moment_stays(client, ne
     monkeypatch.setattr(OnlineSessionAdmin, "has_view_permission", has_view_permission)
     answer(client, question)
     assert online.get(guest.sid) is not None
+
+
+@pytest.mark.parametrize("name", [None, "alice"], ids=["a stranger", "a customer"])
+def test_who_is_no_staff_is_asked_to_sign_in(client, users, sids, name) -> None:
+    if name is not None:
+        client.force_login(users[name])
+    before = left()
+    answers = [client.get(url) for url in (LIST, page_of(sids["bob"]), CONFIRM)]
+    answers += [client.post(END, {"sids": sids["bob"]}), select(client, sids["bob"])]
+    for response in answers:
+        assert response.status_code == 302
+        assert response.headers["Location"].startswith("/admin/login/")
+    assert left() == before
+
+
+def test_a_post_takes_the_csrf_token_that_the_page_brings(admin_user, sids) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
+    assert client.post(END, {"latest": LATER}).status_code == 403
+    assert select(client, sids["bob"]).status_code == 403
+    assert len(left()) == 4
+    answer(client, client.get(f"{CONFIRM}?sid={sids['bob']}"))
+    assert sids["bob"] not in left()

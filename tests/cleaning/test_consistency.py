@@ -579,3 +579,15 @@ def test_a_check_of_large_records_reads_a_few_megabytes_at_once(redis, new_sessi
     sid = redis.hkeys(keyspace().partitions[0].login)[0].decode()
     redis.zrem(partition_of(sid).recent if users else partition_of(sid).guests, sid)
     assert len(faults(mend=True)) == 1
+
+
+def test_every_entry_of_every_key_is_compared(filled, redis) -> None:
+    entries = 0
+    for partition in keyspace().partitions:
+        entries += redis.hlen(partition.login)
+        for name in (partition.expire, partition.recent, partition.guests, partition.online_user):
+            entries += redis.zcard(name)
+    many = partition_of(filled.one_of_many).online_user_of("many")
+    # And each key that belongs to one session or user; of a long list, each entry.
+    own = [name for name in redis.keys() if any(part in name for part in (b":online:user:", b"}:viewed:", b":ended:"))]
+    assert sum(step.entries for step in index_check.check()) == entries + len(own) + redis.zcard(many)

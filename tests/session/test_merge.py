@@ -159,3 +159,13 @@ def test_a_save_that_never_loaded_does_not_bring_an_ended_session_back(new_sessi
     session.delete()
     with pytest.raises(UpdateError):
         other.save()
+
+
+def test_of_two_changes_of_one_key_the_later_save_holds(new_session) -> None:
+    session = new_session(colour="blue")
+    one, other = loaded(session), loaded(session)
+    one["colour"] = "red"
+    other["colour"] = "green"
+    other.save()
+    one.save()
+    assert loaded(session)["colour"] == "red"

@@ -849,3 +849,12 @@ def test_what_is_told_elsewhere_is_not_lost_wherever_the_session_is_read(
     online.end(browser.sid, message="Call us.")
     other.get(f"{view(other, 'plain')}?closed")
     assert [shown(other) for _ in range(2)] == [[ELSEWHERE], []]
+
+
+def test_an_end_in_the_middle_of_a_request_is_told_to_the_next(browser, meanwhile) -> None:
+    sid = browser.sid
+    meanwhile(lambda: online.end(sid, message="Bye."))
+    response = browser.get(view(browser, "write/colour/red"))
+    assert (response.status_code, HEADER in response, list(response.cookies)) == (400, False, [])
+    assert shown(browser) == ["warning: Your session was ended. Bye."]
+    assert shown(browser) == []

@@ -144,3 +144,18 @@ def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> Non
     clock.learn([b"1000", b"999999"])
     assert 1_000_999 <= clock.now() < at
     assert connections.pool().clock is clock
+
+
+def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
+    key = new_session(colour="blue").session_key
+    options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
+    options["SOCKET_TIMEOUT"] = 0.1
+    settings.CACHES = {
+        "sessions": {**settings.CACHES["sessions"], "LOCATION": f"{server.url}?client_name=one", "OPTIONS": options}
+    }
+    pool = connections.pool()
+    taken = pool.take()
+    with pytest.raises(SessionStoreUnavailable):
+        SessionStore(key).load()
+    pool.give(taken)
+    assert SessionStore(key)["colour"] == "blue"
