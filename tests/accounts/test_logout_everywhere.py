@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import redis as redis_py
 from asgiref.sync import async_to_sync
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import User
@@ -17,11 +16,6 @@ from tests.helpers.accounts import CHANGES, count, is_gone, name_in, sid_of, sig
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def notes(redis: redis_py.Redis) -> list[bytes]:
-    """What is noted of sessions that are gone."""
-    return [redis.get(name) for name in redis.keys() if b":ended:" in name]
 
 
 def test_an_update_of_the_queryset_is_unseen_until_somebody_calls_logout_everywhere(alice, bob, partitions) -> None:
@@ -54,19 +48,18 @@ def test_a_view_that_ends_all_sessions_of_another_user_keeps_its_own(alice, bob,
     assert (name_in(browser), count(bob)) == ("alice", 0)
 
 
-def test_the_reason_of_logout_everywhere_is_read_by_the_user(alice, partitions) -> None:
+def test_the_reason_of_logout_everywhere_is_read_by_the_user_and_without_one_nothing_is_told(
+    alice, redis, partitions
+) -> None:
+    browser = sign_in(alice)
+    accounts.logout_everywhere(alice)
+    assert not [name for name in redis.keys() if b":ended:" in name and redis.get(name).startswith(b"invalidated")]
+    response = browser.get("/who-and-messages/")
+    assert (response.content, "X-Session-Ended" in response) == (b"nobody", False)
     browser, other = sign_in(alice), sign_in(alice)
     accounts.logout_everywhere(alice, message="You moved. Grüße")
     assert told_to(other) == ("invalidated", "You moved. Grüße")
     assert browser.get("/who-and-messages/").content.decode() == "nobody|Your session was ended. You moved. Grüße"
-
-
-def test_without_a_reason_logout_everywhere_tells_the_user_nothing(alice, redis, partitions) -> None:
-    browser = sign_in(alice)
-    accounts.logout_everywhere(alice)
-    assert [note for note in notes(redis) if note.startswith(b"invalidated")] == []
-    response = browser.get("/who-and-messages/")
-    assert (response.content, "X-Session-Ended" in response) == (b"nobody", False)
 
 
 def test_a_reason_above_200_characters_is_refused_and_nothing_ends(alice) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.db import connection
-from django.test import AsyncClient
+from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -24,39 +23,27 @@ from tests.helpers.accounts import (
     sign_in,
     told_to,
 )
+from tests.helpers.visitors import Browser
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("cycle", ["", "?cycle"])
+@pytest.mark.parametrize(("served", "cycle"), [("", ""), ("", "?cycle"), ("/async", "")])
 @pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
 @pytest.mark.parametrize("closing", ["deactivate", "delete"])
 def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
-    alice, partitions, told, closing: str, then: str, cycle: str
+    alice, partitions, told, closing: str, then: str, served: str, cycle: str
 ) -> None:
-    browser, elsewhere, user_id = sign_in(alice), sign_in(alice), alice.pk
-    response = browser.get(f"/close/{closing}/{then}/{cycle}")
+    browser, elsewhere, user_id = Browser(AsyncClient() if served else Client()), sign_in(alice), alice.pk
+    browser.sign_in(alice)
+    response = browser.get(f"{served}/close/{closing}/{then}/{cycle}")
     assert (response.status_code, response.content) == (200, b"closed")
     assert is_gone(response)
     assert count(user_id) == 0
     assert [(each.user_id, each.reason in ("invalidated", "logout")) for each in told] == [(str(user_id), True)] * 2
     assert told_to(elsewhere) == ("invalidated", DEACTIVATED if closing == "deactivate" else DELETED)
     assert browser.get("/who-and-messages/").content.decode() == "nobody" + "|Good bye." * (then == "leaves_a_message")
-
-
-@pytest.mark.parametrize("then", ["leaves_a_message", "signs_out"])
-@pytest.mark.parametrize("closing", ["deactivate", "delete"])
-def test_who_closes_the_own_account_in_an_asynchronous_view_is_signed_out_everywhere(
-    alice, partitions, closing: str, then: str
-) -> None:
-    browser, elsewhere, user_id = AsyncClient(), sign_in(alice), alice.pk
-    browser.force_login(alice)
-    response = async_to_sync(browser.get)(f"/async/close/{closing}/{then}/")
-    assert (response.status_code, response.content) == (200, b"closed")
-    assert is_gone(response)
-    assert count(user_id) == 0
-    assert told_to(elsewhere)[0] == "invalidated"
 
 
 @pytest.mark.parametrize(
