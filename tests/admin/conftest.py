@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 
@@ -18,6 +21,15 @@ def users(db) -> dict[str, User]:
 def sids(users, new_session) -> dict[str, str]:
     """The sid of a session of each user, alice's the oldest."""
     return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
+
+
+@pytest.fixture
+def list_only(monkeypatch) -> Callable[[Callable[[Any], Any]], None]:
+    """Return a function that sets what the site's own rule makes of the list's queryset."""
+    every = OnlineSessionAdmin.get_queryset
+    return lambda rule: monkeypatch.setattr(
+        OnlineSessionAdmin, "get_queryset", lambda self, request: rule(every(self, request))
+    )
 
 
 @pytest.fixture

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models.signals import post_save
 from django.test import Client
 
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from django_redsess.signals import Reason, session_ended
+from django_redsess.signals import Reason
 from testproject.servers import free_port
 from tests.helpers.admin_pages import CONFIRM, END, Page, answer, asked, left, staff, told
 from tests.helpers.online import sign_in
@@ -47,20 +48,22 @@ def deactivate(client: Client, response: Any, **fields: str) -> Any:
 
 
 def is_active(user: User) -> bool:
-    return bool(get_user_model().objects.get(pk=user.pk).is_active)
+    return User.objects.get(pk=user.pk).is_active
 
 
 @pytest.fixture
-def seen() -> Any:
-    """The sessions that ended, with the reason."""
-    ended: list[tuple[str, Reason]] = []
+def once_saved(users) -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Return a function that sets what happens when bob was saved, before that is committed."""
+    actions: list[Callable[[], object]] = []
 
-    def note(sid: str, reason: Reason, **kwargs: Any) -> None:
-        ended.append((sid, reason))
+    def act(instance: User, **kwargs: Any) -> None:
+        if instance.pk == users["bob"].pk:
+            for action in actions:
+                action()
 
-    session_ended.connect(note)
-    yield ended
-    session_ended.disconnect(note)
+    post_save.connect(act, sender=User)
+    yield actions.append
+    post_save.disconnect(act, sender=User)
 
 
 def test_the_account_is_deactivated_and_its_sessions_end(admin_client, admin_user, users, sids, new_session) -> None:
@@ -80,40 +83,29 @@ def test_the_account_is_deactivated_and_its_sessions_end(admin_client, admin_use
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("switch", [True, False], ids=["END_ON_DEACTIVATION", "without"])
-def test_who_is_signed_out_reads_the_administrators_message(settings, admin_client, users, switch, seen) -> None:
+def test_who_is_signed_out_reads_the_administrators_message(settings, admin_client, users, switch) -> None:
     settings.REDSESS = {**settings.REDSESS, "END_ON_DEACTIVATION": switch}
     shopper = Client()
     shopper.force_login(users["bob"])
-    sid = shopper.session.sid
     deactivate(admin_client, question_about(admin_client, users["bob"]), message="You have left us.")
-    assert seen == [(sid, Reason.KICKED)]
     response = shopper.get("/")
-    assert response.wsgi_request.session.ended.message == "You have left us."
+    ended = response.wsgi_request.session.ended
+    assert (ended.reason, ended.message) == (Reason.KICKED, "You have left us.")
     assert not response.wsgi_request.user.is_authenticated
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
-def test_no_session_is_left_that_began_in_between(settings, admin_client, users, new_session, atomic) -> None:
-    from django.db import connection
-
-    settings_dict = {**connection.settings_dict, "ATOMIC_REQUESTS": atomic}
+def test_no_session_is_left_that_began_in_between(
+    admin_client, users, new_session, monkeypatch, once_saved, atomic
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     response = question_about(admin_client, users["bob"])
     new_session(str(users["bob"].pk))
     late: list[SessionStore] = []
-
-    def sign_in_again(instance: User, **kwargs: Any) -> None:
-        # Saved, and not committed yet: other processes still see an active account.
-        if instance.pk == users["bob"].pk:
-            late.append(new_session(str(users["bob"].pk)))
-
-    connection.settings_dict, before = settings_dict, connection.settings_dict
-    post_save.connect(sign_in_again, sender=User)
-    try:
-        answer(admin_client, response, deactivate=str(users["bob"].pk))
-    finally:
-        post_save.disconnect(sign_in_again, sender=User)
-        connection.settings_dict = before
+    # Other processes still see an active account.
+    once_saved(lambda: late.append(new_session(str(users["bob"].pk))))
+    answer(admin_client, response, deactivate=str(users["bob"].pk))
     assert len(late) == 1
     assert not is_active(users["bob"])
     assert left() == {admin_client.session.sid}
@@ -154,21 +146,18 @@ def test_nobody_deactivates_the_own_account(admin_client, admin_user, new_sessio
     assert other in left()
 
 
-@pytest.mark.parametrize("permissions", [MAY[:2], MAY[:3]], ids=["no users", "users to view"])
-def test_who_may_not_change_users_is_not_offered_it_and_refused(client, users, sids, permissions) -> None:
-    staff(client, *permissions)
-    response = question_about(client, users["bob"])
-    assert not offered(response)
-    assert answer(client, response, deactivate=str(users["bob"].pk)).status_code == 403
+def test_it_takes_permission_to_change_users_and_to_end_sessions(users, sids) -> None:
+    bob = str(users["bob"].pk)
+    viewer = staff(Client(), "view_onlinesession", "view_user", "change_user", name="viewer")
+    assert viewer.post(END, {"deactivate": bob}).status_code == 403
+    for name, permissions in (("no users", MAY[:2]), ("users to view", MAY[:3])):
+        client = staff(Client(), *permissions, name=name)
+        response = question_about(client, users["bob"])
+        assert not offered(response)
+        assert answer(client, response, deactivate=bob).status_code == 403
     assert is_active(users["bob"])
     assert sids["bob"] in left()
     assert not LogEntry.objects.exists()
-
-
-def test_who_may_change_users_deactivates_if_sessions_may_be_ended_too(users, sids) -> None:
-    viewer = staff(Client(), "view_onlinesession", "view_user", "change_user", name="viewer")
-    assert viewer.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
-    assert is_active(users["bob"])
     client = staff(Client(), *MAY)
     deactivate(client, question_about(client, users["bob"]))
     assert not is_active(users["bob"])
@@ -209,13 +198,6 @@ def test_a_rule_of_the_sites_own_holds_for_deactivating(admin_client, users, sid
         assert not is_active(users["alice"])
 
 
-def test_a_user_who_is_none_is_refused(admin_client, sids) -> None:
-    for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
-        response = admin_client.post(END, {"sids": sids["bob"], "deactivate": value})
-        assert response.status_code in (200, 403)
-    assert len(left()) == 4
-
-
 def test_a_users_admin_that_does_not_let_it_be_changed_is_respected(admin_client, users, sids, monkeypatch) -> None:
     of_users = admin.site._registry[User]
     for target, name, value in (
@@ -239,21 +221,19 @@ def test_an_error_in_the_form_deactivates_nobody_and_forgets_the_button(admin_cl
     assert sids["bob"] not in left()
 
 
+def test_a_user_who_is_none_is_refused(admin_client, sids) -> None:
+    for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
+        assert admin_client.post(END, {"sids": sids["bob"], "deactivate": value}).status_code in (200, 403)
+    assert len(left()) == 4
+
+
 @pytest.mark.django_db(transaction=True)
-def test_in_an_outage_it_says_what_was_done(settings, admin_client, users, sids, caplog) -> None:
-    response = question_about(admin_client, users["bob"])
-
-    def fail(instance: User, **kwargs: Any) -> None:
-        if instance.pk == users["bob"].pk:
-            settings.CACHES = {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
-
-    working = settings.CACHES
-    post_save.connect(fail, sender=User)
-    try:
-        response = deactivate(admin_client, response, message="Left us")
-    finally:
-        post_save.disconnect(fail, sender=User)
-        settings.CACHES = working
+def test_in_an_outage_it_says_what_was_done(settings, admin_client, users, sids, once_saved) -> None:
+    question, working = question_about(admin_client, users["bob"]), settings.CACHES
+    out_of_reach = {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
+    once_saved(lambda: setattr(settings, "CACHES", out_of_reach))
+    response = deactivate(admin_client, question, message="Left us")
+    settings.CACHES = working
     assert "But its sessions could not be ended" in Page(response).text
     assert not is_active(users["bob"])
     assert sids["bob"] in left()

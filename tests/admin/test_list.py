@@ -183,11 +183,8 @@ def test_who_is_not_online_can_not_be_told_from_who_does_not_exist(client) -> No
 
 
 @pytest.mark.usefixtures("clients")
-def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch) -> None:
-    every = OnlineSessionAdmin.get_queryset
-    monkeypatch.setattr(
-        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_network("198.51.100.0/24")
-    )
+def test_a_search_only_narrows_what_a_site_lists(admin_client, list_only) -> None:
+    list_only(lambda sessions: sessions.of_network("198.51.100.0/24"))
     for query, found in (
         ({}, ["alice", "bob"]),
         ({"q": "198.51.100.8"}, ["bob"]),
@@ -199,9 +196,8 @@ def test_a_search_only_narrows_what_a_site_lists(admin_client, monkeypatch) -> N
         assert "carol" not in admin_client.get(CONFIRM, query, follow=True).text, query
 
 
-def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, monkeypatch) -> None:
-    every = OnlineSessionAdmin.get_queryset
-    monkeypatch.setattr(OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).only_guests())
+def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, list_only) -> None:
+    list_only(lambda sessions: sessions.only_guests())
     for query in ({}, {"who": "everyone"}, {"who": "guests"}):
         assert names(admin_client, **query) == ["guest"], query
     sid = clients["alice"].sid
@@ -215,15 +211,13 @@ def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients
 
 @pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
 def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
-    admin_client, users, clients, monkeypatch, query
+    admin_client, users, clients, monkeypatch, list_only, query
 ) -> None:
     User.objects.update(is_staff=True)
     monkeypatch.setattr(filters, "USERS_MAX", 1)
-    every, carol = OnlineSessionAdmin.get_queryset, str(users["carol"].pk)
+    carol = str(users["carol"].pk)
     assert Page(admin_client.get(LIST, {"q": "a", "user": carol})).names == ["carol"]
-    monkeypatch.setattr(
-        OnlineSessionAdmin, "get_queryset", lambda self, request: every(self, request).of_users([carol])
-    )
+    list_only(lambda sessions: sessions.of_users([carol]))
     page = Page(admin_client.get(LIST, query))
     assert page.names == ["carol"]
     assert page.messages == []
