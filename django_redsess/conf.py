@@ -69,6 +69,12 @@ def _is_dict_of_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
 
 
+def _is_source(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return {"SESSION_CACHE_ALIAS", "PREFIX", "PARTITIONS"}.issuperset(value)
+    return value is None or is_path(value)
+
+
 TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
 AT_LEAST_ONE = Rule(is_integer, "an integer of 1 or more")
 AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), "an integer of 1 or more, or None")
@@ -315,6 +321,27 @@ class Conf:
     )
     VIEWED_LIMIT = Setting[int](
         100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
+    )
+
+    MOVE_FROM = Setting[str | Mapping[str, Any] | None](
+        None,
+        Rule(
+            _is_source,
+            "None, the dotted path of a session engine or of a Source, or a dict that has SESSION_CACHE_ALIAS, PREFIX "
+            "or PARTITIONS of another store of this engine",
+        ),
+        """
+        Where sessions are moved from, with ``SESSION_ENGINE = "django_redsess.moving"``.
+
+        The dotted path of a session engine, such as ``django.contrib.sessions.backends.db``, or of a subclass of
+        :class:`django_redsess.moving.Source`. Or a dict for another store of this engine, with what differs there:
+        ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        """,
+    )
+    MOVES = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
+        "Whether sessions of ``MOVE_FROM`` are moved: each at its next request. If not, they stay there and are used.",
     )
 
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:

@@ -81,6 +81,12 @@ def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) 
     return Times(seconds, age_seconds, due, True)
 
 
+def of_moved(deadline: int, age_seconds: int, login_at: int, now: int) -> Times:
+    """Return the times of a session that comes from another store, where it had this ``deadline`` in milliseconds."""
+    slack = slack_of(age_seconds * 1000) if conf.SLIDING and age_seconds else 0
+    return Times(-(-deadline // 1000), age_seconds, _limited(deadline + slack, login_at, now))
+
+
 def is_limited(base: Record, due: int, now: int) -> bool:
     """Return whether the idle or absolute time-out asks for a deadline that is earlier by more than the slack."""
     idle, absolute = (conf.IDLE_TIMEOUT or 0) * 1000, (conf.ABSOLUTE_TIMEOUT or 0) * 1000

@@ -34,7 +34,6 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from django_redsess.conf import conf
 from django_redsess.session.compression import (
     NAMED,
     packed_client,
@@ -45,7 +44,7 @@ from django_redsess.session.compression import (
     unpacked_name,
 )
 from django_redsess.transport.agreement import FORMAT, derived_key
-from django_redsess.transport.keys import PREFIXES_KEPT
+from django_redsess.transport.keys import PREFIXES_KEPT, prefix
 
 SEAL_SIZE = 12
 """96 bits, as in RFC 2404. Only the site can test whether a guessed seal is right."""
@@ -112,7 +111,7 @@ def pack(sid: str, record: Record) -> bytes:
     if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
         deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
     times = (deadline << 32 | age).to_bytes(9, "big")
-    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings(conf.PREFIX)[0], sid, sealed), sealed))
+    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings(prefix())[0], sid, sealed), sealed))
 
 
 def revision_of(record: bytes) -> bytes:
@@ -198,7 +197,7 @@ def sealed_part(sid: str, record: bytes) -> bytes:
     if record[:1] != FORMAT or len(record) <= SEALED_AT:
         raise RecordError("unknown format")
     seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
-    for sealing in _sealings(conf.PREFIX):
+    for sealing in _sealings(prefix()):
         if compare_digest(seal, _seal(sealing, sid, sealed)):
             return sealed
     raise RecordError("the seal does not fit")

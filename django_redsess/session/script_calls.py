@@ -143,17 +143,23 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
 def note_of(sid: str) -> Steps[str]:
     """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
     partition = keyspace().of_sid(sid)
-    packed = sending.command("GET", partition.ended_of(sid)) + sending.command("EXISTS", partition.meta)
+    [note] = yield from texts_of(partition, partition.ended_of(sid))
+    return note
+
+
+def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
+    """Read these keys of a session that is gone. ``""`` for each that is not there."""
+    packed = b"".join(sending.command("GET", name) for name in names) + sending.command("EXISTS", partition.meta)
     try:
-        note, agreed = yield from Plain(partition, "note", packed, 2, list)
+        *texts, agreed = yield from Plain(partition, "note", packed, len(names) + 1, list, len(names))
     except ResponseError:
         # A foreign client may have written another type of value.
-        return ""
+        return [""] * len(names)
     if agreed == 0:
         # All data have gone. A process with other settings must not be the first to write.
         of(partition).agreed.discard(partition.tag)
         yield from agree([partition])
-    return note.decode(errors="replace") if note else ""
+    return [text.decode(errors="replace") if text else "" for text in texts]
 
 
 def time(partition: Partition | None = None) -> Plain[int]:
@@ -409,6 +415,14 @@ def viewed_by(sid: str) -> Call[list[bytes]]:
     """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
     partition, script = keyspace().of_sid(sid), lua_scripts.RECENT_ITEMS
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
+
+
+def seen_and_viewed(sid: str, has_user: bool) -> Steps[tuple[int, list[bytes]]]:
+    """Read when a session was last seen, 0 if that is not known, and what it viewed."""
+    partition = keyspace().of_sid(sid)
+    packed = sending.command("ZSCORE", partition.recent if has_user else partition.guests, sid)
+    [seen] = yield from Plain(partition, "seen", packed, 1, list)
+    return int(float(seen or 0)), (yield from viewed_by(sid))
 
 
 def same_partition(sid: str, other_sid: str) -> bool:

@@ -242,7 +242,10 @@ class SessionStore(SessionState):
         return data
 
     def _asking_why(self, loaded: Loaded) -> Steps[None]:
-        note = yield from script_calls.note_of(loaded.sid)
+        self.take_note(loaded, (yield from script_calls.note_of(loaded.sid)))
+
+    def take_note(self, loaded: Loaded, note: str) -> None:
+        """Take from the ``note`` of a session that is gone what its visitor is to know, and drop the key."""
         if not note and loaded.due:
             # The session is due, but has not been removed yet.
             note = f"{Reason.EXPIRED} {loaded.due} "

@@ -21,10 +21,12 @@ from django.core.signals import setting_changed
 from django_redis import get_redis_connection
 
 from django_redsess.transport.cluster_map import Cluster
-from django_redsess.transport.keys import Partition
+from django_redsess.transport.keys import Partition, other_store
 from django_redsess.transport.pools import MANY, LoopPool, Pool, agreet, own
 
 _pool: Any = None
+_POOLS: dict[str, Any] = {}
+"""The pools of other stores than the settings' own, by their alias."""
 _OF_ALIAS: WeakKeyDictionary[Any, Pool] = WeakKeyDictionary()
 _POOL_LOCK = threading.Lock()
 
@@ -37,26 +39,34 @@ def pool() -> Any:
     process, and so have sessions.
     """
     global _pool
+    if (other := other_store()) is not None:
+        if other.alias not in _POOLS:
+            _POOLS[other.alias] = _pool_of(other.alias, "MOVE_FROM names")
+        return _POOLS[other.alias]
     if _pool is None:
-        if settings.SESSION_CACHE_ALIAS not in settings.CACHES:
-            raise ImproperlyConfigured(
-                f"SESSION_CACHE_ALIAS is {settings.SESSION_CACHE_ALIAS!r}, and CACHES has no such entry, only "
-                f"{', '.join(map(repr, settings.CACHES))}. Add it. If a test overrides CACHES, keep the entry: "
-                "override_settings(CACHES={**settings.CACHES, ...})."
-            )
-        found = get_redis_connection(settings.SESSION_CACHE_ALIAS).connection_pool
-        with _POOL_LOCK:
-            if not isinstance(found, Cluster):
-                if found not in _OF_ALIAS:
-                    _OF_ALIAS[found] = own(found)
-                found = _OF_ALIAS[found]
-        _pool = found
+        _pool = _pool_of(settings.SESSION_CACHE_ALIAS, "SESSION_CACHE_ALIAS is")
     return _pool
+
+
+def _pool_of(alias: str, named_by: str) -> Any:
+    if alias not in settings.CACHES:
+        raise ImproperlyConfigured(
+            f"{named_by} {alias!r}, and CACHES has no such entry, only "
+            f"{', '.join(map(repr, settings.CACHES))}. Add it. If a test overrides CACHES, keep the entry: "
+            "override_settings(CACHES={**settings.CACHES, ...})."
+        )
+    found = get_redis_connection(alias).connection_pool
+    with _POOL_LOCK:
+        if not isinstance(found, Cluster):
+            if found not in _OF_ALIAS:
+                _OF_ALIAS[found] = own(found)
+            found = _OF_ALIAS[found]
+    return found
 
 
 def of(partition: Partition) -> Any:
     """Return the pool of the server that has ``partition``, with its clock and its outages."""
-    return (_pool or pool()).of(partition.tag)
+    return (pool() if _pool is None or other_store() is not None else _pool).of(partition.tag)
 
 
 def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Any, list[int]]:
@@ -72,6 +82,7 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
     global _pool
     if setting in ("CACHES", "SESSION_CACHE_ALIAS"):
         _pool = None
+        _POOLS.clear()
     elif _pool is not None and setting == "REDSESS":
         _pool.forget_agreed()
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from binascii import b2a_base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import product
 from os import urandom
 from string import ascii_lowercase, digits
+from typing import NamedTuple
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.core.exceptions import ImproperlyConfigured
@@ -49,7 +53,12 @@ def new_key(bucket: int | None = None) -> str:
     if bucket is None:
         # Two random characters would not do: they have 1 296 values, of which some stand for the same bucket.
         bucket = int.from_bytes(random[:2], "big") % BUCKETS
-    return _BUCKET_CHARS[bucket] + random[2:].translate(_CHARACTERS, _LEFT_OVER)[: KEY_LENGTH - 2].decode()
+    return key_in_bucket(bucket, random[2:])
+
+
+def key_in_bucket(bucket: int, random: bytes) -> str:
+    """Return a session key in ``bucket``, of 62 or more random bytes."""
+    return _BUCKET_CHARS[bucket] + random.translate(_CHARACTERS, _LEFT_OVER)[: KEY_LENGTH - 2].decode()
 
 
 def sid_of(session_key: str) -> str:
@@ -132,6 +141,10 @@ class Partition:
         """Text: why a session is gone, kept for a while. Scripts append the sid to the name of ``''``."""
         return self._name(f"ended:{sid}")
 
+    def moved_of(self, sid: str) -> str:
+        """Text: that a session was moved here from another store: see ``moving``. It stays when the session ends."""
+        return self._name(f"moved:{sid}")
+
     @property
     def addresses(self) -> str:
         """Sorted set: sid → address score, sessions with a user. Only with ``INDEX_ADDRESSES``."""
@@ -181,6 +194,7 @@ class Partition:
     def names(self) -> list[str]:
         """A name of each kind."""
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
+        of_one.append(self.moved_of("0"))
         return [*self.lists, *of_one, self.wake, self.totals, self.samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
@@ -192,7 +206,7 @@ class Partition:
         if name in self.lists:
             return "list"
         others = (self.wake, self.totals, self.samples, self.viewed, self.meta)
-        if name in others or name.startswith(self.message_of("")):
+        if name in others or name.startswith((self.message_of(""), self.moved_of(""))):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"
@@ -273,9 +287,41 @@ def _tags(prefix: str, count: int) -> list[str]:
     return [tags[part] for part in range(count)]
 
 
+class Store(NamedTuple):
+    """A store of this engine: the entry of ``CACHES`` that connects to it, its prefix, its number of partitions."""
+
+    alias: str
+    prefix: str
+    partitions: int
+
+
+_OTHER: ContextVar[Store | None] = ContextVar("django_redsess_store", default=None)
+other_store = _OTHER.get
+"""Return the store that is used in place of the settings' own; None for that."""
+
+
+@contextmanager
+def using(store: Store) -> Iterator[None]:
+    """Let the calls within use ``store`` in place of the one that the settings describe."""
+    token = _OTHER.set(store)
+    try:
+        yield
+    finally:
+        _OTHER.reset(token)
+
+
+def prefix() -> str:
+    """Return the prefix of the store that is used."""
+    other = other_store()
+    return conf.PREFIX if other is None else other.prefix
+
+
 def keyspace() -> Keyspace:
-    """Return the keyspace that the settings describe. Raises ImproperlyConfigured for a prefix that can't be."""
-    return _keyspace(conf.PREFIX, conf.PARTITIONS)
+    """Return the keyspace of the store that is used. Raises ImproperlyConfigured for a prefix that can't be."""
+    other = other_store()
+    if other is None:
+        return _keyspace(conf.PREFIX, conf.PARTITIONS)
+    return _keyspace(other.prefix, other.partitions)
 
 
 @lru_cache(maxsize=PREFIXES_KEPT)

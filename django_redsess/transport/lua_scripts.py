@@ -199,6 +199,7 @@ def _picked(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]
 ADD = Script("add", task="create")
 CHANGE = Script("change", task="save")
 CLEAN_ALONG = Script("clean_along")
+COPY = Script("copy")
 CREATE = Script("create")
 END = Script("end")
 END_ABOVE = Script("end_above")

@@ -1,9 +1,9 @@
 """
 Work as steps, which threads and event loops take in the same way.
 
-Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause` or :class:`SendSignal`. It is sent the
-result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded, and differ in nothing but ``await``.
-All else is written once.
+Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`, :class:`SendSignal` or
+:class:`CallOutside`. It is sent the result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded,
+and differ in nothing but ``await``. All else is written once.
 
 :class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
 type is known. :func:`together` asks several partitions in one round trip to each server. :func:`merged` reads a page of
@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+from asgiref.sync import sync_to_async
 from redis.exceptions import ResponseError
 
 from django_redsess import signals
@@ -90,7 +91,14 @@ class SendSignal:
     ended: EndedSession
 
 
-Steps = Generator[Send | Pause | SendSignal, Any, T]
+@dataclass(slots=True)
+class CallOutside:
+    """A function that waits for something else than our servers, such as a database. Its result is the reply."""
+
+    function: Callable[[], Any]
+
+
+Steps = Generator[Send | Pause | SendSignal | CallOutside, Any, T]
 """Work of several steps; ``T`` is what it returns."""
 
 
@@ -105,6 +113,8 @@ def drive(steps: Steps[T]) -> T:
                     reply = sending.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     _wait(wanted)
+                elif isinstance(wanted, CallOutside):
+                    reply = wanted.function()
                 else:
                     session_ended.send_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:
@@ -128,6 +138,8 @@ async def adrive(steps: Steps[T]) -> T:
                     reply = await sending.asend(connections, wanted.packed, wanted.replies, wanted.then)
                 elif isinstance(wanted, Pause):
                     await _await(wanted)
+                elif isinstance(wanted, CallOutside):
+                    reply = await sync_to_async(wanted.function)()
                 else:
                     await session_ended.asend_robust(EndedSession, **wanted.ended._asdict())
             except Exception as error:

@@ -1,0 +1,45 @@
+"""What a session's data become that another engine has pickled: JSON can't keep all of it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django_redsess.session.merge import same
+
+logger = logging.getLogger("django_redsess")
+
+
+def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
+    """
+    Return what ``serializer`` keeps of ``data``, as it reads them again.
+
+    The date of ``set_expiry()`` is converted. Values that it can't write are left out, and values that it changes (a
+    tuple becomes a list) are kept as changed. The log names each such key once.
+    """
+    expiry = data.get("_session_expiry")
+    if isinstance(expiry, datetime):
+        data = {**data, "_session_expiry": expiry.isoformat()}
+    written = serializer()
+    try:
+        read = written.loads(written.dumps(data))
+    except Exception:  # A serializer may raise anything.
+        read = {}
+        for key, value in data.items():
+            try:
+                read |= written.loads(written.dumps({key: value}))
+            except Exception:
+                _log_once(str(key), "left out: it can't be written by the serializer of this site")
+    for key, value in data.items():
+        if key in read and not same(read[key], value):
+            _log_once(str(key), "changed: the serializer of this site reads it as another type")
+        elif not isinstance(key, str) and str(key) in read:
+            _log_once(str(key), "changed: the serializer of this site reads the key as a text")
+    return dict(read)
+
+
+@lru_cache(maxsize=1000)
+def _log_once(key: str, what: str) -> None:
+    logger.warning("The value of %r in sessions that are moved is %s.", key[:100], what)

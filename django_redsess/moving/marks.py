@@ -1,0 +1,112 @@
+"""
+The marks of sessions that were moved here, and the script that moves one.
+
+A mark stays when its session ends. So it stays ended, although its row is still in the other store. A mark is
+``here``, or the number of the bucket in which the session has another key here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from django.conf import settings
+
+from django_redsess.session.client_address import score_of_new
+from django_redsess.session.record import Record, pack
+from django_redsess.session.script_calls import texts_of
+from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport.keys import key_in_bucket, keyspace
+from django_redsess.transport.round_trips import Call, Plain, Steps
+
+HERE = "here"
+DAY = 86_400_000
+
+
+class Gone(NamedTuple):
+    """What is left of a session that is not here: the note of its end and its mark, each ``""`` if there is none."""
+
+    note: str
+    mark: str
+
+
+def left_of(sid: str) -> Steps[Gone]:
+    """Read what is left of the session ``sid`` in one round trip."""
+    partition = keyspace().of_sid(sid)
+    note, mark = yield from texts_of(partition, partition.ended_of(sid), partition.moved_of(sid))
+    return Gone(note, mark)
+
+
+def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
+    """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
+    partition = keyspace().of_sid(sid)
+    packed = sending.command("SET", partition.moved_of(sid), mark, "NX", "PX", lifetime(deadline))
+
+    def is_set(replies: list[Any]) -> bool:
+        return replies[0] is not None
+
+    return Plain(partition, "mark", packed, 1, is_set)
+
+
+def lifetime(deadline: int | None) -> int:
+    """
+    Return how long a mark stays, in milliseconds: a day longer than the row and the cookie.
+
+    A process that does not move yet may prolong the row meanwhile, by the age of a cookie.
+    """
+    now, age = int(time.time() * 1000), settings.SESSION_COOKIE_AGE * 1000
+    return max((deadline or 0) - now, age) + DAY
+
+
+def derived_keys(key: str, bucket: int) -> list[str]:
+    """
+    Return the keys in ``bucket`` that the session ``key`` of another store may have here, the present one first.
+
+    Each is derived by one of the site's secret keys. So requests that move the session at the same time choose the
+    same key, and nobody can compute it from the old one.
+    """
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    found = []
+    for secret in secrets:
+        secret_bytes = secret.encode() if isinstance(secret, str) else secret
+        digest = hmac.new(secret_bytes, b"redsess.moved" + key.encode(), sha256)
+        found.append(key_in_bucket(bucket, digest.digest() + hmac.new(digest.digest(), b"2", sha256).digest()))
+    return found
+
+
+class Copy(NamedTuple):
+    """A session as it is written here: its record without a seal, its times, and what it viewed."""
+
+    record: Record
+    due: int
+    seen: int
+    deadline: int
+    viewed: tuple[bytes, ...] = ()
+
+
+def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
+    """
+    Add a session, unless it is or has been here. Return how that went, and the server's time if it refuses ours.
+
+    It is ``copied``, ``there``, ``ended`` or ``clock``.
+    """
+    partition, script, record = keyspace().of_sid(sid), lua_scripts.COPY, made.record
+    args = script.arguments(
+        sid=sid,
+        record=pack(sid, record),
+        user_id=record.user_id,
+        login_time=record.login_ms or "",
+        at=at,
+        seen=made.seen,
+        due=made.due,
+        place=score_of_new(record.client_packed),
+        mark_lifetime=lifetime(made.deadline),
+        viewed=made.viewed or None,
+    )
+    return Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _outcome)
+
+
+def _outcome(reply: list[bytes]) -> tuple[str, int]:
+    return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0

@@ -1,0 +1,305 @@
+"""
+The class of a session object while sessions move: what is not here is looked for in the other store.
+
+In the first step (``MOVES`` is False) it is used there, and written by its own engine. In the second step it is copied
+here, and its row stays until ``movesessions --finish``. A process of either step may meet one of the other: so a mark
+tells that a session is or has been here, and whoever ends a session or gives it another key marks it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.backends.base import SessionBase, UpdateError
+
+from django_redsess.conf import conf
+from django_redsess.moving import marks
+from django_redsess.moving.contents import kept
+from django_redsess.moving.marks import Copy, derived_keys
+from django_redsess.moving.sources import Row, source
+from django_redsess.session import deadlines, script_calls
+from django_redsess.session.merge import merge, same
+from django_redsess.session.record import Client, Record
+from django_redsess.session.saving import (
+    NOTHING_PENDING,
+    SaveAttempts,
+    SessionState,
+    client_of,
+    serialized,
+    user_of,
+)
+from django_redsess.session.script_calls import Loaded
+from django_redsess.session.session_store import SessionStore as OwnSessionStore
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
+from django_redsess.transport.round_trips import CallOutside, Steps
+
+
+class SessionStore(OwnSessionStore):
+    """Django's session API for sessions that are here or, until they move, in the store of ``MOVE_FROM``."""
+
+    key_there: str | None = None
+    """The key that the session has in the other store, if it comes from there: the one that the browser has sent."""
+    there: SessionBase | None = None
+    """The session in the other store, as long as it is used there."""
+    _data_there: dict[str, Any]
+
+    def __init__(self, session_key: str | None = None) -> None:
+        self.key_there = session_key
+        if session_key is not None and not self._validate_session_key(session_key) and source().is_key(session_key):
+            # A key that can't be one here, such as the signed cookie that is its own session.
+            session_key = key_of_foreign(session_key)
+        super().__init__(session_key)
+
+    def exists(self, session_key: str) -> bool:
+        return super().exists(session_key) or self.run(self._existing_there(session_key))
+
+    async def aexists(self, session_key: str) -> bool:
+        return await super().aexists(session_key) or await self.arun(self._existing_there(session_key))
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """End every session whose deadline has passed, in the other store too."""
+        super().clear_expired()
+        if (engine := source().engine) is not None:
+            engine.clear_expired()
+
+    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
+        if data is None:
+            return (yield from self._looking_elsewhere(loaded))
+        return (yield from super().after_loading(loaded, data, due))
+
+    def _looking_elsewhere(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Find a session that is not here. If it is not there either, learn why it is gone."""
+        key, sid = self.key_there or "", loaded.sid
+        left = yield from marks.left_of(sid)
+        found = None
+        if not left.note and not left.mark:
+            found = yield from _outside(partial(source().read, key))
+            if found is None:
+                # Another request may have moved it meanwhile, and then have ended it there.
+                left = yield from marks.left_of(sid)
+        if left.mark.isdecimal():
+            return (yield from self._loading_by(derived_keys(key, int(left.mark)), loaded))
+        if left.mark:
+            # It may have been moved after it was looked for here.
+            return (yield from self._loading_by([self.session_key or ""], loaded, left.note))
+        if found is None:
+            self.take_note(loaded, left.note)
+            return {}
+        return (yield from self._moving(key, found, loaded) if conf.MOVES else self._using(key, found))
+
+    def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
+        """Load the session that was moved here under one of these ``keys``."""
+        for key in keys:
+            again = yield from script_calls.read(sid_of(key), self.touch)
+            if again.record is not None:
+                is_new_key = key != self.session_key
+                self._session_key = key
+                data, due = self.take(again)
+                data = yield from super().after_loading(again, data, due)
+                # The browser has to get the new key.
+                self.modified = self.modified or is_new_key
+                return data
+        self.take_note(loaded, note)
+        return {}
+
+    def _using(self, key: str, found: Row) -> Steps[dict[str, Any]]:
+        """Use the session where it is. Its own engine writes it, but does not read it."""
+        self.there = there = source().opened(key, self._client())
+        self._data_there = deepcopy(found.data)
+        _fill(there, found.data)
+        yield from ()
+        return found.data
+
+    def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Copy the session here, and load it."""
+        data = kept(found.data, self.serializer)
+        own_key = self.session_key or ""
+        keys = keys_of(key, own_key, user_of(data))
+        if keys[0] != own_key:
+            for other in keys[1:]:
+                # It may have been moved when the site had another secret key.
+                if (yield from self.existing(other)):
+                    keys = [other]
+        outcome = yield from copying(self, keys[0], found._replace(data=data))
+        if outcome == "ended":
+            self.take_note(loaded, "")
+            return {}
+        if keys[0] != own_key:
+            yield from marks.set_mark(sid_of(own_key), found.deadline, str(bucket_of(keys[0])))
+        read_again = yield from _outside(partial(source().read, key))
+        data_here = yield from self._loading_by(keys, loaded)
+        if read_again is not None and self.session_key is not None:
+            # A process that does not move yet may have written meanwhile.
+            late = kept(read_again.data, self.serializer)
+            if not same(late, data):
+                data_here = merge(data, late, data_here)
+                self._session_cache = data_here
+                yield from SaveAttempts(self, data_here).steps()
+        return data_here
+
+    def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
+        data: dict[str, Any] | None = self.__dict__.get("_session_cache")
+        if data is None:
+            data = yield from self.opening(no_load=must_create)
+        if self.there is None:
+            return (yield from super().saving(must_create, **kwargs))
+        yield from self._saving_there(self.there, data, must_create)
+
+    def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
+        sid, is_gone = self.sid or "", False
+        _fill(there, data)
+        try:
+            yield from _outside(partial(there.save, must_create))
+        except UpdateError:
+            is_gone = True
+        left = yield from marks.left_of(sid)
+        if is_gone or left.mark:
+            yield from self._going_on_here()
+            return (yield from super().saving())
+        self._session_key = self.key_there = there.session_key
+        self._data_there = deepcopy(data)
+        self.pending = NOTHING_PENDING
+
+    def _going_on_here(self) -> Steps[None]:
+        """Go on with the session that another process has moved here, with the changes of this request."""
+        before, mine = self._data_there, self.__dict__.pop("_session_cache")
+        self.there = None
+        theirs = yield from self.loading()
+        if self.session_key is None:
+            raise UpdateError
+        self._session_cache = merge(kept(before, self.serializer), kept(mine, self.serializer), theirs)
+
+    def creating(self) -> Steps[None]:
+        if conf.MOVES:
+            return (yield from super().creating())
+        data = yield from self.opening(no_load=True)
+        self.there = there = source().opened(None, self._client())
+        _fill(there, data)
+        yield from _outside(there.create)
+        # The create() of some engines leaves the data out.
+        _fill(there, data)
+        yield from _outside(there.save)
+        self._session_key = self.key_there = there.session_key
+        self._data_there = deepcopy(data)
+        self.pending = NOTHING_PENDING
+        self.modified = True
+
+    def cycling(self) -> Steps[None]:
+        data = yield from self.opening()
+        there = self.there
+        if there is not None and not (yield from marks.set_mark(self.sid or "", None)):
+            # It has been moved meanwhile.
+            yield from self._going_on_here()
+            there = None
+        if there is None:
+            return (yield from super().cycling())
+        _fill(there, data)
+        yield from _outside(there.cycle_key)
+        self._session_key = self.key_there = there.session_key
+        self.modified = True
+
+    def deleting(self, session_key: str | None) -> Steps[None]:
+        key = self.key_there if session_key is None else session_key
+        is_here = session_key is None and self.known.record is not None
+        if key is not None and not is_here:
+            yield from marks.set_mark(self._sid_here(key), None)
+        yield from super().deleting(session_key)
+        if key is not None:
+            yield from _outside(partial(source().delete, key))
+        if session_key is None:
+            self.there = self.key_there = None
+
+    def signed_in(self, limit: Limit | None = None) -> None:
+        # The key of a session that is used there is for its own engine to choose: Django's login() has asked for one.
+        if not (self.there is not None or self._begins_there):
+            super().signed_in(limit)
+
+    def viewed(self, item: str) -> None:
+        # What a session has viewed is stored here only.
+        if not (self.there is not None or self._begins_there):
+            super().viewed(item)
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.there = None
+
+    @property
+    def _begins_there(self) -> bool:
+        return not conf.MOVES and self.known.record is None
+
+    def _client(self) -> Client:
+        return Client() if self.visit is None else self.visit.client()
+
+    def _sid_here(self, key: str) -> str:
+        return sid_of(key if self._validate_session_key(key) else key_of_foreign(key))
+
+    def _existing_there(self, key: str) -> Steps[bool]:
+        left = yield from marks.left_of(self._sid_here(key))
+        return not (left.note or left.mark) and (yield from _outside(partial(source().read, key))) is not None
+
+
+def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
+    """
+    Return the keys that a session may get here, the one to choose first: ``own_key``, where that can stay.
+
+    With several partitions, all sessions of a user are in the user's bucket, so that all of them can be found.
+    """
+    if not user_id or keyspace().count == 1 or bucket_of(own_key) == bucket_of_user(user_id):
+        return [own_key]
+    return derived_keys(key, bucket_of_user(user_id))
+
+
+def key_of_foreign(key: str) -> str:
+    """Return the key here of a session whose key there can't be one here."""
+    return derived_keys(key, sum(key.encode()) % BUCKETS)[0]
+
+
+def copying(session: SessionState, key: str, found: Row) -> Steps[str]:
+    """Copy the session ``found`` here, under this ``key``, and return how that went: see :func:`marks.copy`."""
+    sid = sid_of(key)
+    partition = keyspace().of_sid(sid)
+    at = of(partition).clock.now() or (yield from script_calls.time(partition))
+    data = serialized(session, found.data)
+    while True:
+        made = copy_of(session, found, data, at)
+        if made.due <= at:
+            return "ended"
+        outcome, at = yield from marks.copy(sid, made, at)
+        if outcome != "clock":
+            return outcome
+
+
+def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int) -> Copy:
+    """
+    Return what is written of ``found`` at the server's time ``at``. ``data`` is its serialized data.
+
+    Nothing is invented: the deadline stays. It was last written the age of a session before, which is taken for the
+    sign-in and the last request, if they are not known.
+    """
+    expiry = found.data.get("_session_expiry")
+    age_seconds = settings.SESSION_COOKIE_AGE if expiry is None else expiry if isinstance(expiry, int) else 0
+    deadline = found.deadline or at + age_seconds * 1000
+    written = min(at, deadline - age_seconds * 1000) if age_seconds > 0 else at
+    user_id = user_of(found.data)
+    login_ms = (found.signed_in or written) if user_id else 0
+    times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
+    record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
+    return Copy(record, times.due, found.last_seen or written, deadline, found.viewed)
+
+
+def _outside(function: Any) -> Steps[Any]:
+    return (yield CallOutside(function))
+
+
+def _fill(there: SessionBase, data: dict[str, Any]) -> None:
+    """Give ``there`` these data, key by key: some engines notice whose session it is by that."""
+    there._session_cache = {}  # type: ignore[attr-defined]
+    for name, value in data.items():
+        there[name] = value

@@ -1,0 +1,344 @@
+"""The stores that sessions are moved from: one adapter for each kind. A row is read, its session is never loaded."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.contrib.sessions.backends import cache, db, file, signed_cookies
+from django.contrib.sessions.backends.base import SessionBase
+from django.core import signing
+from django.core.cache import caches
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from django_redsess.conf import conf
+from django_redsess.session import script_calls
+from django_redsess.session.record import Client, data_of, unpack
+from django_redsess.transport.keys import Store, sid_of, using
+from django_redsess.transport.round_trips import drive
+
+PAGE = 500
+"""How many rows are read at once."""
+
+
+class Row(NamedTuple):
+    """
+    A live session in the store that it is moved from.
+
+    ``data`` is the session's dict. ``deadline`` is when it expires there, in milliseconds since 1970, or None if that
+    is not known. The rest is known by stores of this engine only: the times of the sign-in and of the last request in
+    milliseconds, 0 if unknown; and what the session viewed: item, time, item, time, …
+    """
+
+    data: dict[str, Any]
+    deadline: int | None = None
+    signed_in: int = 0
+    last_seen: int = 0
+    viewed: tuple[bytes, ...] = ()
+
+
+class Source:
+    """
+    A store that sessions are moved from. For one that is not known here, write a subclass, and name it in
+    ``MOVE_FROM``. All methods may wait, and raise what their store raises in an outage: nobody is signed out by that.
+    """
+
+    engine: type[SessionBase] | None = None
+    """The class of its sessions, which goes on writing them as long as ``MOVES`` is False."""
+
+    names_are_sids = False
+    """Whether ``rows`` names sessions by their sids here, and not by their keys."""
+
+    def read(self, key: str) -> Row | None:
+        """Return the session with this key; None if there is none, or if it has expired. Nothing is written."""
+        raise NotImplementedError
+
+    def delete(self, key: str) -> None:
+        """Delete the session with this key. A missing session is no error."""
+        raise NotImplementedError
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        """Yield key and row of each live session, in the order of keys if possible: those with keys above ``after``."""
+        raise NotImplementedError
+
+    def count(self) -> int | None:
+        """Return how many sessions there are, about; None if counting would take as long as reading them."""
+        return None
+
+    def is_key(self, key: str) -> bool:
+        """Tell whether ``key`` could be a key of a session there."""
+        return len(key) >= 8
+
+    def opened(self, key: str | None, client: Client) -> SessionBase:
+        """Return a session object of ``engine``. django-qsessions and django-user-sessions take the client, too."""
+        if self.engine is None:
+            raise ImproperlyConfigured(f"{type(self).__name__} has no engine: REDSESS['MOVES'] can't be False with it.")
+        takes = inspect.signature(self.engine).parameters
+        known = {"ip": client.address or None, "user_agent": client.user_agent or None}
+        return self.engine(key, **{name: value for name, value in known.items() if name in takes})
+
+
+class EngineSource(Source):
+    """A store that is known by its session engine."""
+
+    def __init__(self, engine: type[Any]) -> None:
+        self.engine: type[Any] = engine
+
+    def delete(self, key: str) -> None:
+        self.engine().delete(key)
+
+
+class DatabaseSource(EngineSource):
+    """A table of a database: of Django's ``db`` and ``cached_db``, and of engines derived from them."""
+
+    @property
+    def _live(self) -> Any:
+        return self.engine.get_model_class()._default_manager.filter(expire_date__gt=timezone.now())
+
+    def read(self, key: str) -> Row | None:
+        found = self._live.filter(session_key=key).values_list("session_data", "expire_date").first()
+        return None if found is None else self._row(*found)
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        rows = self._live.order_by("session_key").values_list("session_key", "session_data", "expire_date")
+        while page := list(rows.filter(session_key__gt=after)[:PAGE]):
+            for key, data, expires in page:
+                if (row := self._row(data, expires)) is not None:
+                    yield key, row
+            after = page[-1][0]
+
+    def count(self) -> int:
+        return int(self._live.count())
+
+    def _row(self, packed: str, expires: Any) -> Row | None:
+        # decode() logs what was tampered with, and returns an empty dict.
+        data = self.engine().decode(packed)
+        at = timezone.make_aware(expires) if timezone.is_naive(expires) else expires
+        return Row(data, int(at.timestamp() * 1000)) if data else None
+
+
+class CacheSource(EngineSource):
+    """
+    A cache of Django: of its ``cache`` engine on django-redis, on Django's own Redis cache, or in the memory.
+
+    The cache itself is asked, since the engine takes an outage for a missing session. So is the server, where
+    django-redis is told to ignore errors.
+    """
+
+    def __init__(self, engine: type[Any]) -> None:
+        super().__init__(engine)
+        self.prefix: str = engine.cache_key_prefix
+
+    @property
+    def _cache(self) -> Any:
+        return caches[settings.SESSION_CACHE_ALIAS]
+
+    def read(self, key: str) -> Row | None:
+        return self._row(self.prefix + key)
+
+    def delete(self, key: str) -> None:
+        self._cache.delete(self.prefix + key)
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        for name in self._names():
+            if name.startswith(self.prefix) and (row := self._row(name)) is not None:
+                yield name[len(self.prefix) :], row
+
+    def _row(self, name: str) -> Row | None:
+        cache, full = self._cache, self._cache.make_key(name)
+        if hasattr(cache, "client") and hasattr(cache.client, "get_client"):  # django-redis
+            server = cache.client.get_client(write=False)
+            packed, left = server.get(full), server.pttl(full)
+            data = None if packed is None else cache.client.decode(packed)
+        elif hasattr(cache, "_cache") and hasattr(cache._cache, "get_client"):  # Django's own Redis cache
+            data, left = cache.get(name), cache._cache.get_client(full).pttl(full)
+        else:
+            data, left = cache.get(name), 0
+            expires = getattr(cache, "_expire_info", {}).get(full)
+            if expires:
+                left = int((expires - time.time()) * 1000)
+        if not data:
+            return None
+        return Row(data, int(time.time() * 1000) + left if left > 0 else None)
+
+    def _names(self) -> Iterator[str]:
+        cache = self._cache
+        pattern = self.prefix + "*"
+        if hasattr(cache, "iter_keys"):
+            yield from cache.iter_keys(pattern, itersize=PAGE)
+            return
+        if hasattr(cache, "_cache") and hasattr(cache._cache, "get_client"):
+            full = cache._cache.get_client(None).scan_iter(cache.make_key(pattern), count=PAGE)
+        elif hasattr(cache, "_expire_info"):
+            full = list(cache._cache)
+        else:
+            raise ImproperlyConfigured(f"{type(cache).__name__} can't list its keys: sessions move at their requests.")
+        start = len(cache.make_key(""))
+        for name in full:
+            yield (name.decode() if isinstance(name, bytes) else name)[start:]
+
+
+class FileSource(EngineSource):
+    """Django's ``file`` engine."""
+
+    def read(self, key: str) -> Row | None:
+        session = self.engine(key)
+        if session.session_key is None:
+            return None
+        try:
+            written = Path(session._key_to_file()).read_text(encoding="ascii")
+            data = session.decode(written) if written else {}
+            age = session.get_expiry_age(expiry=session._expiry_date(data)) if data else 0
+        except FileNotFoundError:
+            return None
+        return Row(data, int((time.time() + age) * 1000)) if age > 0 else None
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        session = self.engine()
+        folder, start = Path(session.storage_path), session.file_prefix
+        for key in sorted(path.name[len(start) :] for path in folder.glob(f"{start}*")):
+            if key > after and (row := self.read(key)) is not None:
+                yield key, row
+
+
+class SignedCookieSource(EngineSource):
+    """Django's ``signed_cookies`` engine: the key is the session. There are no rows, and nothing can be deleted."""
+
+    def read(self, key: str) -> Row | None:
+        session = self.engine()
+        salt, age = "django.contrib.sessions.backends.signed_cookies", session.get_session_cookie_age()
+        try:
+            data = signing.loads(key, serializer=session.serializer, max_age=age, salt=salt)
+            signed_at = signing.b62_decode(key.rsplit(":", 2)[1])
+        except Exception:  # A serializer may raise anything.
+            return None
+        return Row(data, (signed_at + age) * 1000) if data else None
+
+    def delete(self, key: str) -> None:
+        pass
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        return iter(())
+
+    def is_key(self, key: str) -> bool:
+        return key.count(":") >= 2
+
+
+class RedisSessionsSource(EngineSource):
+    """django-redis-sessions."""
+
+    def read(self, key: str) -> Row | None:
+        return self._row(self.engine(key).server, self.engine().get_real_stored_key(key))
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        session = self.engine()
+        start = session.get_real_stored_key("")
+        for found in session.server.scan_iter(f"{start}*", count=PAGE):
+            name = found.decode() if isinstance(found, bytes) else found
+            if (row := self._row(session.server, name)) is not None:
+                yield name[len(start) :], row
+
+    def _row(self, server: Any, name: str) -> Row | None:
+        packed, left = server.get(name), server.pttl(name)
+        if packed is None:
+            return None
+        data = self.engine().decode(packed.decode() if isinstance(packed, bytes) else packed)
+        return Row(data, int(time.time() * 1000) + left if left > 0 else None) if data else None
+
+
+class OwnSource(Source):
+    """
+    Another store of this engine: with another prefix or number of partitions, on another server.
+
+    No keys are stored there, so ``rows`` names sessions by their sids, which stay the same.
+    """
+
+    names_are_sids = True
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self.named = named
+
+    @property
+    def store(self) -> Store:
+        """What the settings do not name there is as here: PREFIX may be a function, so it is looked up each time."""
+        named, alias = self.named, settings.SESSION_CACHE_ALIAS
+        partitions = named.get("PARTITIONS", conf.PARTITIONS)
+        return Store(named.get("SESSION_CACHE_ALIAS", alias), named.get("PREFIX", conf.PREFIX), partitions)
+
+    def read(self, key: str) -> Row | None:
+        return self.of_sid(sid_of(key))
+
+    def of_sid(self, sid: str) -> Row | None:
+        """Do as :meth:`read` does, for a session that is named by its sid."""
+        with using(self.store):
+            loaded = script_calls.read(sid).run()
+            if loaded.record is None:
+                return None
+            record = unpack(sid, loaded.record)
+            seen, viewed = drive(script_calls.seen_and_viewed(sid, bool(record.user_id)))
+        return Row(data_of(record), record.deadline_seconds * 1000, record.login_ms, seen, tuple(viewed))
+
+    def delete(self, key: str) -> None:
+        with using(self.store):
+            drive(script_calls.end([sid_of(key)], None))
+
+
+@lru_cache(maxsize=1)
+def source() -> Source:
+    """Return the store that ``MOVE_FROM`` names. Raises ImproperlyConfigured if that can't be."""
+    named: Any = conf.MOVE_FROM
+    if named is None:
+        raise ImproperlyConfigured(
+            "SESSION_ENGINE is django_redsess.moving, and REDSESS['MOVE_FROM'] does not say where sessions are moved "
+            "from. Name the engine that the site had, such as 'django.contrib.sessions.backends.db'."
+        )
+    if isinstance(named, Mapping):
+        return OwnSource(named)
+    try:
+        engine = import_module(named).SessionStore
+    except (ImportError, AttributeError):
+        return _of_class(named)
+    for known, adapter in ADAPTERS.items():
+        if issubclass(engine, known):
+            return adapter(engine)
+    if engine.__module__ == "redis_sessions.session":
+        return RedisSessionsSource(engine)
+    raise ImproperlyConfigured(
+        f"REDSESS['MOVE_FROM'] is {named!r}, an engine that is not known here. Name a subclass of "
+        "django_redsess.moving.Source that reads its rows."
+    )
+
+
+ADAPTERS: dict[type[Any], type[EngineSource]] = {
+    db.SessionStore: DatabaseSource,
+    cache.SessionStore: CacheSource,
+    file.SessionStore: FileSource,
+    signed_cookies.SessionStore: SignedCookieSource,
+}
+
+
+def _of_class(named: str) -> Source:
+    try:
+        made = import_string(named)()
+    except ImportError as error:
+        raise ImproperlyConfigured(f"REDSESS['MOVE_FROM'] is {named!r}, which can't be imported: {error}") from error
+    if not isinstance(made, Source):
+        raise ImproperlyConfigured(f"REDSESS['MOVE_FROM'] is {named!r}, neither a session engine nor a Source.")
+    return made
+
+
+def _forget_source(*, setting: str, **kwargs: Any) -> None:
+    if setting in ("REDSESS", "CACHES", "SESSION_CACHE_ALIAS"):
+        source.cache_clear()
+
+
+setting_changed.connect(_forget_source)
