@@ -11,9 +11,9 @@ from django_redsess.session.session_store import SessionStore
 __all__ = ["SessionStore"]
 
 
-def is_in_use() -> bool:
+def is_in_use(engine: type[SessionStore] = SessionStore) -> bool:
     """Tell whether ``SESSION_ENGINE`` is this engine, or one derived from it."""
     try:
-        return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, SessionStore)
+        return issubclass(import_module(settings.SESSION_ENGINE).SessionStore, engine)
     except Exception:  # Importing an engine may raise anything. Django reports it.
         return False

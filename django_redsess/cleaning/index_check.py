@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.online.labels import printable
+from django_redsess.session import script_calls
 from django_redsess.session.client_address import written_score
 from django_redsess.session.record import revision_of, unpack
-from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport import lua_scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.round_trips import Call, EndedSessions, Plain
+from django_redsess.transport.round_trips import Call, EndedSessions
 
 ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""
@@ -104,7 +105,7 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
     cursor, about = None, 1
     while cursor != 0:
-        cursor, records = _records(partition, cursor or 0, about=about).run()
+        cursor, records = script_calls.records(partition, cursor or 0, about=about).run()
         scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
         for start in range(0, len(scores), 3 * ENTRIES_MAX):
@@ -170,17 +171,6 @@ def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> C
         lua_scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
         lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
     )
-
-
-def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
-    packed = sending.command("HSCAN", partition.login, cursor, "COUNT", about)
-
-    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
-        next_cursor, found = replies[0]
-        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
-
-    return Plain(partition, "scan", packed, 1, read)
 
 
 def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:

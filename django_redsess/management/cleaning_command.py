@@ -55,6 +55,11 @@ class CleaningCommand(CommandWithExamples):
             metavar="N",
             help=f"the size of a batch, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
         )
+        self.add_reporting(parser)
+
+    def add_reporting(self, parser: CommandParser) -> None:
+        """Add the options that tell others how the work goes."""
+        add = parser.add_argument
         add(
             "--heartbeat",
             type=Path,
@@ -93,7 +98,7 @@ class CleaningCommand(CommandWithExamples):
 
     def validate(self) -> None:
         """Raise CommandError for a wrong option."""
-        size = self.options["batch_size"]
+        size = self.options.get("batch_size", BATCH_SIZE)
         if not 1 <= size <= BATCH_MAX:
             raise CommandError(f"--batch-size must be from 1 to {BATCH_MAX}, not {size}.")
         heartbeat = self.options["heartbeat"]
@@ -130,13 +135,17 @@ class CleaningCommand(CommandWithExamples):
     def close(self) -> None:
         """Close what :meth:`rest` opened."""
 
-    def batch_done(self, what: str, count: int) -> bool:
-        """Add ``count`` to ``counts[what]``, report progress if it is time, and return whether to go on."""
+    def batch_done(self, what: str, count: int, looked_at: int | None = None) -> bool:
+        """
+        Add ``count`` to ``counts[what]``, report progress if it is time, and return whether to go on.
+
+        ``looked_at`` is by how much the bar goes on, if that is another number.
+        """
         self.counts[what] += count
         self._answered = time.monotonic()
         self._beat()
         if self._bar is not None:
-            self._bar.update(count)
+            self._bar.update(count if looked_at is None else looked_at)
         elif self.options["verbosity"] > 1 and count:
             self.say(f"{what}: {count:,}")
         elif not self.options["forever"] and time.monotonic() - self._reported > LINE_SECONDS:

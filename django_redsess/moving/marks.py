@@ -41,13 +41,16 @@ def left_of(sid: str) -> Steps[Gone]:
 
 def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
     """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
-    partition = keyspace().of_sid(sid)
-    packed = sending.command("SET", partition.moved_of(sid), mark, "NX", "PX", lifetime(deadline))
 
     def is_set(replies: list[Any]) -> bool:
         return replies[0] is not None
 
-    return Plain(partition, "mark", packed, 1, is_set)
+    return Plain(keyspace().of_sid(sid), "mark", marking(sid, deadline, mark), 1, is_set)
+
+
+def marking(sid: str, deadline: int | None, mark: str) -> bytes:
+    """Pack the command that :func:`set_mark` sends."""
+    return sending.command("SET", keyspace().of_sid(sid).moved_of(sid), mark, "NX", "PX", lifetime(deadline))
 
 
 def lifetime(deadline: int | None) -> int:

@@ -20,7 +20,7 @@ from django_redsess.conf import conf
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
 from django_redsess.moving.marks import Copy, derived_keys
-from django_redsess.moving.sources import Row, source
+from django_redsess.moving.sources import Row, fill, source
 from django_redsess.session import deadlines, script_calls
 from django_redsess.session.merge import merge, same
 from django_redsess.session.record import Client, Record
@@ -29,6 +29,7 @@ from django_redsess.session.saving import (
     SaveAttempts,
     SessionState,
     client_of,
+    is_key,
     serialized,
     user_of,
 )
@@ -51,9 +52,8 @@ class SessionStore(OwnSessionStore):
 
     def __init__(self, session_key: str | None = None) -> None:
         self.key_there = session_key
-        if session_key is not None and not self._validate_session_key(session_key) and source().is_key(session_key):
-            # A key that can't be one here, such as the signed cookie that is its own session.
-            session_key = key_of_foreign(session_key)
+        if session_key is not None and source().is_key(session_key):
+            session_key = key_here(session_key)
         super().__init__(session_key)
 
     def exists(self, session_key: str) -> bool:
@@ -113,7 +113,7 @@ class SessionStore(OwnSessionStore):
         """Use the session where it is. Its own engine writes it, but does not read it."""
         self.there = there = source().opened(key, self._client())
         self._data_there = deepcopy(found.data)
-        _fill(there, found.data)
+        fill(there, found.data)
         yield from ()
         return found.data
 
@@ -154,7 +154,7 @@ class SessionStore(OwnSessionStore):
 
     def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
         sid, is_gone = self.sid or "", False
-        _fill(there, data)
+        fill(there, data)
         try:
             yield from _outside(partial(there.save, must_create))
         except UpdateError:
@@ -181,10 +181,10 @@ class SessionStore(OwnSessionStore):
             return (yield from super().creating())
         data = yield from self.opening(no_load=True)
         self.there = there = source().opened(None, self._client())
-        _fill(there, data)
+        fill(there, data)
         yield from _outside(there.create)
         # The create() of some engines leaves the data out.
-        _fill(there, data)
+        fill(there, data)
         yield from _outside(there.save)
         self._session_key = self.key_there = there.session_key
         self._data_there = deepcopy(data)
@@ -200,7 +200,7 @@ class SessionStore(OwnSessionStore):
             there = None
         if there is None:
             return (yield from super().cycling())
-        _fill(there, data)
+        fill(there, data)
         yield from _outside(there.cycle_key)
         self._session_key = self.key_there = there.session_key
         self.modified = True
@@ -209,7 +209,7 @@ class SessionStore(OwnSessionStore):
         key = self.key_there if session_key is None else session_key
         is_here = session_key is None and self.known.record is not None
         if key is not None and not is_here:
-            yield from marks.set_mark(self._sid_here(key), None)
+            yield from marks.set_mark(sid_of(key_here(key)), None)
         yield from super().deleting(session_key)
         if key is not None:
             yield from _outside(partial(source().delete, key))
@@ -237,11 +237,8 @@ class SessionStore(OwnSessionStore):
     def _client(self) -> Client:
         return Client() if self.visit is None else self.visit.client()
 
-    def _sid_here(self, key: str) -> str:
-        return sid_of(key if self._validate_session_key(key) else key_of_foreign(key))
-
     def _existing_there(self, key: str) -> Steps[bool]:
-        left = yield from marks.left_of(self._sid_here(key))
+        left = yield from marks.left_of(sid_of(key_here(key)))
         return not (left.note or left.mark) and (yield from _outside(partial(source().read, key))) is not None
 
 
@@ -256,8 +253,14 @@ def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
     return derived_keys(key, bucket_of_user(user_id))
 
 
-def key_of_foreign(key: str) -> str:
-    """Return the key here of a session whose key there can't be one here."""
+def key_here(key: str) -> str:
+    """
+    Return the key by which the session ``key`` of the other store is looked for here.
+
+    It is the same, unless it can't be a key here: such as the signed cookie that is itself the session.
+    """
+    if is_key(key):
+        return key
     return derived_keys(key, sum(key.encode()) % BUCKETS)[0]
 
 
@@ -296,10 +299,3 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
 
 def _outside(function: Any) -> Steps[Any]:
     return (yield CallOutside(function))
-
-
-def _fill(there: SessionBase, data: dict[str, Any]) -> None:
-    """Give ``there`` these data, key by key: some engines notice whose session it is by that."""
-    there._session_cache = {}  # type: ignore[attr-defined]
-    for name, value in data.items():
-        there[name] = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -22,9 +22,10 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.session import script_calls
-from django_redsess.session.record import Client, data_of, unpack
-from django_redsess.transport.keys import Store, sid_of, using
-from django_redsess.transport.round_trips import drive
+from django_redsess.session.record import Client, data_of, log_unusable, unpack
+from django_redsess.transport import sending
+from django_redsess.transport.keys import Store, keyspace, sid_of, using
+from django_redsess.transport.round_trips import ask_each, drive, with_scores
 
 PAGE = 500
 """How many rows are read at once."""
@@ -69,6 +70,22 @@ class Source:
     def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         """Yield key and row of each live session, in the order of keys if possible: those with keys above ``after``."""
         raise NotImplementedError
+
+    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
+        """Read several sessions. A subclass may do it at once."""
+        found = {key: self.read(key) for key in keys}
+        return {key: row for key, row in found.items() if row is not None}
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete several sessions. A subclass may do it at once."""
+        for key in keys:
+            self.delete(key)
+
+    def write(self, key: str, data: dict[str, Any]) -> None:
+        """Write the data of a session that is there, as its engine does. Only ``movesessions --back`` needs it."""
+        session = self.opened(key, Client())
+        fill(session, data)
+        session.save()
 
     def count(self) -> int | None:
         """Return how many sessions there are, about; None if counting would take as long as reading them."""
@@ -115,6 +132,16 @@ class DatabaseSource(EngineSource):
                 if (row := self._row(data, expires)) is not None:
                     yield key, row
             after = page[-1][0]
+
+    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
+        found = self._live.filter(session_key__in=keys).values_list("session_key", "session_data", "expire_date")
+        rows = ((key, self._row(data, expires)) for key, data, expires in found)
+        return {key: row for key, row in rows if row is not None}
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
+            caches[settings.SESSION_CACHE_ALIAS].delete_many([prefix + key for key in keys])
+        self.engine.get_model_class()._base_manager.filter(session_key__in=keys).delete()
 
     def count(self) -> int:
         return int(self._live.count())
@@ -275,21 +302,70 @@ class OwnSource(Source):
         return Store(named.get("SESSION_CACHE_ALIAS", alias), named.get("PREFIX", conf.PREFIX), partitions)
 
     def read(self, key: str) -> Row | None:
-        return self.of_sid(sid_of(key))
+        sid = sid_of(key)
+        return self.read_many([sid]).get(sid)
 
-    def of_sid(self, sid: str) -> Row | None:
-        """Do as :meth:`read` does, for a session that is named by its sid."""
+    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
+        """Do as :meth:`read` does, for sessions that are named by their sids."""
         with using(self.store):
-            loaded = script_calls.read(sid).run()
-            if loaded.record is None:
-                return None
-            record = unpack(sid, loaded.record)
-            seen, viewed = drive(script_calls.seen_and_viewed(sid, bool(record.user_id)))
-        return Row(data_of(record), record.deadline_seconds * 1000, record.login_ms, seen, tuple(viewed))
+            space = keyspace()
+            partitions = [space.of_sid(sid) for sid in keys]
+
+            def reading(number: int, at: int) -> bytes:
+                names, sid, command = partitions[number], keys[number], sending.command
+                lists = (names.expire, names.recent, names.guests)
+                scores = (command("ZSCORE", name, sid) for name in lists)
+                viewed = command("ZRANGE", names.viewed_by(sid), 0, -1, "WITHSCORES")
+                return b"".join([command("HGET", names.login, sid), *scores, viewed])
+
+            found = drive(ask_each("read", partitions, reading, 5)) if keys else []
+            rows = {sid: self._row(sid, *replies) for sid, replies in zip(keys, found, strict=True)}
+        return {sid: row for sid, row in rows.items() if row is not None}
+
+    def _row(self, sid: str, packed: bytes | None, due: Any, recent: Any, guests: Any, viewed: Any) -> Row | None:
+        if packed is None or float(due or 0) <= time.time() * 1000:
+            return None
+        try:
+            record = unpack(sid, packed)
+            data = data_of(record)
+        except Exception as error:  # A serializer may raise anything.
+            log_unusable(sid, error)
+            return None
+        items = tuple(part for score, item in with_scores(viewed) for part in (item, b"%d" % score))
+        seen = int(float(recent or guests or 0))
+        return Row(data, record.deadline_seconds * 1000, record.login_ms, seen, items)
 
     def delete(self, key: str) -> None:
+        self.delete_many([sid_of(key)])
+
+    def delete_many(self, keys: Sequence[str]) -> None:
         with using(self.store):
-            drive(script_calls.end([sid_of(key)], None))
+            drive(script_calls.end(keys, None))
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        with using(self.store):
+            partitions = keyspace().partitions
+        for partition in partitions:
+            cursor: int | None = None
+            while cursor != 0:
+                # Not while this waits: the caller uses the store of the settings.
+                with using(self.store):
+                    cursor, found = script_calls.records(partition, cursor or 0, about=PAGE).run()
+                    rows = self.read_many([sid.decode(errors="replace") for sid, _ in found])
+                yield from rows.items()
+
+    def count(self) -> int:
+        with using(self.store):
+            partitions = keyspace().partitions
+            sizes = drive(ask_each("count", partitions, lambda n, at: sending.command("HLEN", partitions[n].login), 1))
+        return sum(size for [size] in sizes)
+
+
+def fill(session: SessionBase, data: dict[str, Any]) -> None:
+    """Give ``session`` these data, key by key: some engines notice by that whose session it is."""
+    session._session_cache = {}  # type: ignore[attr-defined]
+    for name, value in data.items():
+        session[name] = value
 
 
 @lru_cache(maxsize=1)

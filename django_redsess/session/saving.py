@@ -186,8 +186,13 @@ class SessionState(SessionBase):
         return Touch.SEEN if self.visit.passive else Touch.ACTIVE
 
     def _validate_session_key(self, key: object) -> bool:
-        # An invalid key names no session and is never sent to the server. Eight is Django's own minimum length.
-        return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
+        return is_key(key)
+
+
+def is_key(key: object) -> bool:
+    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
+    # Eight is Django's own minimum length.
+    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
 
 
 def give_key(session: SessionState, user_id: str) -> None:

@@ -417,12 +417,15 @@ def viewed_by(sid: str) -> Call[list[bytes]]:
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
 
 
-def seen_and_viewed(sid: str, has_user: bool) -> Steps[tuple[int, list[bytes]]]:
-    """Read when a session was last seen, 0 if that is not known, and what it viewed."""
-    partition = keyspace().of_sid(sid)
-    packed = sending.command("ZSCORE", partition.recent if has_user else partition.guests, sid)
-    [seen] = yield from Plain(partition, "seen", packed, 1, list)
-    return int(float(seen or 0)), (yield from viewed_by(sid))
+def records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
+    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
+    packed = sending.command("HSCAN", partition.login, cursor, "COUNT", about)
+
+    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+        next_cursor, found = replies[0]
+        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
+
+    return Plain(partition, "scan", packed, 1, read)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:

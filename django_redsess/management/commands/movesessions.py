@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import CommandError, CommandParser
+
+from django_redsess.backend import is_in_use
+from django_redsess.conf import conf
+from django_redsess.management.cleaning_command import CleaningCommand
+from django_redsess.moving import SessionStore, in_bulk
+from django_redsess.moving.in_bulk import Page
+from django_redsess.moving.sources import source
+
+
+class Command(CleaningCommand):
+    help = (
+        "Move the sessions of the store that MOVE_FROM names here: those that their next request has not moved yet. "
+        "MOVES must be True, in every process of the site. It can be stopped and run again at any moment, beside the "
+        "site's traffic. Then --finish deletes the rows there."
+    )
+    examples = (
+        "manage.py movesessions --dry-run",
+        "manage.py movesessions",
+        "manage.py movesessions --finish  # when all is well: there is no way back",
+        "manage.py movesessions --back  # before a return to a release without this engine",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--dry-run", action="store_true", help="count what would be moved, and change nothing")
+        which.add_argument(
+            "--finish", action="store_true", help="delete the rows of sessions that were moved: their keys are valid"
+        )
+        which.add_argument(
+            "--back", action="store_true", help="write the sessions that were moved back into their rows"
+        )
+        parser.add_argument(
+            "--from",
+            dest="after",
+            default="",
+            metavar="TEXT",
+            help="go on with keys that begin with TEXT, or with later ones",
+        )
+        self.add_reporting(parser)
+        parser.set_defaults(forever=False)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.counts = {"done": 0, "before": 0, "ended": 0, "left": 0}
+        self.at = ""
+        super().handle(*args, **options)
+
+    def validate(self) -> None:
+        try:
+            source()
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
+        if not is_in_use(SessionStore):
+            raise CommandError("SESSION_ENGINE must be 'django_redsess.moving', in every process of the site.")
+        if not conf.MOVES and not (self.options["dry_run"] or self.options["back"]):
+            raise CommandError(
+                "REDSESS['MOVES'] is False: sessions are used where they are. Once every process of the site runs "
+                "that, set it to True."
+            )
+        super().validate()
+
+    def total(self) -> int | None:
+        return source().count()
+
+    def work(self) -> None:
+        for page in self._pages():
+            self.at = page.at
+            for name in ("before", "ended", "left"):
+                self.counts[name] += getattr(page, name)
+            if not self.batch_done("done", page.done, page.rows):
+                return
+
+    def _pages(self) -> Iterator[Page]:
+        if self.options["finish"]:
+            return in_bulk.finish()
+        if self.options["back"]:
+            return in_bulk.bring_back()
+        return in_bulk.move(self.options["after"], dry_run=self.options["dry_run"])
+
+    def sentence(self, counts: dict[str, int]) -> str:
+        done, before, ended, left = (f"{counts[name]:,}" for name in ("done", "before", "ended", "left"))
+        if self.options["finish"]:
+            said = f"Deleted {done} rows of sessions that are or were here."
+            if counts["left"]:
+                return f"{said} {left} are left, of sessions that were not moved: run it without --finish first."
+            return (
+                f"{said} None is left. Set SESSION_ENGINE to 'django_redsess.backend', and remove MOVE_FROM and MOVES."
+            )
+        if self.options["back"]:
+            return (
+                f"Wrote {done} sessions back into their rows, deleted {ended} rows of sessions that have ended, and "
+                f"left {left} that were not moved. Sessions that began here are lost with the way back."
+            )
+        verb = "Would move" if self.options["dry_run"] else "Moved"
+        said = f"{verb} {done} sessions. {before} had been moved before."
+        if counts["left"]:
+            said += f" {left} were not: they are due."
+        if self.stop.asked:
+            return f"{said} Go on with --from {self.at}." if self.at else said
+        if self.options["dry_run"]:
+            return said
+        return f"{said} When all is well, --finish deletes their rows."

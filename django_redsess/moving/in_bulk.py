@@ -1,0 +1,179 @@
+"""All sessions of the other store, page by page: moving them, deleting their rows, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from django_redsess import cleaning
+from django_redsess.moving import marks
+from django_redsess.moving.contents import kept
+from django_redsess.moving.session_store import SessionStore, copy_of, key_here, keys_of
+from django_redsess.moving.sources import PAGE, Row, source
+from django_redsess.session import script_calls
+from django_redsess.session.merge import merge, same
+from django_redsess.session.saving import serialized, user_of
+from django_redsess.transport import sending
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import bucket_of, keyspace, sid_of
+from django_redsess.transport.round_trips import Call, ask_each, drive, together
+
+
+class Page(NamedTuple):
+    """
+    What became of a page of rows.
+
+    ``done`` is how many were moved, deleted or written back now. ``before`` were moved before. ``ended`` are over, and
+    their rows were deleted. ``left`` stay as they are. ``at`` are the first two characters of the last key.
+    """
+
+    done: int = 0
+    before: int = 0
+    ended: int = 0
+    left: int = 0
+    at: str = ""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.done + self.before + self.ended + self.left
+
+
+class _Session(NamedTuple):
+    """A session to be moved: its name and row there, its sid by that name, and its sid here."""
+
+    name: str
+    row: Row
+    sid_there: str
+    sid: str
+
+
+def move(after: str = "", *, dry_run: bool = False) -> Iterator[Page]:
+    """
+    Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due.
+
+    It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
+    ``dry_run`` only counts.
+    """
+    for page in _pages(after):
+        marked = _marks_of([_sid(name) for name, _ in page])
+        new = [each for each, mark in zip(page, marked, strict=True) if not mark]
+        moved = len(new) if dry_run else _move(new)
+        yield Page(moved, len(page) - len(new), 0, len(new) - moved, page[-1][0][:2])
+        if not dry_run:
+            for _ in cleaning.evicted():
+                pass
+
+
+def finish() -> Iterator[Page]:
+    """
+    Delete the rows of sessions that are or have been here. Yield what became of each page.
+
+    The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
+    """
+    for page in _pages():
+        names = [name for name, _ in page]
+        done = [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
+        source().delete_many(done)
+        yield Page(len(done), left=len(names) - len(done), at=names[-1][:2])
+
+
+def bring_back() -> Iterator[Page]:
+    """
+    Write the sessions that are here into their rows, and delete the rows of those that have ended here.
+
+    It is for a return to a release that does not know this store. Yield what became of each page. Sessions that began
+    here have no rows, and stay here.
+    """
+    for page in _pages():
+        done = ended = 0
+        names = [name for name, _ in page]
+        for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True):
+            if mark:
+                session = SessionStore(name)
+                data = session.load()
+                if session.session_key is None:
+                    source().delete(name)
+                    ended += 1
+                else:
+                    source().write(name, data)
+                    done += 1
+        yield Page(done, 0, ended, len(names) - done - ended, names[-1][:2])
+
+
+def _pages(after: str = "") -> Iterator[list[tuple[str, Row]]]:
+    rows = source().rows(after)
+    while page := list(islice(rows, PAGE)):
+        yield page
+
+
+def _sid(name: str) -> str:
+    return name if source().names_are_sids else sid_of(key_here(name))
+
+
+def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
+    partitions = [keyspace().of_sid(sid) for sid in sids]
+
+    def reading(number: int, at: int) -> bytes:
+        return sending.command("GET", partitions[number].moved_of(sids[number]))
+
+    return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
+
+
+def _move(page: Sequence[tuple[str, Row]]) -> int:
+    """Move these sessions, and return how many were."""
+    session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
+    for name, row in page:
+        row = row._replace(data=kept(row.data, session.serializer))
+        sid = sid_there = _sid(name)
+        if not source().names_are_sids:
+            [key, *_] = keys_of(name, key_here(name), user_of(row.data))
+            sid = sid_of(key)
+        each = _Session(name, row, sid_there, sid)
+        call = _call(session, each)
+        if call is not None:
+            moving.append(each)
+            calls.append(call)
+    outcomes = drive(together(calls)) if calls else []
+    for number, (outcome, at) in enumerate(outcomes):
+        # The clock of the server was set meanwhile.
+        if outcome == "clock" and (call := _call(session, moving[number], at)) is not None:
+            outcomes[number] = call.run()
+    _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    moved = [each for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"]
+    _take_late_changes(moved)
+    return len(moving)
+
+
+def _call(session: SessionStore, moving: _Session, at: int = 0) -> Call[tuple[str, int]] | None:
+    partition = keyspace().of_sid(moving.sid)
+    at = at or of(partition).clock.now() or script_calls.time(partition).run()
+    made = copy_of(session, moving.row, serialized(session, moving.row.data), at)
+    return marks.copy(moving.sid, made, at) if made.due > at else None
+
+
+def _mark_elsewhere(moved: Sequence[_Session]) -> None:
+    """Note where sessions are that have other keys here than there."""
+    partitions = [keyspace().of_sid(each.sid_there) for each in moved]
+
+    def marking(number: int, at: int) -> bytes:
+        each = moved[number]
+        return marks.marking(each.sid_there, each.row.deadline, str(bucket_of(each.sid)))
+
+    if moved:
+        drive(ask_each("mark", partitions, marking, 1))
+
+
+def _take_late_changes(moved: Sequence[_Session]) -> None:
+    """Merge what processes that do not move yet have written while their sessions were moved."""
+    late = source().read_many([each.name for each in moved])
+    for each in moved:
+        session, row = SessionStore(each.name), late.get(each.name)
+        data = None if row is None else kept(row.data, session.serializer)
+        if data is None or same(data, each.row.data) or source().names_are_sids:
+            continue
+        here = session.load()
+        if session.session_key is not None:
+            session._session_cache = merge(each.row.data, data, here)
+            session.save()
