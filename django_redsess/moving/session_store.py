@@ -51,10 +51,9 @@ class SessionStore(OwnSessionStore):
     _data_there: dict[str, Any]
 
     def __init__(self, session_key: str | None = None) -> None:
-        self.key_there = session_key
-        if session_key is not None and source().is_key(session_key):
-            session_key = key_here(session_key)
-        super().__init__(session_key)
+        key = session_key if session_key is None or is_key(session_key) else key_here(session_key)
+        self.key_there = session_key if is_key(key) else None
+        super().__init__(key)
 
     def exists(self, session_key: str) -> bool:
         return super().exists(session_key) or self.run(self._existing_there(session_key))
@@ -99,22 +98,19 @@ class SessionStore(OwnSessionStore):
         for key in keys:
             again = yield from script_calls.read(sid_of(key), self.touch)
             if again.record is not None:
-                is_new_key = key != self.session_key
                 self._session_key = key
                 data, due = self.take(again)
                 data = yield from super().after_loading(again, data, due)
                 # The browser has to get the new key.
-                self.modified = self.modified or is_new_key
+                self.modified = self.modified or key != self.key_there
                 return data
         self.take_note(loaded, note)
         return {}
 
     def _using(self, key: str, found: Row) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
-        self.there = there = source().opened(key, self._client())
-        self._data_there = deepcopy(found.data)
-        fill(there, found.data)
-        yield from ()
+        self.there = yield from _outside(partial(source().opened, key, self._client()))
+        self._session_key, self._data_there = key, deepcopy(found.data)
         return found.data
 
     def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
@@ -153,7 +149,7 @@ class SessionStore(OwnSessionStore):
         yield from self._saving_there(self.there, data, must_create)
 
     def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
-        sid, is_gone = self.sid or "", False
+        sid, is_gone = self._sid_here, False
         fill(there, data)
         try:
             yield from _outside(partial(there.save, must_create))
@@ -170,7 +166,7 @@ class SessionStore(OwnSessionStore):
     def _going_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
         before, mine = self._data_there, self.__dict__.pop("_session_cache")
-        self.there = None
+        self.there, self._session_key = None, key_here(self.key_there or "")
         theirs = yield from self.loading()
         if self.session_key is None:
             raise UpdateError
@@ -180,7 +176,7 @@ class SessionStore(OwnSessionStore):
         if conf.MOVES:
             return (yield from super().creating())
         data = yield from self.opening(no_load=True)
-        self.there = there = source().opened(None, self._client())
+        self.there = there = yield from _outside(partial(source().opened, None, self._client()))
         fill(there, data)
         yield from _outside(there.create)
         # The create() of some engines leaves the data out.
@@ -194,7 +190,7 @@ class SessionStore(OwnSessionStore):
     def cycling(self) -> Steps[None]:
         data = yield from self.opening()
         there = self.there
-        if there is not None and not (yield from marks.set_mark(self.sid or "", None)):
+        if there is not None and not (yield from marks.set_mark(self._sid_here, None)):
             # It has been moved meanwhile.
             yield from self._going_on_here()
             there = None
@@ -203,18 +199,30 @@ class SessionStore(OwnSessionStore):
         fill(there, data)
         yield from _outside(there.cycle_key)
         self._session_key = self.key_there = there.session_key
+        self._data_there = deepcopy(data)
         self.modified = True
 
     def deleting(self, session_key: str | None) -> Steps[None]:
         key = self.key_there if session_key is None else session_key
         is_here = session_key is None and self.known.record is not None
-        if key is not None and not is_here:
-            yield from marks.set_mark(sid_of(key_here(key)), None)
-        yield from super().deleting(session_key)
-        if key is not None:
-            yield from _outside(partial(source().delete, key))
+        if key is None or not is_key(key_here(key)):
+            return (yield from super().deleting(session_key))
+        if is_here:
+            yield from super().deleting(session_key)
+        else:
+            for each in (yield from self._marked_as_ended(key)):
+                yield from super().deleting(each)
+        yield from _outside(partial(source().delete, key))
         if session_key is None:
             self.there = self.key_there = None
+
+    def _marked_as_ended(self, key: str) -> Steps[list[str]]:
+        """Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here."""
+        sid, keys = sid_of(key_here(key)), [key_here(key)]
+        if not (yield from marks.set_mark(sid, None)):
+            mark = (yield from marks.left_of(sid)).mark
+            keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
+        return keys
 
     def signed_in(self, limit: Limit | None = None) -> None:
         # The key of a session that is used there is for its own engine to choose: Django's login() has asked for one.
@@ -228,7 +236,15 @@ class SessionStore(OwnSessionStore):
 
     def abandon(self) -> None:
         super().abandon()
-        self.there = None
+        if self.there is not None:
+            self.there, self._session_key = None, key_here(self.key_there or "")
+
+    def _validate_session_key(self, key: object) -> bool:
+        return super()._validate_session_key(key) or (self.there is not None and isinstance(key, str))
+
+    @property
+    def _sid_here(self) -> str:
+        return sid_of(key_here(self.key_there or ""))
 
     @property
     def _begins_there(self) -> bool:
@@ -238,6 +254,8 @@ class SessionStore(OwnSessionStore):
         return Client() if self.visit is None else self.visit.client()
 
     def _existing_there(self, key: str) -> Steps[bool]:
+        if not is_key(key_here(key)):
+            return False
         left = yield from marks.left_of(sid_of(key_here(key)))
         return not (left.note or left.mark) and (yield from _outside(partial(source().read, key))) is not None
 
@@ -261,7 +279,7 @@ def key_here(key: str) -> str:
     """
     if is_key(key):
         return key
-    return derived_keys(key, sum(key.encode()) % BUCKETS)[0]
+    return derived_keys(key, sum(key.encode()) % BUCKETS)[0] if source().is_key(key) else key
 
 
 def copying(session: SessionState, key: str, found: Row) -> Steps[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends import cache, db, file, signed_cookies
 from django.contrib.sessions.backends.base import SessionBase
 from django.core import signing
@@ -23,9 +24,11 @@ from django.utils.module_loading import import_string
 from django_redsess.conf import conf
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client, data_of, log_unusable, unpack
+from django_redsess.session.saving import Visit, is_key
+from django_redsess.session.session_store import SessionStore
 from django_redsess.transport import sending
 from django_redsess.transport.keys import Store, keyspace, sid_of, using
-from django_redsess.transport.round_trips import ask_each, drive, with_scores
+from django_redsess.transport.round_trips import Steps, T, ask_each, drive, with_scores
 
 PAGE = 500
 """How many rows are read at once."""
@@ -92,8 +95,8 @@ class Source:
         return None
 
     def is_key(self, key: str) -> bool:
-        """Tell whether ``key`` could be a key of a session there."""
-        return len(key) >= 8
+        """Tell whether ``key`` could be a key of a session there. Others are not asked for."""
+        return is_key(key)
 
     def opened(self, key: str | None, client: Client) -> SessionBase:
         """Return a session object of ``engine``. django-qsessions and django-user-sessions take the client, too."""
@@ -282,6 +285,24 @@ class RedisSessionsSource(EngineSource):
         return Row(data, int(time.time() * 1000) + left if left > 0 else None) if data else None
 
 
+class _SessionOfStore(SessionStore):
+    """A session in another store than that of the settings."""
+
+    store: Store
+
+    def save(self, must_create: bool = False) -> None:
+        with using(self.store):
+            super().save(must_create)
+
+    def run(self, steps: Steps[T]) -> T:
+        with using(self.store):
+            return super().run(steps)
+
+    async def arun(self, steps: Steps[T]) -> T:
+        with using(self.store):
+            return await super().arun(steps)
+
+
 class OwnSource(Source):
     """
     Another store of this engine: with another prefix or number of partitions, on another server.
@@ -353,6 +374,17 @@ class OwnSource(Source):
                     cursor, found = script_calls.records(partition, cursor or 0, about=PAGE).run()
                     rows = self.read_many([sid.decode(errors="replace") for sid, _ in found])
                 yield from rows.items()
+
+    def opened(self, key: str | None, client: Client) -> SessionBase:
+        session = _SessionOfStore(key)
+        session.store, session.visit = self.store, Visit(lambda: client)
+        if key is not None:
+            # Then a save of it merges what others have written meanwhile.
+            session.get(SESSION_KEY)
+        return session
+
+    def write(self, key: str, data: dict[str, Any]) -> None:
+        raise ImproperlyConfigured("The way back to a store of this engine is to set MOVES to False, and to stay so.")
 
     def count(self) -> int:
         with using(self.store):

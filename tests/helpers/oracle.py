@@ -48,7 +48,7 @@ def disagreements(client: redis.Redis) -> list[str]:
     known = {name for name in client.keys() if name.endswith(b":meta")}
     for partition in space.partitions:
         found += _within(client, partition)
-        known |= _names(client, partition) | _notes(client, partition)
+        known |= _names(client, partition) | _notes(client, partition) | _marks(client, partition)
         strangers = [sid for sid in client.hkeys(partition.login) if space.of_sid(sid.decode()) != partition]
         found += [f"{partition.login} has {sid!r} of another partition" for sid in strangers]
     found += [f"{name!r} belongs to no session" for name in client.keys() if name not in known]
@@ -97,6 +97,12 @@ def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
         for name in client.keys()
         if name.startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
     }
+
+
+def _marks(client: redis.Redis, partition: Partition) -> set[bytes]:
+    """The names of the marks of sessions that were moved here. They stay longer than the sessions, and not for ever."""
+    beginning = partition.moved_of("").encode()
+    return {name for name in client.keys() if name.startswith(beginning) and client.ttl(name) > 0}
 
 
 def _within(client: redis.Redis, partition: Partition) -> list[str]:
