@@ -71,7 +71,9 @@ def _is_dict_of_texts(value: object) -> bool:
 
 def _is_source(value: object) -> bool:
     if isinstance(value, Mapping):
-        return {"SESSION_CACHE_ALIAS", "PREFIX", "PARTITIONS"}.issuperset(value)
+        of_engine = {"SESSION_ENGINE", "SESSION_CACHE_ALIAS"}
+        of_own = {"SESSION_CACHE_ALIAS", "PREFIX", "PARTITIONS"}
+        return (of_engine if "SESSION_ENGINE" in value else of_own).issuperset(value)
     return value is None or is_path(value)
 
 
@@ -327,15 +329,16 @@ class Conf:
         None,
         Rule(
             _is_source,
-            "None, the dotted path of a session engine or of a Source, or a dict that has SESSION_CACHE_ALIAS, PREFIX "
-            "or PARTITIONS of another store of this engine",
+            "None, the dotted path of a session engine or of a Source, a dict of SESSION_ENGINE and "
+            "SESSION_CACHE_ALIAS, or one of SESSION_CACHE_ALIAS, PREFIX and PARTITIONS of another store of this engine",
         ),
         """
         Where sessions are moved from, with ``SESSION_ENGINE = "django_redsess.moving"``.
 
         The dotted path of a session engine, such as ``django.contrib.sessions.backends.db``, or of a subclass of
-        :class:`django_redsess.moving.Source`. Or a dict for another store of this engine, with what differs there:
-        ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        :class:`django_redsess.moving.Source`. Or a dict: of an engine's path as ``SESSION_ENGINE`` and of the
+        ``SESSION_CACHE_ALIAS`` that it had, if that is another one now; or for another store of this engine, of what
+        differs there: ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
         """,
     )
     MOVES = Setting[bool](

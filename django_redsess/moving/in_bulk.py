@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django_redsess import cleaning
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
-from django_redsess.moving.session_store import SessionStore, copy_of, key_here, keys_of
+from django_redsess.moving.session_store import SessionStore, copy_of, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import merge, same
@@ -109,7 +109,7 @@ def _pages(after: str = "") -> Iterator[list[tuple[str, Row]]]:
 
 
 def _sid(name: str) -> str:
-    return name if source().names_are_sids else sid_of(key_here(name))
+    return name if source().names_are_sids else sid_of(keys_here(name)[0])
 
 
 def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
@@ -128,7 +128,7 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
         row = row._replace(data=kept(row.data, session.serializer))
         sid = sid_there = _sid(name)
         if not source().names_are_sids:
-            [key, *_] = keys_of(name, key_here(name), user_of(row.data))
+            [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
             sid = sid_of(key)
         each = _Session(name, row, sid_there, sid)
         call = _call(session, each)

@@ -51,9 +51,9 @@ class SessionStore(OwnSessionStore):
     _data_there: dict[str, Any]
 
     def __init__(self, session_key: str | None = None) -> None:
-        key = session_key if session_key is None or is_key(session_key) else key_here(session_key)
-        self.key_there = session_key if is_key(key) else None
-        super().__init__(key)
+        keys = [] if session_key is None else keys_here(session_key)
+        self.key_there = session_key if keys else None
+        super().__init__(keys[0] if keys else None)
 
     def exists(self, session_key: str) -> bool:
         return super().exists(session_key) or self.run(self._existing_there(session_key))
@@ -75,19 +75,22 @@ class SessionStore(OwnSessionStore):
 
     def _looking_elsewhere(self, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Find a session that is not here. If it is not there either, learn why it is gone."""
-        key, sid = self.key_there or "", loaded.sid
-        left = yield from marks.left_of(sid)
-        found = None
-        if not left.note and not left.mark:
+        key, found = self.key_there or "", None
+        for key_here in keys_here(key):
+            left = yield from marks.left_of(sid_of(key_here))
+            if left.note or left.mark:
+                break
+        else:
             found = yield from _outside(partial(source().read, key))
             if found is None:
-                # Another request may have moved it meanwhile, and then have ended it there.
-                left = yield from marks.left_of(sid)
+                # Another request may have moved it meanwhile, and its row is deleted already.
+                [key_here, *_] = keys_here(key)
+                left = yield from marks.left_of(sid_of(key_here))
         if left.mark.isdecimal():
             return (yield from self._loading_by(derived_keys(key, int(left.mark)), loaded))
         if left.mark:
             # It may have been moved after it was looked for here.
-            return (yield from self._loading_by([self.session_key or ""], loaded, left.note))
+            return (yield from self._loading_by([key_here], loaded, left.note))
         if found is None:
             self.take_note(loaded, left.note)
             return {}
@@ -166,7 +169,7 @@ class SessionStore(OwnSessionStore):
     def _going_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
         before, mine = self._data_there, self.__dict__.pop("_session_cache")
-        self.there, self._session_key = None, key_here(self.key_there or "")
+        self.there, self._session_key = None, self._key_here
         theirs = yield from self.loading()
         if self.session_key is None:
             raise UpdateError
@@ -205,7 +208,7 @@ class SessionStore(OwnSessionStore):
     def deleting(self, session_key: str | None) -> Steps[None]:
         key = self.key_there if session_key is None else session_key
         is_here = session_key is None and self.known.record is not None
-        if key is None or not is_key(key_here(key)):
+        if key is None or not keys_here(key):
             return (yield from super().deleting(session_key))
         if is_here:
             yield from super().deleting(session_key)
@@ -218,10 +221,11 @@ class SessionStore(OwnSessionStore):
 
     def _marked_as_ended(self, key: str) -> Steps[list[str]]:
         """Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here."""
-        sid, keys = sid_of(key_here(key)), [key_here(key)]
-        if not (yield from marks.set_mark(sid, None)):
-            mark = (yield from marks.left_of(sid)).mark
-            keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
+        keys = keys_here(key)
+        for sid in map(sid_of, list(keys)):
+            if not (yield from marks.set_mark(sid, None)):
+                mark = (yield from marks.left_of(sid)).mark
+                keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
         return keys
 
     def signed_in(self, limit: Limit | None = None) -> None:
@@ -237,14 +241,18 @@ class SessionStore(OwnSessionStore):
     def abandon(self) -> None:
         super().abandon()
         if self.there is not None:
-            self.there, self._session_key = None, key_here(self.key_there or "")
+            self.there, self._session_key = None, self._key_here
 
     def _validate_session_key(self, key: object) -> bool:
         return super()._validate_session_key(key) or (self.there is not None and isinstance(key, str))
 
     @property
     def _sid_here(self) -> str:
-        return sid_of(key_here(self.key_there or ""))
+        return sid_of(self._key_here)
+
+    @property
+    def _key_here(self) -> str:
+        return keys_here(self.key_there or "")[0]
 
     @property
     def _begins_there(self) -> bool:
@@ -254,9 +262,9 @@ class SessionStore(OwnSessionStore):
         return Client() if self.visit is None else self.visit.client()
 
     def _existing_there(self, key: str) -> Steps[bool]:
-        if not is_key(key_here(key)):
+        if not keys_here(key):
             return False
-        left = yield from marks.left_of(sid_of(key_here(key)))
+        left = yield from marks.left_of(sid_of(keys_here(key)[0]))
         return not (left.note or left.mark) and (yield from _outside(partial(source().read, key))) is not None
 
 
@@ -271,15 +279,16 @@ def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
     return derived_keys(key, bucket_of_user(user_id))
 
 
-def key_here(key: str) -> str:
+def keys_here(key: str) -> list[str]:
     """
-    Return the key by which the session ``key`` of the other store is looked for here.
+    Return the keys by which the session ``key`` of the other store is looked for here, the one to choose first.
 
-    It is the same, unless it can't be a key here: such as the signed cookie that is itself the session.
+    It is the same, unless it can't be a key here: such as the signed cookie that is itself the session. None if it can
+    be no key there, either.
     """
     if is_key(key):
-        return key
-    return derived_keys(key, sum(key.encode()) % BUCKETS)[0] if source().is_key(key) else key
+        return [key]
+    return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
 
 
 def copying(session: SessionState, key: str, found: Row) -> Steps[str]:

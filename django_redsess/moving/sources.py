@@ -108,21 +108,41 @@ class Source:
 
 
 class EngineSource(Source):
-    """A store that is known by its session engine."""
+    """A store that is known by its session engine, and by the alias of its cache if it has one."""
 
-    def __init__(self, engine: type[Any]) -> None:
+    def __init__(self, engine: type[Any], alias: str) -> None:
         self.engine: type[Any] = engine
+        self.alias = alias
+
+    @property
+    def cache(self) -> Any:
+        """The cache of an engine that has one."""
+        return caches[self.alias]
+
+    def opened(self, key: str | None, client: Client) -> SessionBase:
+        session: Any = super().opened(key, client)
+        if hasattr(session, "_cache"):
+            # It takes the one of SESSION_CACHE_ALIAS, and that may be another one by now.
+            session._cache = self.cache
+        return session  # type: ignore[no-any-return]
 
     def delete(self, key: str) -> None:
-        self.engine().delete(key)
+        self.opened(None, Client()).delete(key)
 
 
 class DatabaseSource(EngineSource):
-    """A table of a database: of Django's ``db`` and ``cached_db``, and of engines derived from them."""
+    """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
+
+    @property
+    def model(self) -> Any:
+        """The model of the table."""
+        if hasattr(self.engine, "get_model_class"):
+            return self.engine.get_model_class()
+        return vars(import_module(self.engine.__module__))["Session"]
 
     @property
     def _live(self) -> Any:
-        return self.engine.get_model_class()._default_manager.filter(expire_date__gt=timezone.now())
+        return self.model._default_manager.filter(expire_date__gt=timezone.now())
 
     def read(self, key: str) -> Row | None:
         found = self._live.filter(session_key=key).values_list("session_data", "expire_date").first()
@@ -143,8 +163,8 @@ class DatabaseSource(EngineSource):
 
     def delete_many(self, keys: Sequence[str]) -> None:
         if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
-            caches[settings.SESSION_CACHE_ALIAS].delete_many([prefix + key for key in keys])
-        self.engine.get_model_class()._base_manager.filter(session_key__in=keys).delete()
+            self.cache.delete_many([prefix + key for key in keys])
+        self.model._base_manager.filter(session_key__in=keys).delete()
 
     def count(self) -> int:
         return int(self._live.count())
@@ -164,19 +184,15 @@ class CacheSource(EngineSource):
     django-redis is told to ignore errors.
     """
 
-    def __init__(self, engine: type[Any]) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: type[Any], alias: str) -> None:
+        super().__init__(engine, alias)
         self.prefix: str = engine.cache_key_prefix
-
-    @property
-    def _cache(self) -> Any:
-        return caches[settings.SESSION_CACHE_ALIAS]
 
     def read(self, key: str) -> Row | None:
         return self._row(self.prefix + key)
 
     def delete(self, key: str) -> None:
-        self._cache.delete(self.prefix + key)
+        self.cache.delete(self.prefix + key)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         for name in self._names():
@@ -184,7 +200,7 @@ class CacheSource(EngineSource):
                 yield name[len(self.prefix) :], row
 
     def _row(self, name: str) -> Row | None:
-        cache, full = self._cache, self._cache.make_key(name)
+        cache, full = self.cache, self.cache.make_key(name)
         if hasattr(cache, "client") and hasattr(cache.client, "get_client"):  # django-redis
             server = cache.client.get_client(write=False)
             packed, left = server.get(full), server.pttl(full)
@@ -201,7 +217,7 @@ class CacheSource(EngineSource):
         return Row(data, int(time.time() * 1000) + left if left > 0 else None)
 
     def _names(self) -> Iterator[str]:
-        cache = self._cache
+        cache = self.cache
         pattern = self.prefix + "*"
         if hasattr(cache, "iter_keys"):
             yield from cache.iter_keys(pattern, itersize=PAGE)
@@ -409,17 +425,20 @@ def source() -> Source:
             "SESSION_ENGINE is django_redsess.moving, and REDSESS['MOVE_FROM'] does not say where sessions are moved "
             "from. Name the engine that the site had, such as 'django.contrib.sessions.backends.db'."
         )
+    alias = settings.SESSION_CACHE_ALIAS
     if isinstance(named, Mapping):
-        return OwnSource(named)
+        if "SESSION_ENGINE" not in named:
+            return OwnSource(named)
+        named, alias = named["SESSION_ENGINE"], named.get("SESSION_CACHE_ALIAS", alias)
     try:
         engine = import_module(named).SessionStore
     except (ImportError, AttributeError):
         return _of_class(named)
     for known, adapter in ADAPTERS.items():
         if issubclass(engine, known):
-            return adapter(engine)
-    if engine.__module__ == "redis_sessions.session":
-        return RedisSessionsSource(engine)
+            return adapter(engine, alias)
+    if engine.__module__ in OF_PEERS:
+        return OF_PEERS[engine.__module__](engine, alias)
     raise ImproperlyConfigured(
         f"REDSESS['MOVE_FROM'] is {named!r}, an engine that is not known here. Name a subclass of "
         "django_redsess.moving.Source that reads its rows."
@@ -434,14 +453,20 @@ ADAPTERS: dict[type[Any], type[EngineSource]] = {
 }
 
 
+OF_PEERS: dict[str, type[EngineSource]] = {
+    "redis_sessions.session": RedisSessionsSource,
+    "user_sessions.backends.db": DatabaseSource,
+}
+
+
 def _of_class(named: str) -> Source:
     try:
-        made = import_string(named)()
+        found = import_string(named)
     except ImportError as error:
         raise ImproperlyConfigured(f"REDSESS['MOVE_FROM'] is {named!r}, which can't be imported: {error}") from error
-    if not isinstance(made, Source):
+    if not (isinstance(found, type) and issubclass(found, Source)):
         raise ImproperlyConfigured(f"REDSESS['MOVE_FROM'] is {named!r}, neither a session engine nor a Source.")
-    return made
+    return found()
 
 
 def _forget_source(*, setting: str, **kwargs: Any) -> None:

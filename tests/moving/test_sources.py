@@ -1,0 +1,267 @@
+"""Each store that sessions can be moved from: what a session becomes here, and what is left there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import connection
+
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore as OwnSessionStore
+from django_redsess.moving import Row, SessionStore, Source
+from django_redsess.moving.contents import _log_once
+from django_redsess.moving.sources import OwnSource, source
+from django_redsess.transport.keys import using
+
+BACKENDS = "django.contrib.sessions.backends"
+
+CACHES = {
+    "django-redis": {"BACKEND": "django_redis.cache.RedisCache", "OPTIONS": {"IGNORE_EXCEPTIONS": True}},
+    "Django's Redis cache": {"BACKEND": "django.core.cache.backends.redis.RedisCache"},
+    "memory": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+}
+DATABASES = {"db": f"{BACKENDS}.db", "cached_db": f"{BACKENDS}.cached_db"}
+OTHERS = {"file": f"{BACKENDS}.file", "redis-sessions": "redis_sessions.session"}
+PEERS = {"qsessions": "qsessions.backends.db", "user-sessions": "user_sessions.backends.db"}
+
+
+@pytest.fixture(params=[*DATABASES, *OTHERS, *PEERS, *(f"cache: {name}" for name in CACHES)])
+def old_class(
+    request: pytest.FixtureRequest, transactional_db: None, moving: Any, server: Any, tmp_path: Any, monkeypatch: Any
+) -> Iterator[type[Any]]:
+    """The session class of the engine that the site had before."""
+    name = request.param
+    path = {**DATABASES, **OTHERS, **PEERS}.get(name, f"{BACKENDS}.cache")
+    cache = CACHES.get(name.removeprefix("cache: "), CACHES["memory"])
+    location = "moving" if "locmem" in cache["BACKEND"] else server.url
+    moving.CACHES = {**moving.CACHES, "before": {**cache, "LOCATION": location}}
+    if name == "file":
+        moving.SESSION_FILE_PATH = str(tmp_path)
+        monkeypatch.setattr(import_module(path).SessionStore, "_storage_path", str(tmp_path), raising=False)
+    if name == "redis-sessions":
+        there = import_module("redis_sessions.session")
+        monkeypatch.setattr(there.settings, "SESSION_REDIS_URL", server.url)
+        monkeypatch.setattr(there.settings, "SESSION_REDIS_PREFIX", "before")
+        monkeypatch.setattr(there.RedisServer, "_RedisServer__redis", {})
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": {"SESSION_ENGINE": path, "SESSION_CACHE_ALIAS": "before"}}
+    if name not in PEERS:
+        yield import_module(path).SessionStore
+        return
+    moving.INSTALLED_APPS = [*moving.INSTALLED_APPS, path.partition(".")[0]]
+    engine = import_module(path).SessionStore
+    model = source().model
+    User.objects.create(pk=7)
+    with connection.schema_editor() as editor:
+        editor.create_model(model)
+    yield engine
+    with connection.schema_editor() as editor:
+        editor.delete_model(model)
+
+
+@pytest.fixture
+def saved_before(old_class: type[Any]) -> Callable[..., str]:
+    """Return a function that saves a session by the engine before, and returns its key."""
+
+    def save(**data: Any) -> str:
+        session = source().opened(None, online_client())
+        for name, value in data.items():
+            session[name] = value
+        session.save()
+        # django-user-sessions' create() forgets the data.
+        for name, value in data.items():
+            session[name] = value
+        session.save()
+        return str(session.session_key)
+
+    return save
+
+
+def online_client() -> Any:
+    from django_redsess.session.record import Client
+
+    return Client("192.0.2.1", "Mozilla/5.0")
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, step, redis, left_alone) -> None:
+    key = saved_before(_auth_user_id="7", basket={"lamp": 1})
+    with step(1):
+        session = SessionStore(key)
+        assert session["basket"] == {"lamp": 1}
+        session["colour"] = "red"
+        session.save()
+        assert source().read(key).data["colour"] == "red"
+    before = source().read(key)
+    with step(2):
+        moved = SessionStore(key)
+        assert (moved["basket"], moved["colour"]) == ({"lamp": 1}, "red")
+        assert moved.session_key == key
+        [here] = online.sessions()
+        assert abs(here.expires_at.timestamp() - before.deadline / 1000) < 5
+        assert abs(here.login_at.timestamp() - time.time()) < 30
+        moved["colour"] = "blue"
+        moved.save()
+        assert source().read(key) is not None
+        SessionStore(key).flush()
+        assert source().read(key) is None
+        assert SessionStore(key).load() == {}
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+def test_all_sessions_are_moved_and_their_rows_deleted(saved_before, step, redis, left_alone, capsys) -> None:
+    keys = [saved_before(basket=number) for number in range(3)]
+    with step(2):
+        assert SessionStore(keys[0])["basket"] == 0
+        call_command("movesessions")
+        assert "Moved 2 sessions. 1 had been moved before." in capsys.readouterr().out
+        call_command("movesessions", finish=True)
+        assert all(source().read(key) is None for key in keys)
+        assert [SessionStore(key)["basket"] for key in keys] == [0, 1, 2]
+
+
+def test_a_signed_cookie_gets_a_key_that_stays(moving, step, partitions, settings) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{BACKENDS}.signed_cookies"}
+    before = import_module(f"{BACKENDS}.signed_cookies").SessionStore()
+    before.update({"_auth_user_id": "7", "basket": 1})
+    before.save()
+    with step(1):
+        session = SessionStore(before.session_key)
+        assert session["basket"] == 1
+        assert session.session_key == before.session_key
+        session["basket"] = 2
+        session.save()
+        assert session.session_key not in (None, before.session_key)
+        key = session.session_key
+    with step(2):
+        moved = SessionStore(key)
+        assert moved["basket"] == 2
+        assert moved.modified
+        assert len(moved.session_key) == 32
+        moved["basket"] = 3
+        moved.save()
+        settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "new"
+        for each in (key, moved.session_key):
+            again = SessionStore(each)
+            assert again["basket"] == 3
+            assert again.session_key == moved.session_key
+        assert online.count() == 1
+        SessionStore(key).flush()
+        assert SessionStore(key).load() == {}
+        assert SessionStore(moved.session_key).load() == {}
+
+
+@pytest.fixture
+def other_store(moving: Any) -> OwnSource:
+    """Another store of this engine: another prefix, and one partition."""
+    named = {"PREFIX": "before", "PARTITIONS": 1}
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named, "PARTITIONS": 4}
+    found = source()
+    assert isinstance(found, OwnSource)
+    return found
+
+
+def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
+    with using(other_store.store):
+        made = []
+        for number in range(8):
+            session = OwnSessionStore()
+            session.update({"basket": number, "_auth_user_id": str(number)} if number else {"basket": number})
+            session.save()
+            viewed.record(session, f"lamp-{number}")
+            made.append((session.session_key, session.sid))
+        before = {each.sid: each for each in online.sessions(guests=True)}
+    with step(1):
+        session = SessionStore(made[0][0])
+        session["basket"] = 10
+        session.save()
+        assert session.session_key == made[0][0]
+    assert online.count(guests=True) == 0
+    with step(2):
+        assert SessionStore(made[0][0])["basket"] == 10
+        call_command("movesessions")
+        assert "Moved 7 sessions. 1 had been moved before." in capsys.readouterr().out
+        here = {each.sid: each for each in online.sessions(guests=True)}
+        assert here.keys() == before.keys()
+        for sid, there in before.items():
+            assert (here[sid].user_id, here[sid].login_at) == (there.user_id, there.login_at)
+            assert abs((here[sid].expires_at - there.expires_at).total_seconds()) < 2
+        for number, (key, _) in enumerate(made):
+            assert SessionStore(key)["basket"] == (number or 10)
+            assert [item.item for item in viewed.recent(SessionStore(key))] == [f"lamp-{number}"]
+        call_command("movesessions", finish=True)
+        with using(other_store.store):
+            assert online.count(guests=True) == 0
+        call_command("cleansessions", check=True)
+
+
+def test_dates_are_converted_and_values_that_can_not_be_kept_are_named(moving, step, caplog) -> None:
+    moving.CACHES = {**moving.CACHES, "before": {**CACHES["memory"], "LOCATION": "pickles"}}
+    named = {"SESSION_ENGINE": f"{BACKENDS}.cache", "SESSION_CACHE_ALIAS": "before"}
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named}
+    _log_once.cache_clear()
+    keys = []
+    for _ in range(2):
+        before = source().opened(None, online_client())
+        before.set_expiry(datetime.now(UTC) + timedelta(hours=1))
+        before.update({"basket": 1, "pair": (1, 2), "secret": {1, 2}, "numbers": {1: "one"}})
+        before.save()
+        keys.append(before.session_key)
+    with step(2):
+        for key in keys:
+            session = SessionStore(key)
+            assert session.load() | {"_session_expiry": ""} == {
+                "_session_expiry": "",
+                "basket": 1,
+                "pair": [1, 2],
+                "numbers": {"1": "one"},
+            }
+            assert 3500 < session.get_expiry_age() <= 3600
+    said = [record.getMessage() for record in caplog.records if "that are moved" in record.getMessage()]
+    assert sorted(text.split("'")[1] for text in said) == ["numbers", "pair", "secret"]
+    assert not any(key in text for key in keys for text in said)
+
+
+class Shelf(Source):
+    """A source of a site's own."""
+
+    kept: dict[str, Row] = {}
+
+    def read(self, key: str) -> Row | None:
+        return self.kept.get(key)
+
+    def delete(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+        yield from sorted(self.kept.items())
+
+
+def test_a_source_of_the_sites_own(moving, step, capsys) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{__name__}.Shelf"}
+    Shelf.kept = {str(number) * 32: Row({"basket": number}) for number in range(3)}
+    with step(2):
+        assert SessionStore("1" * 32)["basket"] == 1
+        call_command("movesessions")
+        call_command("movesessions", finish=True)
+        assert Shelf.kept == {}
+        assert [SessionStore(str(number) * 32)["basket"] for number in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    "named",
+    [None, "nowhere.at.all", "django.contrib.auth", "tests.moving.test_sources.DATABASES", "collections.OrderedDict"],
+)
+def test_a_wrong_source_is_named(store_settings, named) -> None:
+    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.REDSESS = {"MOVE_FROM": named}
+    with pytest.raises(ImproperlyConfigured, match="MOVE_FROM"):
+        source()
