@@ -234,7 +234,11 @@ class Conf:
             lambda value: is_integer(value) and value <= 1024 and value.bit_count() == 1,
             "a power of two from 1 to 1024",
         ),
-        "The number of partitions, a power of two. It can't change during the life of the store.",
+        """
+        The number of partitions, a power of two.
+
+        Another number is another store, and sessions have to be moved there.
+        """,
     )
     IDLE_TIMEOUT = Setting[int | None](
         None,

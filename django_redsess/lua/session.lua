@@ -186,7 +186,7 @@ for index = 1, viewed and #viewed or 0, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
 end
 -- pcall: the session is there, even if a full server refuses this.
-redis.pcall("HINCRBY", totals, "moved", 1)
+if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
 return { "copied" }
 
 --- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;

@@ -1,0 +1,116 @@
+"""System checks of sessions that move here: what the settings say of it, how long it has taken, and what is left."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from django_redsess.backend import is_in_use
+from django_redsess.checks.server import ASKS_SERVER
+from django_redsess.checks.settings import check_settings, problem
+from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.moving import SessionStore
+from django_redsess.moving.sources import OwnSource, source
+from django_redsess.transport import sending
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.round_trips import ask_each, drive
+
+ENGINE = "django_redsess.moving"
+
+
+@checks.register(checks.Tags.security)
+def check_source(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Require a source that can be used, if sessions move; else warn of settings that have no effect."""
+    if check_settings():
+        return []
+    if not is_in_use(SessionStore):
+        if conf.MOVE_FROM is None and conf.MOVES is False:
+            return []
+        message = f"REDSESS['MOVE_FROM'] and ['MOVES'] have no effect: SESSION_ENGINE is {settings.SESSION_ENGINE!r}."
+        hint = f"Set SESSION_ENGINE to {ENGINE!r}; or remove them, when movesessions --finish has left no row."
+        return [problem("W060", message, hint)]
+    try:
+        found = source()
+    except ImproperlyConfigured as error:
+        return [problem("E059", str(error))]
+    if isinstance(found, OwnSource):
+        return _of_own(found)
+    if found.engine is None and not conf.MOVES:
+        message = f"{type(found).__name__} has no engine, and REDSESS['MOVES'] is False: nothing can be saved there."
+        return [problem("E061", message, "Set its attribute 'engine', or MOVES to True.")]
+    return []
+
+
+def _of_own(found: OwnSource) -> list[checks.CheckMessage]:
+    there, here = found.store, (settings.SESSION_CACHE_ALIAS, conf.PREFIX)
+    locations = [settings.CACHES.get(alias, {}).get("LOCATION") for alias in (there.alias, here[0])]
+    if there.prefix != here[1] or locations[0] != locations[1]:
+        return []
+    message = (
+        f"MOVE_FROM is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
+    )
+    return [problem("E062", message, "Set REDSESS['PREFIX'] to a new one, and PREFIX in MOVE_FROM to the old one.")]
+
+
+@checks.register(ASKS_SERVER)
+def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if sessions have been moving for longer than a cookie lives: then all that can move has moved."""
+    if check_settings() or not (is_in_use(SessionStore) and conf.MOVES):
+        return []
+    since = _since()
+    if since is None or time.time() - since <= settings.SESSION_COOKIE_AGE:
+        return []
+    message = "Sessions have been moving for longer than SESSION_COOKIE_AGE: none is left that could still move."
+    hint = (
+        "Run manage.py movesessions --finish, set SESSION_ENGINE to 'django_redsess.backend', and remove MOVE_FROM and "
+        "MOVES."
+    )
+    return [problem("W063", message, hint)]
+
+
+@checks.register(checks.Tags.database)
+def check_rows(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of rows that a move has left in Django's table: their keys are valid cookies here."""
+    if (
+        check_settings()
+        or not is_in_use()
+        or is_in_use(SessionStore)
+        or not apps.is_installed("django.contrib.sessions")
+    ):
+        return []
+    from django.contrib.sessions.models import Session
+
+    if _since() is None:
+        return []
+    with suppress(Exception):  # The table may not be there.
+        if Session.objects.filter(expire_date__gt=timezone.now()).exists():
+            message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
+            hint = (
+                "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
+                "run manage.py movesessions --finish; or, if no session there is needed any more, empty the table."
+            )
+            return [problem("W064", message, hint)]
+    return []
+
+
+def _since() -> float | None:
+    """Return when the first session was moved here, in seconds since 1970; None if none was, or nothing answers."""
+    # What is wrong with the server, other checks say.
+    with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured):
+        partitions = keyspace().partitions
+
+        def reading(number: int, at: int) -> bytes:
+            return sending.command("HGET", partitions[number].totals, "moved_since")
+
+        found = [float(since) for [since] in drive(ask_each("read", partitions, reading, 1)) if since]
+        return min(found, default=None)
+    return None
