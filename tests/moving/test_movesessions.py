@@ -1,0 +1,152 @@
+"""``manage.py movesessions``: all sessions, the end of the move, and the way back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
+
+from django_redsess import online
+from django_redsess.moving import SessionStore, in_bulk
+from django_redsess.transport.keys import bucket_of, bucket_of_user, sid_of
+
+pytestmark = pytest.mark.usefixtures("moving")
+
+
+@pytest.fixture
+def rows(old_session: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of eight rows: of a guest, and of users with two sessions each. Pages have three rows."""
+    monkeypatch.setattr("django_redsess.moving.in_bulk.PAGE", 3)
+    users = ["", "", "1", "1", "2", "2", "3", "3"]
+    return [old_session(user, basket=number).session_key for number, user in enumerate(users)]
+
+
+def moved(*options: str, **named: Any) -> dict[str, Any]:
+    """Run the command, and return what it has counted."""
+    printed = []
+
+    class Out:
+        def write(self, text: str) -> None:
+            printed.append(text)
+
+    call_command("movesessions", *options, json=True, stdout=Out(), **named)
+    return json.loads(printed[-1])
+
+
+def test_all_are_moved_once_and_found_by_user(rows, step, partitions) -> None:
+    with step(2):
+        assert SessionStore(rows[2])["basket"] == 2
+        assert moved(dry_run=True)["done"] == 7
+        assert online.count(guests=True) == 1
+        assert moved()["done"] == 7
+        counted = moved()
+        assert (counted["done"], counted["before"]) == (0, 8)
+        assert online.count() == 6
+        assert online.count(user_ids=["3"]) == 2
+        for number, key in enumerate(rows):
+            session = SessionStore(key)
+            assert session["basket"] == number
+            user = session.get("_auth_user_id")
+            assert partitions == 1 or not user or bucket_of(session.session_key) == bucket_of_user(user)
+        assert len(online.end(*(each.sid for each in online.sessions(user_ids=["3"])))) == 2
+        assert SessionStore(rows[7]).load() == {}
+
+
+def test_nothing_that_ended_is_moved_and_no_key_is_shown(rows, step, capsys) -> None:
+    with step(2):
+        SessionStore(rows[0]).load()
+        online.end(sid_of(rows[0]))
+        DatabaseSession(rows[1]).delete()
+        call_command("movesessions")
+        assert online.count(guests=True) == 6
+        call_command("movesessions", finish=True)
+        assert not Session.objects.exists()
+        said = capsys.readouterr()
+        assert not any(key in said.out + said.err for key in rows)
+
+
+def test_a_row_that_is_written_meanwhile_is_merged(rows, step, monkeypatch) -> None:
+    together = in_bulk.together
+
+    def late(calls: Any) -> Any:
+        for key in rows[:3]:
+            old = DatabaseSession(key)
+            old["colour"] = "red"
+            old.save()
+        return together(calls)
+
+    monkeypatch.setattr(in_bulk, "together", late)
+    with step(2):
+        moved()
+        assert [SessionStore(key).get("colour") for key in rows] == ["red"] * 3 + [None] * 5
+
+
+def test_finish_leaves_rows_that_were_not_moved(rows, step, capsys) -> None:
+    with step(2):
+        SessionStore(rows[0]).load()
+        counted = moved(finish=True)
+        assert (counted["done"], counted["left"]) == (1, 7)
+        assert sorted(Session.objects.values_list("pk", flat=True)) == sorted(rows[1:])
+        assert SessionStore(rows[0])["basket"] == 0
+        assert SessionStore(rows[1])["basket"] == 1
+
+
+def test_the_way_back(rows, step) -> None:
+    with step(2):
+        moved()
+        session = SessionStore(rows[2])
+        session["basket"] = 20
+        session.save()
+        online.end(SessionStore(rows[3]).sid or "", *(each.sid for each in online.sessions(user_ids=["2"])))
+    with step(1):
+        counted = moved(back=True)
+        assert counted["ended"] >= 2
+    # A process of the release before.
+    assert DatabaseSession(rows[2])["basket"] == 20
+    assert DatabaseSession(rows[4]).load() == {}
+    assert DatabaseSession(rows[7])["basket"] == 7
+
+
+def test_it_goes_on_from_a_key(rows, step) -> None:
+    after = sorted(rows)[4]
+    with step(2):
+        assert moved("--from", after)["done"] == 3
+        assert moved()["done"] == 5
+
+
+def test_the_maximum_holds(rows, moving, step) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MAX_SESSIONS": 4}
+    with step(2):
+        moved()
+        assert online.count() == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"MOVE_FROM": None}, {}, "MOVE_FROM"),
+        ({"MOVES": False}, {}, "MOVES"),
+        ({"MOVES": False}, {"finish": True}, "MOVES"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_changes_nothing(rows, moving, changes, options, said: str) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVES": True, **changes}
+    with pytest.raises(CommandError, match=said):
+        call_command("movesessions", **options)
+    assert Session.objects.count() == 8
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": True}
+    moving.SESSION_ENGINE = "django_redsess.backend"
+    with pytest.raises(CommandError, match="SESSION_ENGINE"):
+        call_command("movesessions", **options)
+
+
+def test_in_a_cluster(rows, step, clustered, moving) -> None:
+    with step(2):
+        assert moved()["done"] == 8
+        assert [SessionStore(key)["basket"] for key in rows] == list(range(8))
+        assert len(online.end(*(each.sid for each in online.sessions(user_ids=["1"])))) == 2
+        assert SessionStore(rows[2]).load() == {}
