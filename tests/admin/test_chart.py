@@ -33,13 +33,13 @@ def evicting(minutes_ago: float, ended: int, guests: int) -> Sample:
     )
 
 
-def draw(samples: Sequence[Sample], now: Present | None = None, *, hours: int = 24) -> str:
-    """Draw these, and who is online now: by default as many as the newest sample says, at the same time."""
-    return chart.draw(samples, now or Present(*samples[-1][:3]), hours=hours)
+def draw(samples: Sequence[Sample]) -> str:
+    """Draw these, and as many online now as the newest sample says."""
+    return chart.draw(samples, Present(*samples[-1][:3]))
 
 
-def full_day(signed_in: int = 7, guests: int = 3) -> list[Sample]:
-    return [sample(minutes, signed_in, guests) for minutes in range(1440, -1, -1)]
+def full_day() -> list[Sample]:
+    return [sample(minutes, 7, 3) for minutes in range(1440, -1, -1)]
 
 
 def times(html: str) -> list[str]:
@@ -53,15 +53,6 @@ def text_of(html: str, element: str) -> str:
     assert found is not None
     # Not all white space: numbers have some that does not break.
     return re.sub("[ \n]+", " ", "".join(found.itertext())).strip()
-
-
-def test_there_is_a_picture_only_of_enough_samples_of_the_time_asked_for() -> None:
-    assert draw([], Present(END, 3, 4)) == draw([sample(0, 12, 5)]) == ""
-    assert draw([sample(3, 12, 5), sample(0, 12, 5)]) == ""
-    assert draw([sample(6, 12, 5), sample(0, 12, 5)])
-    old, now = [sample(300, 9), sample(290, 9)], Present(END, 1, 0)
-    assert draw(old, now, hours=4) == ""
-    assert "in the last 6 hours" in draw(old, now, hours=6)
 
 
 @pytest.mark.parametrize(("language", "grouped"), [("en", ","), ("de", "."), ("fr", "\xa0"), ("ar", "")])
@@ -90,13 +81,6 @@ def test_who_does_not_see_it_is_told_all_numbers_and_times() -> None:
     dip = full_day()
     dip[700] = sample(740, signed_in=1)
     assert "fewest 1 at 5:40 a.m." in text_of(draw(dip), "desc")
-
-
-def test_the_numbers_of_now_are_not_those_of_the_newest_sample() -> None:
-    html = draw(full_day(14, 3), Present(END + timedelta(seconds=30), 1, 20))
-    assert "Signed in: 1 now, at most 14 at" in text_of(html, "figcaption")
-    assert "Guests: 20 now, at most 20 at 6 p.m." in text_of(html, "figcaption")
-    assert "signed in: 1 at 6 p.m., most 14 at" in text_of(html, "desc")
 
 
 def test_times_are_those_of_the_settings_where_time_zones_are_not_used(settings) -> None:
