@@ -7,7 +7,6 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db.models.deletion import Collector
 
-from django_redsess import online
 from django_redsess.signals import Reason
 from tests.helpers.accounts import DEACTIVATED, DEACTIVATIONS, DELETED, DELETIONS, count, name_in, sign_in, told_to
 
@@ -68,14 +67,6 @@ def test_deleting_a_user_ends_the_sessions_of_that_user_at_once(alice, bob, admi
     assert [(each.user_id, each.reason) for each in told] == [(str(user_id), Reason.INVALIDATED)] * 2
     assert [told_to(each) for each in browsers] == [("invalidated", DELETED)] * 2
     assert name_in(other) == "bob"
-
-
-def test_deleting_several_users_ends_the_sessions_of_all_of_them(alice, bob, admin, partitions) -> None:
-    for user in (alice, alice, bob):
-        sign_in(user)
-    User.objects.filter(username__in=["alice", "bob"]).delete()
-    assert online.count() == 1
-    assert name_in(admin) == "admin"
 
 
 def test_rows_of_other_models_are_still_deleted_at_once() -> None:

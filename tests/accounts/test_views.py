@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import html
 import re
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
 from django.conf import global_settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
@@ -284,17 +285,12 @@ def page_in(alice: User, redis: Any, languages: Any) -> Callable[..., str]:
 
 def bring_words(settings: Any, folder: Path, language: str, words: dict[str, str]) -> None:
     """Give the site a compiled catalogue of its own."""
-    file = folder / language / "LC_MESSAGES" / "django.mo"
+    file, catalogue = folder / language / "LC_MESSAGES" / "django.mo", Catalog()
+    for text, translation in words.items():
+        catalogue.add(text, translation)
     file.parent.mkdir(parents=True)
-    texts = [("", "Content-Type: text/plain; charset=UTF-8\n"), *sorted(words.items())]
-    sides = [[side.encode() for side in column] for column in zip(*texts, strict=True)]
-    at, tables, body = 28 + 16 * len(texts), b"", b""
-    for column in sides:
-        for text in column:
-            tables += struct.pack("<2I", len(text), at + len(body))
-            body += text + b"\0"
-    head = struct.pack("<7I", 0x950412DE, 0, len(texts), 28, 28 + 8 * len(texts), 0, at)
-    file.write_bytes(head + tables + body)
+    with file.open("wb") as opened:
+        write_mo(opened, catalogue)
     settings.LOCALE_PATHS = [str(folder)]
 
 

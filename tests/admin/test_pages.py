@@ -95,22 +95,6 @@ def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admi
         assert shown in pages[1]
 
 
-def test_addresses_are_not_turned_round_by_what_is_written_from_right_to_left(client, admin_user, settings) -> None:
-    use_our_templates(settings)
-    settings.LANGUAGE_CODE = "ar"
-    address = "2001:db8:90::1f"
-    for browser in (client, Client()):
-        # Through the page: force_login() makes no request whose client would be kept.
-        browser.post("/login/", {"username": "admin", "password": "password"}, REMOTE_ADDR=address)
-    sid = client.session.sid
-    for path in (LIST, page_of(sid), CONFIRM + f"?sid={sid}", SELF_SERVICE):
-        page = client.get(path, REMOTE_ADDR=address).text
-        assert address in page
-        # But for the session's own, whose style does the same.
-        plain = re.sub(r'<div class="readonly">.*?</div>', "", page)
-        assert set(re.findall(rf"<(\w+)[^<>]*>{address}", plain)) == {"bdi"}, path
-
-
 def of_staff(user: User) -> int | None:
     return None if user.is_staff else 2
 
