@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import redis as redis_py
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
@@ -18,7 +15,6 @@ from django_redsess.backend import SessionStore
 from django_redsess.forms import SessionLimitAuthenticationForm
 from tests.helpers.accounts import PASSWORD
 from tests.helpers.behind import make_due, stored
-from tests.helpers.sign_ins import SetLimit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 
@@ -55,7 +51,7 @@ def errors(form: Form) -> list[str]:
     return [str(error.code) for error in form.errors.as_data().get("__all__", [])]
 
 
-def test_a_user_who_is_full_reads_so_in_the_form(alice: User, redis: redis_py.Redis, set_limit: SetLimit) -> None:
+def test_a_user_who_is_full_reads_so_in_the_form(alice, redis, set_limit) -> None:
     set_limit(2, "refuse")
     sign_in_elsewhere(alice)
     # Neither sessions of others count, nor one that is due.
@@ -76,7 +72,7 @@ def test_a_user_who_is_full_reads_so_in_the_form(alice: User, redis: redis_py.Re
 
 
 def test_the_guests_session_and_basket_stay_and_the_sign_in_works_once_there_is_room(
-    guest: Client, alice: User, redis: redis_py.Redis, set_limit: SetLimit
+    guest, alice, redis, set_limit
 ) -> None:
     set_limit(1, "refuse")
     there = sign_in_elsewhere(alice)
@@ -96,9 +92,7 @@ def test_the_guests_session_and_basket_stay_and_the_sign_in_works_once_there_is_
 
 
 @pytest.mark.parametrize("policy", ["end_oldest", "end_least_recent"])
-def test_where_a_sign_in_ends_others_the_form_refuses_nobody(
-    guest: Client, alice: User, set_limit: SetLimit, policy: str
-) -> None:
+def test_where_a_sign_in_ends_others_the_form_refuses_nobody(guest, alice, set_limit, policy) -> None:
     set_limit(1, policy)
     there = sign_in_elsewhere(alice)
     assert guest.post("/sign-in-by-form/", given()).content == b"done"
@@ -107,9 +101,7 @@ def test_where_a_sign_in_ends_others_the_form_refuses_nobody(
     assert online.count() == 1
 
 
-def test_the_session_that_is_this_users_already_does_not_count_against_itself(
-    guest: Client, alice: User, set_limit: SetLimit
-) -> None:
+def test_the_session_that_is_this_users_already_does_not_count_against_itself(guest, alice, set_limit) -> None:
     set_limit(1, "refuse")
     for _ in range(3):
         assert guest.post("/sign-in-by-form/", given()).content == b"done"
@@ -125,7 +117,7 @@ def test_the_session_that_is_this_users_already_does_not_count_against_itself(
     assert online.count() == 3
 
 
-def test_the_session_of_another_user_counts_for_nothing(guest: Client, alice: User, set_limit: SetLimit) -> None:
+def test_the_session_of_another_user_counts_for_nothing(guest, alice, set_limit) -> None:
     set_limit(1, "refuse")
     guest.force_login(User.objects.create_user("bob"))
     sign_in_elsewhere(alice)
@@ -133,9 +125,7 @@ def test_the_session_of_another_user_counts_for_nothing(guest: Client, alice: Us
     assert guest.get("/who/").content == b"bob"
 
 
-def test_a_wrong_password_does_not_tell_that_the_account_is_full(
-    guest: Client, alice: User, set_limit: SetLimit
-) -> None:
+def test_a_wrong_password_does_not_tell_that_the_account_is_full(guest, alice, set_limit) -> None:
     before = guest.post("/sign-in-by-form/", given("wrong")).content
     set_limit(1, "refuse")
     sign_in_elsewhere(alice)
@@ -146,7 +136,7 @@ def test_a_wrong_password_does_not_tell_that_the_account_is_full(
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_who_is_inactive_reads_what_django_says(alice: User, set_limit: SetLimit, settings: Any, full: bool) -> None:
+def test_who_is_inactive_reads_what_django_says(alice, set_limit, settings, full) -> None:
     set_limit(1, "refuse")
     if full:
         sign_in_elsewhere(alice)
@@ -157,9 +147,7 @@ def test_who_is_inactive_reads_what_django_says(alice: User, set_limit: SetLimit
     assert errors(SessionLimitAuthenticationForm(None, given())) == ["inactive"]
 
 
-def test_the_admins_form_refuses_who_is_full_and_tells_others_no_more_than_the_admins_own(
-    alice: User, set_limit: SetLimit
-) -> None:
+def test_the_admins_form_refuses_who_is_full_and_tells_others_no_more_than_the_admins_own(alice, set_limit) -> None:
     set_limit(1, "refuse")
     for there in (0, 1):
         if there:

@@ -29,7 +29,7 @@ def test_an_update_of_the_queryset_is_unseen_until_somebody_calls_logout_everywh
 
 
 @pytest.mark.parametrize(("client", "page"), [(Client, "/ends-all/"), (AsyncClient, "/async/ends-all/")])
-def test_a_view_that_ends_all_sessions_of_its_user_goes_on_as_a_guests(alice, partitions, client, page: str) -> None:
+def test_a_view_that_ends_all_sessions_of_its_user_goes_on_as_a_guests(alice, partitions, client, page) -> None:
     browser, elsewhere = client(), sign_in(alice)
     browser.force_login(alice)
     get = async_to_sync(browser.get) if client is AsyncClient else browser.get

@@ -7,7 +7,6 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 from django.utils.formats import date_format
 
@@ -55,7 +54,7 @@ def test_there_is_a_picture_of_enough_samples_above_the_whole_list(admin_client,
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone"])
-def test_the_list_has_a_link_to_itself(admin_client, settings, query: str) -> None:
+def test_the_list_has_a_link_to_itself(admin_client, settings, query) -> None:
     settings.REDSESS = {"PASSIVE_HEADER": "X-Quiet"}
     response = admin_client.get(LIST + query)
     page = Page(response)
@@ -118,7 +117,7 @@ def test_another_day_is_the_last_24_hours(admin_client) -> None:
         assert "Next day" not in Page(page).links
 
 
-def test_the_page_is_for_those_who_may_see_sessions(client: Client) -> None:
+def test_the_page_is_for_those_who_may_see_sessions(client) -> None:
     assert client.get(NUMBERS).status_code == 302
     staff(client)
     assert client.get(NUMBERS).status_code == 403

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import cleaning, online, viewed
-from testproject import servers
 from testproject.servers import free_port
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of, staff
 from tests.helpers.behind import have_views, make_due, note, now_of
@@ -128,7 +126,7 @@ def pages(alice: User, admin_client: Client) -> Any:
     return fetch
 
 
-def test_each_page_of_a_user_tells_the_limit_and_what_is_above(set_limit: Any, pages: Any) -> None:
+def test_each_page_of_a_user_tells_the_limit_and_what_is_above(set_limit, pages) -> None:
     assert not [name for name, page in pages().items() if "allowed" in page]
     set_limit(f"{__name__}.of_staff")
     assert all("At most 2 sessions are allowed." in page for page in pages().values())
@@ -139,7 +137,7 @@ def test_each_page_of_a_user_tells_the_limit_and_what_is_above(set_limit: Any, p
         assert "&lt;p" not in page, name
 
 
-def test_a_function_that_fails_breaks_no_page_and_is_logged(set_limit: Any, pages: Any, caplog: Any) -> None:
+def test_a_function_that_fails_breaks_no_page_and_is_logged(set_limit, pages, caplog) -> None:
     set_limit(f"{__name__}.no_answer")
     for name, page in pages().items():
         assert "The number of allowed sessions is not known at the moment." in page, name
@@ -147,7 +145,7 @@ def test_a_function_that_fails_breaks_no_page_and_is_logged(set_limit: Any, page
     assert "LookupError" in caplog.text
 
 
-def test_who_may_not_see_users_learns_no_limit(set_limit: Any, alice: User, new_session: Any) -> None:
+def test_who_may_not_see_users_learns_no_limit(set_limit, alice, new_session) -> None:
     set_limit(f"{__name__}.of_staff")
     sid = new_session(str(alice.pk)).sid
     for permissions in ((), ("view_user",)):
@@ -158,7 +156,7 @@ def test_who_may_not_see_users_learns_no_limit(set_limit: Any, alice: User, new_
 
 
 def test_lists_of_several_users_or_of_all_or_of_one_without_tell_no_limit(
-    set_limit: Any, alice: User, admin_client: Client, admin_user: User
+    set_limit, alice, admin_client, admin_user
 ) -> None:
     set_limit(3)
     for query in ({}, {"user": [alice.pk, alice.pk + 1000]}, {"user": "nobody"}, {"user": ""}):
@@ -179,5 +177,5 @@ SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", SETTINGS)
-def test_all_pages_work_under_a_theme(server: servers.Server, theme: str, tmp_path: Path) -> None:
+def test_all_pages_work_under_a_theme(server, theme, tmp_path) -> None:
     drive("theme", settings=SETTINGS[theme], server=server, folder=tmp_path)
