@@ -71,9 +71,7 @@ def test_a_user_who_is_full_reads_so_in_the_form(alice, redis, set_limit) -> Non
     assert errors(SessionLimitAuthenticationForm(None, given())) == []
 
 
-def test_the_guests_session_and_basket_stay_and_the_sign_in_works_once_there_is_room(
-    guest, alice, redis, set_limit
-) -> None:
+def test_the_guests_basket_stays_and_the_sign_in_works_once_there_is_room(guest, alice, redis, set_limit) -> None:
     set_limit(1, "refuse")
     there = sign_in_elsewhere(alice)
     cookie = guest.cookies["sessionid"].value

@@ -48,9 +48,7 @@ def test_a_view_that_ends_all_sessions_of_another_user_keeps_its_own(alice, bob,
     assert (name_in(browser), count(bob)) == ("alice", 0)
 
 
-def test_the_reason_of_logout_everywhere_is_read_by_the_user_and_without_one_nothing_is_told(
-    alice, redis, partitions
-) -> None:
+def test_the_user_reads_the_reason_of_logout_everywhere_and_nothing_without_one(alice, redis, partitions) -> None:
     browser = sign_in(alice)
     accounts.logout_everywhere(alice)
     assert not [name for name in redis.keys() if b":ended:" in name and redis.get(name).startswith(b"invalidated")]

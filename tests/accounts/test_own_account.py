@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("served", "cycle"), [("", ""), ("", "?cycle"), ("/async", "")])
 @pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
 @pytest.mark.parametrize("closing", ["deactivate", "delete"])
-def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
+def test_who_closes_the_own_account_is_signed_out_everywhere(
     alice, partitions, told, closing, then, served, cycle
 ) -> None:
     browser, elsewhere, user_id = Browser(AsyncClient() if served else Client()), sign_in(alice), alice.pk
@@ -49,7 +49,7 @@ def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
 @pytest.mark.parametrize(
     ("closing", "storage"), [("deactivate", "session.SessionStorage"), ("delete", "fallback.FallbackStorage")]
 )
-def test_who_closes_the_own_account_in_a_transaction_is_signed_out_and_reads_the_message(
+def test_who_closes_the_own_account_in_a_transaction_reads_the_message(
     alice, site, monkeypatch, closing, storage
 ) -> None:
     site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"

@@ -38,7 +38,7 @@ def test_a_new_password_ends_the_sessions_of_its_user_at_once(alice, bob, admin,
 
 
 @pytest.mark.parametrize("freed_by", ["the next request", "logout_everywhere"])
-def test_a_password_changed_in_bulk_frees_no_place_for_a_sign_in_that_is_refused_until_the_sessions_end(
+def test_a_password_changed_in_bulk_frees_no_place_until_the_sessions_end(
     alice, partitions, set_limit, freed_by
 ) -> None:
     set_limit(1, "refuse")
@@ -55,9 +55,7 @@ def test_a_password_changed_in_bulk_frees_no_place_for_a_sign_in_that_is_refused
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
 @pytest.mark.parametrize("page", ["/password-change/", "/admin/password_change/", "/admin/auth/user/%d/password/"])
-def test_who_changes_the_own_password_stays_signed_in_there_and_nowhere_else(
-    monkeypatch, partitions, page, atomic
-) -> None:
+def test_who_changes_the_own_password_stays_signed_in_there_only(monkeypatch, partitions, page, atomic) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     boss = User.objects.create_superuser("boss", password=PASSWORD)
     browser, elsewhere = sign_in(boss), sign_in(boss)
@@ -80,7 +78,7 @@ def test_with_djangos_middleware_who_changes_the_own_password_stays_signed_in_to
 
 @pytest.mark.parametrize("is_signed_in", [False, True], ids=["guest", "signed in"])
 @pytest.mark.parametrize(("page", "name"), [("reset", "nobody"), ("reset-and-sign-in", "alice")])
-def test_a_password_that_is_reset_ends_all_sessions_but_the_new_one_and_interrupts_nobody(
+def test_a_password_that_is_reset_ends_all_sessions_but_the_new_one(
     alice, partitions, page, name, is_signed_in
 ) -> None:
     elsewhere, browser = [sign_in(alice), sign_in(alice)], sign_in(alice) if is_signed_in else Client()

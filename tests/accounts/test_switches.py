@@ -35,7 +35,7 @@ def test_a_switch_that_is_off_keeps_the_sessions_and_leaves_others_alone(alice, 
 @pytest.mark.parametrize(
     ("switch", "field"), [("END_ON_DEACTIVATION", "is_active"), ("END_ON_PASSWORD_CHANGE", "password")]
 )
-def test_a_field_whose_switch_is_off_is_saved_with_one_query(
+def test_a_field_whose_switch_is_off_takes_one_query(
     alice, site, commands, django_assert_num_queries, switch, field
 ) -> None:
     site.REDSESS = {**site.REDSESS, switch: False}

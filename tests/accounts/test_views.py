@@ -197,9 +197,7 @@ def test_following_a_link_ends_nothing(alice) -> None:
 
 
 @pytest.mark.parametrize("with_middleware", [True, False])
-def test_a_page_of_another_site_ends_nothing_whether_or_not_a_site_has_the_csrf_middleware(
-    alice, settings, with_middleware
-) -> None:
+def test_a_page_of_another_site_ends_nothing_even_without_csrf_middleware(alice, settings, with_middleware) -> None:
     there, elsewhere, here = sign_in(alice), sign_in(alice), sign_in(alice)
     if not with_middleware:
         settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name.lower()]

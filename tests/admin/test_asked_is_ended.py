@@ -31,9 +31,7 @@ QUERIES = ["", "browser=Chrome", "user=BOB", "who=guests", "active=5m&browser=Ch
 
 @pytest.mark.parametrize("way", ["rule", "address"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_filters_count_where_the_sids_are_named(
-    admin_client, users, sids, chrome_of_bob, list_only, query, way
-) -> None:
+def test_filters_count_where_sids_are_named(admin_client, users, sids, chrome_of_bob, list_only, query, way) -> None:
     named = [sids["alice"], sids["bob"], chrome_of_bob]
     query = query.replace("BOB", str(users["bob"].pk))
     if way == "rule":
@@ -122,9 +120,7 @@ def test_what_was_found_ends_and_nothing_else(partitions, admin_client, found, q
     assert left() == {chrome, own, *found.values()} - shown
 
 
-def test_who_was_seen_just_in_time_is_ended_after_a_long_question_and_who_arrives_later_stays(
-    admin_client, redis, found
-) -> None:
+def test_who_was_seen_just_in_time_is_ended_after_long_and_late_arrivals_stay(admin_client, redis, found) -> None:
     make_seen(redis, found["anna"], milliseconds_ago(299))
     make_seen(redis, found["ben"], milliseconds_ago(900))
     response = admin_client.get(CONFIRM + "?active=5m")

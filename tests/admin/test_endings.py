@@ -165,7 +165,7 @@ def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=4", "USERS", "named"])
-def test_who_is_seen_or_gets_another_key_after_the_question_is_ended_all_the_same(
+def test_who_is_seen_or_gets_another_key_after_the_question_is_ended(
     partitions, admin_client, redis, users, query
 ) -> None:
     shoppers = [Client(), Client()]
@@ -185,9 +185,7 @@ def test_who_is_seen_or_gets_another_key_after_the_question_is_ended_all_the_sam
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["", "the own session too"])
-def test_more_than_a_request_can_do_is_continued_until_all_are_ended(
-    partitions, admin_client, redis, monkeypatch, own
-) -> None:
+def test_more_than_a_request_can_do_is_continued_to_the_end(partitions, admin_client, redis, monkeypatch, own) -> None:
     monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     sids = left() - {admin_client.session.sid}
@@ -273,9 +271,7 @@ def test_the_own_session_is_not_ended_under_a_former_name(admin_client, sids) ->
 
 @pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage", "fallback.FallbackStorage"])
 @pytest.mark.parametrize("way", ["named", "everyone"])
-def test_who_ends_the_own_session_too_is_signed_out_and_told_how_many(
-    admin_client, sids, settings, storage, way
-) -> None:
+def test_who_ends_the_own_session_too_is_signed_out_and_told(admin_client, sids, settings, storage, way) -> None:
     settings.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
     own = admin_client.session.sid
     response = admin_client.get(CONFIRM) if way == "everyone" else select(admin_client, own, *sids.values())
@@ -435,9 +431,7 @@ def test_each_user_has_a_line_of_history_and_guests_one(admin_client, admin_user
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
-def test_more_users_than_history_has_lines_for_have_one_together(
-    admin_client, sids, new_session, monkeypatch, listed
-) -> None:
+def test_more_users_than_history_has_lines_for_share_one(admin_client, sids, new_session, monkeypatch, listed) -> None:
     monkeypatch.setattr(history, "LINES_MAX", 3)
     new = [new_session(str(User.objects.create_user(f"more{number}").pk)).sid for number in range(2)]
     response = admin_client.get(CONFIRM) if listed else select(admin_client, *sids.values(), *new)

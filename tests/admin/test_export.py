@@ -153,9 +153,7 @@ def test_it_is_asked_for_by_post_with_a_token(admin_client, admin_user, sids) ->
     assert not LogEntry.objects.exists()
 
 
-def test_the_history_says_who_exported_how_many_and_which_even_if_it_is_broken_off(
-    admin_client, admin_user, sids
-) -> None:
+def test_the_history_says_who_exported_which_even_if_it_is_broken_off(admin_client, admin_user, sids) -> None:
     admin_client.post(EXPORT + "?q=alice&who=everyone", {"format": "csv"}).close()
     as_json(admin_client)
     texts = list(LogEntry.objects.order_by("pk").values_list("user", "object_id", "change_message"))
@@ -180,9 +178,7 @@ def test_a_file_says_what_it_is(admin_client) -> None:
     assert admin_client.post(EXPORT, {"format": "json"}).headers["Content-Type"].startswith("application/json")
 
 
-def test_users_are_named_as_the_site_does_and_others_have_no_name_in_any_language(
-    admin_client, settings, users, sids, new_session, monkeypatch
-) -> None:
+def test_users_are_named_as_the_site_does(admin_client, settings, users, sids, new_session, monkeypatch) -> None:
     settings.LANGUAGE_CODE = "de"
     new_session(colour="blue")
     users["bob"].delete()

@@ -106,7 +106,7 @@ def carol_for_the_lamp(items: Collection[str]) -> dict[str, User]:
 
 
 @pytest.mark.parametrize("column", ["seen", "newest_item"])
-def test_an_item_has_its_name_and_a_link_from_one_lookup_a_page(
+def test_an_item_has_its_name_from_one_lookup_a_page(
     admin_client, users, clients, settings, monkeypatch, column
 ) -> None:
     asked_for.clear()

@@ -49,9 +49,7 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
 
 @pytest.mark.clock
 @pytest.mark.usefixtures("partitions")
-def test_without_a_cleaner_the_picture_says_since_when_nobody_has_noted_anything(
-    admin_client, redis, new_session
-) -> None:
+def test_without_a_cleaner_the_picture_says_since_when_nothing_was_noted(admin_client, redis, new_session) -> None:
     for hours in (3, 4):
         note(redis, now_of(redis) - timedelta(hours=hours), signed_in=31, guests=4)
     sign_in(new_session, *"12345")
@@ -155,9 +153,7 @@ def test_who_may_not_see_users_learns_no_limit(set_limit, alice, new_session) ->
         assert ("allowed" in text) == bool(permissions)
 
 
-def test_lists_of_several_users_or_of_all_or_of_one_without_tell_no_limit(
-    set_limit, alice, admin_client, admin_user
-) -> None:
+def test_other_lists_than_of_one_user_with_a_limit_tell_none(set_limit, alice, admin_client, admin_user) -> None:
     set_limit(3)
     for query in ({}, {"user": [alice.pk, alice.pk + 1000]}, {"user": "nobody"}, {"user": ""}):
         assert "allowed" not in admin_client.get(LIST, query).content.decode()

@@ -227,7 +227,7 @@ def test_names_come_in_one_query_a_page(admin_client, new_session) -> None:
 
 @pytest.mark.parametrize("query", ["", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
-def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
+def test_a_page_takes_three_round_trips_beside_the_request(
     admin_client, sids, commands, monkeypatch, query, per_page
 ) -> None:
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", per_page)
@@ -307,7 +307,7 @@ def test_each_deadline_is_told_with_the_time_that_is_left(admin_client, new_sess
 
 
 @pytest.mark.parametrize(("by_setting", "expiry", "told"), [(True, None, True), (False, 0, True), (True, 60, False)])
-def test_a_session_that_ends_with_the_browser_says_so(
+def test_who_is_signed_out_with_the_browser_is_told(
     admin_client, new_session, settings, by_setting, expiry, told
 ) -> None:
     settings.SESSION_EXPIRE_AT_BROWSER_CLOSE = by_setting

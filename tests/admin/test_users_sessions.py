@@ -164,9 +164,7 @@ def test_each_admin_with_the_mixin_tells_of_the_sessions_once_and_ends_them(kind
     assert not set(sids[:2]) & left()
 
 
-def test_where_the_site_has_no_admin_of_sessions_the_users_page_has_none_of_them(
-    admin_client, users, sids, settings
-) -> None:
+def test_without_an_admin_of_sessions_a_users_page_has_none_of_them(admin_client, users, sids, settings) -> None:
     site = admin.AdminSite()
     site.register(User, PlainUserAdmin)
     urlpatterns[:] = [path("admin/", site.urls)]

@@ -83,7 +83,7 @@ def test_a_small_share_is_told_in_any_language(admin_client, redis, settings) ->
     assert [row["share"].replace("\xa0", " ") for row in found] == ["75,0 %", "25,0 %", "< 0,1 %"]
 
 
-def test_an_item_is_called_by_its_object_and_leads_where_whoever_asks_may_go(
+def test_an_item_is_called_by_its_object_and_leads_where_one_may_go(
     admin_client, client, known, products, monkeypatch
 ) -> None:
     in_admin, on_site = f'href="/admin/shop/product/{products["kite"].pk}/change/"', 'href="/products/kite/"'
@@ -115,9 +115,7 @@ def test_an_object_may_have_no_page_or_no_name_of_its_own(admin_client, known, r
     assert [sorted(items) for items in calls] == [["kite", "lamp", "rope", "tail"]]
 
 
-def test_an_address_is_a_link_if_it_stays_on_the_site_or_is_one_of_the_web_and_markup_is_text(
-    admin_client, known, resolve
-) -> None:
+def test_an_address_is_a_link_if_it_is_of_the_site_or_the_web_and_markup_is_text(admin_client, known, resolve) -> None:
     links = ["/kite/", "kite", "?item=kite", "http://a.example/kite", "HTTPS://a.example/?a=b:c"]
     others = [
         *("javascript:alert(1)", " JavaScript:alert(1)", "\x01javascript:alert(1)", "java\nscript:alert(1)"),
@@ -135,9 +133,7 @@ def test_an_address_is_a_link_if_it_stays_on_the_site_or_is_one_of_the_web_and_m
 
 
 @pytest.mark.parametrize("fails", ["raises", "is none", "returns nothing", "has no names"])
-def test_a_function_that_fails_is_logged_and_told_and_ids_are_shown(
-    admin_client, known, resolve, settings, caplog, fails
-) -> None:
+def test_a_function_that_fails_is_told_and_ids_are_shown(admin_client, known, resolve, settings, caplog, fails) -> None:
     class Nameless:
         def __str__(self) -> str:
             raise ValueError("no name")
@@ -199,7 +195,7 @@ def test_search_finds_nothing_else_and_no_query_breaks_it(admin_client, known) -
 
 
 @pytest.mark.parametrize("shallow", [2000, 2])
-def test_all_pages_together_show_each_item_once_with_its_rank(
+def test_all_pages_show_each_item_once_with_its_rank(
     partitions, admin_client, redis, monkeypatch, few_on_a_page, shallow
 ) -> None:
     monkeypatch.setattr(popularity, "SHALLOW", shallow)
