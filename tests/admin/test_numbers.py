@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, time, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from django.utils import timezone
@@ -51,6 +52,34 @@ def test_there_is_a_picture_of_enough_samples_above_the_whole_list(admin_client,
     cleaning.sample()
     assert '<svg class="redsess-chart-picture"' in admin_client.get(LIST).text
     assert "redsess-chart" not in admin_client.get(LIST, {"who": "everyone"}).text
+
+
+@pytest.mark.parametrize(("language", "grouped"), [("en", ","), ("de", "."), ("fr", "\xa0"), ("ar", "")])
+def test_the_picture_is_drawn_in_every_language(admin_client, redis, settings, partitions, language, grouped) -> None:
+    settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, language
+    note_hours(redis, *range(24), signed_in=1_999_460 // partitions)
+    [picture] = re.findall("<figure.*?</figure>", admin_client.get(NUMBERS).text, re.DOTALL)
+    assert f"1{grouped}999{grouped}460" in picture
+    # A number as it is written in a language would break the drawing.
+    for element in ElementTree.fromstring(picture).iter():
+        for name in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "stroke-width", "font-size"):
+            float((element.get(name) or "0").removesuffix("%"))
+        for name in ("viewBox", "d"):
+            for number in re.sub("[A-Za-z]", " ", element.get(name) or "").split():
+                float(number)
+
+
+def test_who_was_evicted_meanwhile_is_told_guests_apart(admin_client, admin_user, redis, new_session, settings) -> None:
+    note_hours(redis, 3, 2)
+    assert "Evicted" not in Page(admin_client.get(NUMBERS)).text
+    settings.REDSESS = {"MAX_SESSIONS": 1}
+    for session in [{"user": "1"}] * 10 + [{"colour": "blue"}] * 20:
+        new_session(**session)
+    cleaning.sample()
+    admin_client.force_login(admin_user)
+    # How many of the newest stay differs with the partitions.
+    text = Page(admin_client.get(NUMBERS)).text
+    assert re.search(r"Evicted above the maximum: 1\d guests, 1[01] signed in", text)
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone"])

@@ -11,13 +11,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import cleaning, online, viewed
-from testproject.servers import free_port
-from tests.helpers.admin_pages import CONFIRM, LIST, Page, page_of, staff
-from tests.helpers.behind import have_views, make_due, note, now_of
+from tests.helpers.admin_pages import LIST, Page, page_of, staff
+from tests.helpers.behind import make_due, note, now_of
 from tests.helpers.online import sign_in
-from tests.helpers.outages import caches
 from tests.helpers.running import drive
-from tests.helpers.shop import use_our_templates
 
 pytestmark = pytest.mark.django_db
 
@@ -56,26 +53,6 @@ def test_without_a_cleaner_the_picture_says_since_when_nothing_was_noted(admin_c
     text = Page(admin_client.get(LIST)).text
     assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; no samples since", text)
     assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; no samples since", text)
-
-
-def test_no_page_has_styles_or_scripts_within(admin_client, admin_user, settings, redis) -> None:
-    use_our_templates(settings)
-    have_views(redis, {"lamp": 3})
-    note(redis, now_of(redis) - timedelta(hours=3))
-    cleaning.sample()
-    sid, users, user = admin_client.session.sid, "/admin/auth/user/", admin_user.pk
-    paths = [LIST, LIST + "numbers/?range=week", page_of(sid), MOST_VIEWED, f"{users}{user}/change/", SELF_SERVICE]
-    paths += [f"{CONFIRM}?sid={sid}", CONFIRM, MOST_VIEWED + "confirm/"]
-    pages = {path: admin_client.get(path) for path in paths}
-    for path, action, chosen in ((users, "end_sessions", user), (MOST_VIEWED, "reset_selected", "lamp")):
-        pages[action] = admin_client.post(path, {"action": action, "_selected_action": [chosen]})
-    assert {page.status_code for page in pages.values()} == {200}
-    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
-    admin_client.raise_request_exception = False
-    pages["in an outage"] = admin_client.get(SELF_SERVICE)
-    assert pages["in an outage"].status_code == 503
-    for name, page in pages.items():
-        assert not re.findall(r"<[^>]*\sstyle=[^>]*>|<style\b|<script\b(?![^>]*\ssrc=)|\son\w+=", page.text), name
 
 
 def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admin_client, new_session) -> None:
