@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from benchmarks.fill import fill
@@ -21,18 +20,14 @@ from tests.helpers.behind import make_seen
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 
-@pytest.fixture
-def chrome_of_bob(new_session: Any, users: dict[str, User]) -> str:
-    return str(from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid)
-
-
 QUERIES = ["", "browser=Chrome", "user=BOB", "who=guests", "active=5m&browser=Chrome", "browser=Firefox", "q=bob"]
 
 
 @pytest.mark.parametrize("way", ["rule", "address"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_filters_count_where_sids_are_named(admin_client, users, sids, chrome_of_bob, list_only, query, way) -> None:
-    named = [sids["alice"], sids["bob"], chrome_of_bob]
+def test_filters_count_where_sids_are_named(admin_client, users, sids, new_session, list_only, query, way) -> None:
+    chrome = from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid
+    named = [sids["alice"], sids["bob"], chrome]
     query = query.replace("BOB", str(users["bob"].pk))
     if way == "rule":
         list_only(lambda sessions: sessions.filter(sid__in=named))

@@ -146,7 +146,7 @@ def test_nobody_deactivates_the_own_account(admin_client, admin_user, new_sessio
     assert other in left()
 
 
-def test_it_takes_permission_to_change_users_and_to_end_sessions(users, sids) -> None:
+def test_it_takes_permission_to_change_users_and_to_end_sessions(admin_client, users, sids, new_session) -> None:
     bob = str(users["bob"].pk)
     viewer = staff(Client(), "view_onlinesession", "view_user", "change_user", name="viewer")
     assert viewer.post(END, {"deactivate": bob}).status_code == 403
@@ -161,14 +161,11 @@ def test_it_takes_permission_to_change_users_and_to_end_sessions(users, sids) ->
     client = staff(Client(), *MAY)
     deactivate(client, question_about(client, users["bob"]))
     assert not is_active(users["bob"])
-
-
-def test_a_superuser_is_deactivated_by_superusers_only(client, admin_client, new_session) -> None:
+    # Only superusers deactivate a superuser.
     root = User.objects.create_superuser("root")
     new_session(str(root.pk))
-    other = staff(Client(), *MAY)
-    assert not offered(question_about(other, root))
-    assert other.post(END, {"deactivate": str(root.pk)}).status_code == 403
+    assert not offered(question_about(client, root))
+    assert client.post(END, {"deactivate": str(root.pk)}).status_code == 403
     assert is_active(root)
     deactivate(admin_client, question_about(admin_client, root))
     assert not is_active(root)
@@ -213,18 +210,17 @@ def test_a_users_admin_that_does_not_let_it_be_changed_is_respected(admin_client
     assert not offered(question_about(admin_client, users["bob"]))
 
 
-def test_an_error_in_the_form_deactivates_nobody_and_forgets_the_button(admin_client, users, sids) -> None:
+def test_who_is_none_or_a_form_with_an_error_deactivates_nobody_and_forgets_the_button(
+    admin_client, users, sids
+) -> None:
+    for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
+        assert admin_client.post(END, {"sids": sids["bob"], "deactivate": value}).status_code in (200, 403)
+    assert len(left()) == 4
     response = deactivate(admin_client, question_about(admin_client, users["bob"]), message="x" * 201)
     assert is_active(users["bob"])
     answer(admin_client, response, message="")
     assert is_active(users["bob"])
     assert sids["bob"] not in left()
-
-
-def test_a_user_who_is_none_is_refused(admin_client, sids) -> None:
-    for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
-        assert admin_client.post(END, {"sids": sids["bob"], "deactivate": value}).status_code in (200, 403)
-    assert len(left()) == 4
 
 
 @pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
-from django.test import Client
+from django.test import Client, override_settings
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
@@ -90,7 +90,12 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
     assert len(left()) == 4
 
 
-def test_a_site_has_reasons_of_its_own_or_none(admin_client, settings, sids) -> None:
+def test_reasons_are_the_sites_own_or_none_and_in_its_language(admin_client, settings, sids) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    with override_settings(LANGUAGE_CODE="de"):
+        response = admin_client.get(CONFIRM, headers={"accept-language": "en"})
+    assert "Do you want to end" in Page(response).text
+    assert "Dieses Gerät wurde als verloren gemeldet." in options_of(response)
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": ["We <moved>.", gettext_lazy("Sessions")]}
     assert options_of(admin_client.get(CONFIRM)) == ["", "We <moved>.", "Sessions"]
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": []}
@@ -98,14 +103,6 @@ def test_a_site_has_reasons_of_its_own_or_none(admin_client, settings, sids) -> 
     assert "reason" not in Page(response).fields
     assert 'name="reason"' not in response.text
     assert asked(answer(admin_client, response, message="x" * 201)) == 3
-
-
-def test_reasons_are_in_the_language_of_the_site(admin_client, settings, sids) -> None:
-    settings.LANGUAGE_CODE = "de"
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
-    response = admin_client.get(CONFIRM, headers={"accept-language": "en"})
-    assert "Do you want to end" in Page(response).text
-    assert "Dieses Gerät wurde als verloren gemeldet." in options_of(response)
 
 
 def test_a_setting_that_is_wrong_is_named(settings) -> None:
@@ -220,10 +217,8 @@ def test_no_value_leads_to_another_site(admin_client, sids, value) -> None:
         assert not urlsplit(location).netloc
         assert len(location) < 7000
         assert not set(location) & set("\r\n\x00 ")
-
-
-def test_a_user_whose_key_is_text_has_a_page_to_return_to(admin_client, sids) -> None:
-    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['bob']}&_return_to=user:a%2Fb%3Ac"))
+    # A user whose key is text has a page, too.
+    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['carol']}&_return_to=user:a%2Fb%3Ac"))
     assert question.links["No, take me back"] == "/admin/auth/user/a_2Fb_3Ac/change/"
 
 

@@ -355,26 +355,31 @@ def test_what_is_gone_before_or_after_the_question_is_told(admin_client, redis, 
     messages = told(answer(admin_client, response))
     assert "2 sessions were ended." in messages
     assert "3 sessions were not ended: they were over already." in messages
+    # A second answer to the same question ends nothing and says so, too.
+    new_session("123")
+    listed = admin_client.get(f"{CONFIRM}?user=123")
+    assert told(answer(admin_client, listed)).startswith("1 session of ")
+    lines = LogEntry.objects.count()
+    for question in (response, listed):
+        messages = told(answer(admin_client, question))
+        assert messages
+        assert "ended" not in messages.replace("not ended", "")
+    assert LogEntry.objects.count() == lines
 
 
-@pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
-def test_a_second_answer_to_the_same_question_ends_nothing_and_says_so(admin_client, users, sids, listed) -> None:
-    of_bob = f"{CONFIRM}?user={users['bob'].pk}"
-    response = admin_client.get(of_bob) if listed else select(admin_client, sids["bob"])
-    answer(admin_client, response)
-    messages = told(answer(admin_client, response))
-    assert messages
-    assert "ended" not in messages.replace("not ended", "")
-    assert LogEntry.objects.count() == 1
-
-
-@pytest.mark.parametrize("permissions", [(), ("end_onlinesession",), ("view_session_data",)], ids=str)
-def test_who_may_not_view_sees_and_ends_nothing(client, sids, permissions) -> None:
-    staff(client, *permissions)
-    for url in (LIST, page_of(sids["bob"]), CONFIRM):
-        assert client.get(url).status_code == 403
-    assert select(client, sids["bob"]).status_code == 403
-    assert len(left()) == 4
+def test_who_is_no_staff_or_may_not_view_sees_and_ends_nothing(client, users, sids) -> None:
+    customer = Client()
+    customer.force_login(users["alice"])
+    refused = [(client, 302), (customer, 302)]
+    for permissions in ((), ("end_onlinesession",), ("view_session_data",)):
+        refused.append((staff(Client(), *permissions, name=f"staff{permissions}"), 403))
+    for whoever, status in refused:
+        answers = [whoever.get(url) for url in (LIST, page_of(sids["bob"]), CONFIRM)]
+        answers += [whoever.post(END, {"sids": sids["bob"]}), select(whoever, sids["bob"])]
+        for response in answers:
+            assert response.status_code == status
+            assert status == 403 or response.headers["Location"].startswith("/admin/login/")
+    assert set(sids.values()) < left()
 
 
 def test_who_may_only_view_or_no_longer_end_is_offered_nothing_and_ends_nothing(client, users, sids) -> None:
@@ -397,14 +402,23 @@ def test_who_may_only_view_or_no_longer_end_is_offered_nothing_and_ends_nothing(
     assert set(sids.values()) < left()
 
 
-def test_only_a_post_ends_and_only_a_get_asks(admin_client, sids) -> None:
+def test_only_a_post_with_the_token_that_the_page_brings_ends_and_only_a_get_asks(
+    admin_client, admin_user, sids
+) -> None:
     for method in ("get", "head", "put", "delete", "options", "patch"):
         response = getattr(admin_client, method)(f"{END}?sids={sids['bob']}&latest={LATER}")
         assert response.status_code == 405
         assert response.headers["Allow"] == "POST"
     for method in ("post", "put", "delete"):
         assert getattr(admin_client, method)(f"{CONFIRM}?sid={sids['bob']}").status_code == 405
-    assert len(left()) == 4
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    for fields in ({"sids": sids["bob"]}, {"latest": LATER}):
+        assert client.post(END, fields).status_code == 403
+    assert select(client, sids["bob"]).status_code == 403
+    assert set(sids.values()) < left()
+    answer(client, client.get(f"{CONFIRM}?sid={sids['bob']}"))
+    assert sids["bob"] not in left()
 
 
 def test_each_user_has_a_line_of_history_and_guests_one(admin_client, admin_user, users, sids, new_session) -> None:
@@ -483,26 +497,3 @@ def test_a_guest_who_signs_in_as_a_superuser_in_the_last_moment_stays(client, ne
     monkeypatch.setattr(OnlineSessionAdmin, "has_view_permission", has_view_permission)
     answer(client, question)
     assert online.get(guest.sid) is not None
-
-
-def test_who_is_no_staff_is_asked_to_sign_in(client, users, sids) -> None:
-    customer = Client()
-    customer.force_login(users["alice"])
-    for whoever in (client, customer):
-        answers = [whoever.get(url) for url in (LIST, page_of(sids["bob"]), CONFIRM)]
-        answers += [whoever.post(END, {"sids": sids["bob"]}), select(whoever, sids["bob"])]
-        for response in answers:
-            assert response.status_code == 302
-            assert response.headers["Location"].startswith("/admin/login/")
-    assert set(sids.values()) < left()
-
-
-def test_a_post_takes_the_csrf_token_that_the_page_brings(admin_user, sids) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(admin_user)
-    assert client.post(END, {"sids": sids["bob"]}).status_code == 403
-    assert client.post(END, {"latest": LATER}).status_code == 403
-    assert select(client, sids["bob"]).status_code == 403
-    assert len(left()) == 4
-    answer(client, client.get(f"{CONFIRM}?sid={sids['bob']}"))
-    assert sids["bob"] not in left()

@@ -101,7 +101,7 @@ def pages(alice: User, admin_client: Client) -> Any:
     return fetch
 
 
-def test_each_page_of_a_user_tells_the_limit_and_what_is_above(set_limit, pages) -> None:
+def test_each_page_of_a_user_tells_the_limit_and_none_breaks_without_one(set_limit, pages, caplog) -> None:
     assert not [name for name, page in pages().items() if "allowed" in page]
     set_limit(f"{__name__}.of_staff")
     assert all("At most 2 sessions are allowed." in page for page in pages().values())
@@ -110,9 +110,6 @@ def test_each_page_of_a_user_tells_the_limit_and_what_is_above(set_limit, pages)
         assert page.count(ENDS_FIRST) == 1, name
         # Markup that was taken for text would show.
         assert "&lt;p" not in page, name
-
-
-def test_a_function_that_fails_breaks_no_page_and_is_logged(set_limit, pages, caplog) -> None:
     set_limit(f"{__name__}.no_answer")
     for name, page in pages().items():
         assert "The number of allowed sessions is not known at the moment." in page, name
