@@ -17,6 +17,7 @@ from hijack.signals import hijack_started
 
 from django_redsess.accounts import without_limit
 from django_redsess.backend import SessionStore
+from testproject import urls
 from tests.helpers.sign_ins import request_of, sids_of, sign_in
 from tests.helpers.site.people import person
 from tests.project.docs.pages import DOCS, blocks
@@ -28,17 +29,10 @@ def guide(settings: Any) -> Iterator[ModuleType]:
     [text] = [block.text for block in blocks(DOCS / "howto/signing-in-as.rst") if block.caption]
     module, receivers = ModuleType("hijacking"), list(hijack_started.receivers)
     exec(text, module.__dict__)
-    use_urls(settings, module)
+    settings.ROOT_URLCONF = ModuleType("project")
+    settings.ROOT_URLCONF.urlpatterns = [path("hijack/", include(module)), *urls.urlpatterns]
     yield module
     hijack_started.receivers = receivers
-
-
-def use_urls(settings: Any, module: ModuleType) -> None:
-    from testproject import urls
-
-    project = ModuleType("project")
-    project.urlpatterns = [path("hijack/", include(module)), *urls.urlpatterns]  # type: ignore[attr-defined]
-    settings.ROOT_URLCONF = project
 
 
 @pytest.mark.django_db

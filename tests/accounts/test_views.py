@@ -119,23 +119,18 @@ def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_end(a
     assert [session.sid for session in online.of_user(alice)] == [sid_of(here)]
 
 
-def test_a_user_agent_full_of_markup_is_shown_as_text(alice) -> None:
+def test_markup_is_shown_as_text_no_session_key_is_on_the_page_and_no_cache_keeps_it(alice) -> None:
     user_agent = "<script>alert('x')</script>\"><b>{{ user }}"
     here, there = sign_in(alice), sign_in(alice, user_agent)
-    page = here.get(LIST).text
-    assert html.escape(user_agent) in page
-    assert "<script>alert" not in page
-    page = here.post(end_url(there), follow=True).text
-    assert html.escape(f"The session was ended: {user_agent}.") in page
-    assert "<script>alert" not in page
-
-
-def test_no_session_key_is_on_the_page_and_no_cache_keeps_it(alice) -> None:
-    browsers = [sign_in(alice) for _ in range(3)]
-    page = browsers[0].get(LIST)
-    for browser in browsers:
-        assert browser.cookies["sessionid"].value not in page.text
+    page = here.get(LIST)
     assert {"no-store", "private"} <= set(page["Cache-Control"].split(", "))
+    assert html.escape(user_agent) in page.text
+    ended = here.post(end_url(there), follow=True)
+    assert html.escape(f"The session was ended: {user_agent}.") in ended.text
+    for text in (page.text, ended.text):
+        assert "<script>alert" not in text
+        for browser in (here, there):
+            assert browser.cookies["sessionid"].value not in text, "a session key is on the page"
 
 
 # Ending
