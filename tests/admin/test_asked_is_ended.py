@@ -87,13 +87,22 @@ def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query
     assert says_more if ended > asked(response) else ended == asked(response)
 
 
-def test_more_users_than_are_searched_are_at_least_so_many(admin_client, sids, monkeypatch) -> None:
+def test_more_users_than_are_searched_are_at_least_so_many_and_those_listed_are_ended(
+    admin_client, sids, monkeypatch
+) -> None:
     for module in (filters, querysets):
         monkeypatch.setattr(module, "USERS_MAX", 2)
-    for query, limited in (("q=a", True), ("q=alice", False)):
-        assert ("At least" in Page(admin_client.get(f"{LIST}?{query}")).text) == limited
+    for query, limited in (("q=alice", False), ("q=a", True)):
+        page = Page(admin_client.get(f"{LIST}?{query}"))
+        assert ("At least" in page.text) == limited
+        question = admin_client.get(f"{CONFIRM}?{query}")
+        assert ["More than 2 users match" in message for message in Page(question).messages] == [True] * limited
         exported = json.loads(admin_client.post(f"{LIST}export/?{query}", {"format": "json"}).getvalue())
         assert exported["is_all"] != limited
+    shown = set(page.sids) - {admin_client.session.sid}
+    assert asked(question) == len(shown)
+    answer(admin_client, question)
+    assert left() == {*sids.values(), admin_client.session.sid} - shown
 
 
 @pytest.fixture
