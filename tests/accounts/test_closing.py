@@ -14,9 +14,6 @@ from tests.helpers.accounts import DEACTIVATED, DEACTIVATIONS, DELETED, DELETION
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-# Deactivating.
-
-
 @pytest.mark.parametrize("way", DEACTIVATIONS, ids=lambda way: way.__name__)
 def test_deactivating_a_user_ends_the_sessions_of_that_user_at_once(alice, bob, admin, partitions, way) -> None:
     browsers, other = [sign_in(alice), sign_in(alice)], sign_in(bob)
@@ -53,9 +50,6 @@ def test_saving_other_fields_ends_nothing_and_asks_for_no_more(
     assert (alice.first_name, name_in(browser)) == ("Alice", "alice")
     with django_assert_num_queries(1):
         User(username="carol").save()
-
-
-# Deleting.
 
 
 @pytest.mark.parametrize("way", DELETIONS, ids=lambda way: way.__name__)

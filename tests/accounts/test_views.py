@@ -64,9 +64,6 @@ def press(browser: Client, url: str, **more: Any) -> str:
     return " ".join(str(message) for message in page.context["messages"])
 
 
-# The list
-
-
 @pytest.mark.usefixtures("partitions")
 def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice, bob) -> None:
     here = sign_in(alice)
@@ -133,9 +130,6 @@ def test_markup_is_shown_as_text_no_session_key_is_on_the_page_and_no_cache_keep
             assert browser.cookies["sessionid"].value not in text, "a session key is on the page"
 
 
-# Ending
-
-
 @pytest.mark.usefixtures("partitions")
 def test_a_user_ends_one_session_or_all_others_which_learn_why_and_nobody_elses(alice, bob) -> None:
     here, bobs = sign_in(alice), sign_in(bob)
@@ -179,9 +173,6 @@ def cycling(get_response: Any) -> Any:
         return get_response(request)
 
     return middleware
-
-
-# Who may ask, and how
 
 
 def test_following_a_link_ends_nothing(alice) -> None:
@@ -249,9 +240,6 @@ def test_the_page_stands_alone_or_inside_the_projects_base_template(alice, setti
     page = here.get(LIST)
     assert page.text.lstrip().startswith("<title>Your sessions at Acme</title><main>")
     assert len(rows(page)) == 1
-
-
-# Languages
 
 
 @pytest.fixture

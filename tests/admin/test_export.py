@@ -57,6 +57,13 @@ def test_both_files_have_all_pages_of_the_list_in_its_order(admin_client, sids, 
     assert [row["sid"] for row in as_csv(admin_client, "?p=2")] == shown
     assert [row["sid"] for row in as_json(admin_client)["sessions"]] == shown
     assert [row["sid"] for row in as_csv(admin_client, "?o=3")] == shown[::-1]
+    # A file says what it is.
+    response = admin_client.post(EXPORT, {"format": "csv"})
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert re.search(r"filename=\W?online-sessions-2[^/]*\.csv", response.headers["Content-Disposition"])
+    # Excel reads UTF-8 only with this mark.
+    assert response.getvalue().startswith(b"\xef\xbb\xbfsid,")
+    assert admin_client.post(EXPORT, {"format": "json"}).headers["Content-Type"].startswith("application/json")
 
 
 def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, new_session) -> None:
@@ -166,15 +173,6 @@ def test_rules_of_a_subclass_hold(admin_client, users, sids, list_only, monkeypa
     list_only(lambda sessions: sessions.of_users([str(users["alice"].pk), str(users["bob"].pk)]))
     monkeypatch.setattr(OnlineSessionAdmin, "has_view_permission", lambda self, request, obj=None: str(obj) != "bob")
     assert [row["user"] for row in as_csv(admin_client)] == ["alice"]
-
-
-def test_a_file_says_what_it_is(admin_client) -> None:
-    response = admin_client.post(EXPORT, {"format": "csv"})
-    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
-    assert re.search(r"filename=\W?online-sessions-2[^/]*\.csv", response.headers["Content-Disposition"])
-    # Excel reads UTF-8 only with this mark.
-    assert response.getvalue().startswith(b"\xef\xbb\xbfsid,")
-    assert admin_client.post(EXPORT, {"format": "json"}).headers["Content-Type"].startswith("application/json")
 
 
 def test_users_are_named_as_the_site_does(admin_client, settings, users, sids, new_session, monkeypatch) -> None:

@@ -77,14 +77,9 @@ def no_answer(user: User) -> int:
 
 
 @pytest.fixture
-def alice() -> User:
-    return User.objects.create_user("alice")
-
-
-@pytest.fixture
-def pages(alice: User, admin_client: Client) -> Any:
+def pages(users: dict[str, User], admin_client: Client) -> Any:
     """Return a function that fetches every page that tells of alice's limit."""
-    own = Client()
+    own, alice = Client(), users["alice"]
     own.force_login(alice)
     [session] = online.of_user(alice)
 
@@ -117,9 +112,9 @@ def test_each_page_of_a_user_tells_the_limit_and_none_breaks_without_one(set_lim
     assert "LookupError" in caplog.text
 
 
-def test_who_may_not_see_users_learns_no_limit(set_limit, alice, new_session) -> None:
+def test_who_may_not_see_users_learns_no_limit(set_limit, users, new_session) -> None:
     set_limit(f"{__name__}.of_staff")
-    sid = new_session(str(alice.pk)).sid
+    sid = new_session(str(users["alice"].pk)).sid
     for permissions in ((), ("view_user",)):
         page = staff(Client(), "view_onlinesession", *permissions, name=f"staff{permissions}")
         text = page.get(page_of(sid)).content.decode()
@@ -127,8 +122,9 @@ def test_who_may_not_see_users_learns_no_limit(set_limit, alice, new_session) ->
         assert ("allowed" in text) == bool(permissions)
 
 
-def test_other_lists_than_of_one_user_with_a_limit_tell_none(set_limit, alice, admin_client, admin_user) -> None:
+def test_other_lists_than_of_one_user_with_a_limit_tell_none(set_limit, users, admin_client, admin_user) -> None:
     set_limit(3)
+    alice = users["alice"]
     for query in ({}, {"user": [alice.pk, alice.pk + 1000]}, {"user": "nobody"}, {"user": ""}):
         assert "allowed" not in admin_client.get(LIST, query).content.decode()
     page = admin_client.get(f"/admin/auth/user/{alice.pk}/change/").content.decode()
