@@ -39,9 +39,7 @@ def test_saving_a_user_who_is_inactive_already_or_activating_one_ends_nothing(al
     ("fields", "queries"),
     [(None, 2), (["first_name"], 1), (["first_name", "last_login"], 1), (["first_name", "is_active", "password"], 2)],
 )
-def test_saving_other_fields_ends_nothing_and_asks_for_no_more(
-    alice, django_assert_num_queries, fields, queries
-) -> None:
+def test_saving_other_fields_ends_nothing_and_asks_no_more(alice, django_assert_num_queries, fields, queries) -> None:
     browser = sign_in(alice)
     alice.first_name = "Alice"
     with django_assert_num_queries(queries):

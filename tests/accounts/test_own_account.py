@@ -32,9 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("served", "cycle"), [("", ""), ("", "?cycle"), ("/async", "")])
 @pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
 @pytest.mark.parametrize("closing", ["deactivate", "delete"])
-def test_who_closes_the_own_account_is_signed_out_everywhere(
-    alice, partitions, told, closing, then, served, cycle
-) -> None:
+def test_closing_the_own_account_signs_out_everywhere(alice, partitions, told, closing, then, served, cycle) -> None:
     browser, elsewhere, user_id = Browser(AsyncClient() if served else Client()), sign_in(alice), alice.pk
     browser.sign_in(alice)
     response = browser.get(f"{served}/close/{closing}/{then}/{cycle}")
@@ -49,9 +47,7 @@ def test_who_closes_the_own_account_is_signed_out_everywhere(
 @pytest.mark.parametrize(
     ("closing", "storage"), [("deactivate", "session.SessionStorage"), ("delete", "fallback.FallbackStorage")]
 )
-def test_who_closes_the_own_account_in_a_transaction_reads_the_message(
-    alice, site, monkeypatch, closing, storage
-) -> None:
+def test_closing_the_own_account_in_a_transaction_keeps_the_message(alice, site, monkeypatch, closing, storage) -> None:
     site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     browser, user_id = sign_in(alice), alice.pk

@@ -96,9 +96,7 @@ def test_who_is_signed_out_reads_the_administrators_message(settings, admin_clie
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
-def test_no_session_is_left_that_began_meanwhile(
-    admin_client, users, new_session, monkeypatch, once_saved, atomic
-) -> None:
+def test_no_session_begins_in_between(admin_client, users, new_session, monkeypatch, once_saved, atomic) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     response = question_about(admin_client, users["bob"])
     new_session(str(users["bob"].pk))

@@ -153,9 +153,7 @@ def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
 
 
 @pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=4", "USERS", "named"])
-def test_who_is_seen_or_gets_another_key_after_the_question_is_ended(
-    partitions, admin_client, redis, users, query
-) -> None:
+def test_who_is_seen_or_gets_another_key_meanwhile_is_ended(partitions, admin_client, redis, users, query) -> None:
     shoppers = [Client(), Client()]
     for shopper in shoppers:
         shopper.force_login(users["alice"])

@@ -106,9 +106,7 @@ def carol_for_the_lamp(items: Collection[str]) -> dict[str, User]:
 
 
 @pytest.mark.parametrize("column", ["seen", "newest_item"])
-def test_an_item_has_its_name_from_one_lookup_a_page(
-    admin_client, users, clients, settings, monkeypatch, column
-) -> None:
+def test_an_item_is_named_by_one_lookup_a_page(admin_client, users, clients, settings, monkeypatch, column) -> None:
     asked_for.clear()
     settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": f"{__name__}.carol_for_the_lamp"}
     if column == "newest_item":
@@ -210,9 +208,7 @@ def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients
 
 
 @pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
-def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
-    admin_client, users, clients, monkeypatch, list_only, query
-) -> None:
+def test_users_whom_a_site_hides_take_no_room(admin_client, users, clients, monkeypatch, list_only, query) -> None:
     User.objects.update(is_staff=True)
     monkeypatch.setattr(filters, "USERS_MAX", 1)
     carol = str(users["carol"].pk)

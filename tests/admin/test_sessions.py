@@ -193,9 +193,7 @@ def test_search_finds_sessions_by_id_and_by_what_the_page_of_users_looks_at(admi
 @pytest.mark.parametrize(
     "query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=3", "o=-3", "o=4", "o=-4"]
 )
-def test_all_pages_together_show_each_session_once(
-    partitions, admin_client, new_session, settings, monkeypatch, query
-) -> None:
+def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, monkeypatch, query) -> None:
     # Beyond that depth, a page of several partitions is searched for.
     monkeypatch.setattr(listing, "SHALLOW", 2)
     # The session that turns the pages must not move among those that were last seen.
@@ -222,9 +220,7 @@ def test_names_come_in_one_query_a_page(admin_client, new_session) -> None:
 
 @pytest.mark.parametrize("query", ["", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
-def test_a_page_takes_three_round_trips_beside_the_request(
-    admin_client, sids, commands, monkeypatch, query, per_page
-) -> None:
+def test_a_page_takes_three_round_trips_of_its_own(admin_client, sids, commands, monkeypatch, query, per_page) -> None:
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", per_page)
     admin_client.get(LIST)
     commands()
@@ -249,8 +245,9 @@ def is_in(at: datetime, **time: float) -> bool:
     return abs(at - datetime.now(UTC) - timedelta(**time)) < timedelta(seconds=30)
 
 
-def test_a_row_leads_to_the_page_of_the_session(admin_client, client, users, new_session, monkeypatch) -> None:
-    session = from_place(new_session(str(users["alice"].pk)))
+def test_a_row_leads_to_the_page_of_the_session(admin_client, client, redis, users, new_session, monkeypatch) -> None:
+    session, at = from_place(new_session(str(users["alice"].pk))), milliseconds_ago(600)
+    make_seen(redis, session.sid, at)
     href = Page(admin_client.get(LIST)).links["alice"]
     assert href == page_of(session.sid)
     response = admin_client.get(href)
@@ -260,6 +257,8 @@ def test_a_row_leads_to_the_page_of_the_session(admin_client, client, users, new
         assert fact in page.text
     assert page.links["alice"] == f"/admin/auth/user/{users['alice'].pk}/change/"
     assert page.links["History of this user"] == f"/admin/auth/user/{users['alice'].pk}/history/"
+    # Looking at it is not using it.
+    assert redis.zscore(keyspace().of_sid(session.sid).recent, session.sid) == at
     # Without a parser of user agents, the browser is shown as it came.
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ua_parser", None)
@@ -297,9 +296,7 @@ def test_each_deadline_is_told_with_the_time_that_is_left(admin_client, new_sess
 
 
 @pytest.mark.parametrize(("by_setting", "expiry", "told"), [(True, None, True), (False, 0, True), (True, 60, False)])
-def test_who_is_signed_out_with_the_browser_is_told(
-    admin_client, new_session, settings, by_setting, expiry, told
-) -> None:
+def test_an_end_with_the_browser_is_told(admin_client, new_session, settings, by_setting, expiry, told) -> None:
     settings.SESSION_EXPIRE_AT_BROWSER_CLOSE = by_setting
     session = new_session("7")
     session.set_expiry(expiry)
@@ -414,15 +411,6 @@ def test_a_session_that_is_not_there_leads_to_where_it_is_or_to_the_list_as_it_w
         response = admin_client.get(f"{LIST}{sid}/change/?_changelist_filters=q%3Db%26o%3D3", follow=True)
         assert response.redirect_chain[-1] == (f"{LIST}?q=b&o=3", 302), sid[:9]
         assert any("it is over, or the id is wrong" in message for message in Page(response).messages), sid[:9]
-
-
-def test_looking_at_a_session_is_not_using_it(admin_client, redis, new_session) -> None:
-    session = new_session("7")
-    at = milliseconds_ago(600)
-    make_seen(redis, session.sid, at)
-    admin_client.get(LIST)
-    admin_client.get(page_of(session.sid))
-    assert redis.zscore(keyspace().of_sid(session.sid).recent, session.sid) == at
 
 
 def test_sessions_cannot_be_added_changed_or_deleted_and_have_no_history(admin_client, sids) -> None:

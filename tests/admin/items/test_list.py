@@ -82,9 +82,7 @@ def test_a_small_share_is_told_in_any_language(admin_client, redis, settings) ->
     assert [row["share"].replace("\xa0", " ") for row in found] == ["75,0 %", "25,0 %", "< 0,1 %"]
 
 
-def test_an_item_is_called_by_its_object_and_leads_where_one_may_go(
-    admin_client, client, known, products, monkeypatch
-) -> None:
+def test_an_item_has_the_name_and_the_page_of_its_object(admin_client, client, known, products, monkeypatch) -> None:
     in_admin, on_site = f'href="/admin/shop/product/{products["kite"].pk}/change/"', 'href="/products/kite/"'
     with CaptureQueriesContext(connection) as queries:
         found = {row["name"]: row["name_html"] for row in rows(admin_client.get(LIST))}
@@ -190,9 +188,7 @@ def test_search_finds_nothing_else_and_no_query_breaks_it(admin_client, known) -
 
 
 @pytest.mark.parametrize("shallow", [2000, 2])
-def test_all_pages_show_each_item_once_with_its_rank(
-    partitions, admin_client, redis, monkeypatch, few_on_a_page, shallow
-) -> None:
+def test_all_pages_show_each_item_once(partitions, admin_client, redis, monkeypatch, few_on_a_page, shallow) -> None:
     monkeypatch.setattr(popularity, "SHALLOW", shallow)
     have_views(redis, {f"item{number}": 1 + number // 3 for number in range(11)})
     found = [row for number in range(1, 7) for row in rows(admin_client.get(LIST, {"p": number}))]
