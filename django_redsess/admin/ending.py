@@ -8,52 +8,48 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
+from django.contrib.auth.models import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path
-from django.utils.formats import number_format
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
 from django_redsess.admin import history
-from django_redsess.admin.deactivation import (
-    AllEnded,
-    deactivate,
-    is_superuser,
-    may_change_users,
-    may_deactivate,
+from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
+from django_redsess.admin.filters import chosen
+from django_redsess.admin.pages import (
+    USER,
+    ListAdmin,
     missing,
     own_sid_of,
+    query_of,
+    return_page_of,
+    shown_number,
+    without_return_page,
 )
-from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
-from django_redsess.admin.filters import USER, chosen
-from django_redsess.admin.links import query_of, return_page_of, without_return_page
-from django_redsess.admin.lists import ListAdmin
+from django_redsess.admin.users import deactivate, is_superuser, may_change_users, may_deactivate, users_have
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedList, labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
-from django_redsess.querysets import users_by_id
+from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session import notice
 from django_redsess.signals import EndedSession
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-    from django.db.models import QuerySet
-
-    from django_redsess.querysets import SessionQuerySet
 
 END_MAX = 50_000
 """After so many sessions a request stops, and its page offers to continue."""
@@ -86,10 +82,9 @@ class EndingAdmin(ListAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
-        # The first asks, by GET. The second ends sessions, by POST only.
         return [
-            path("confirm/", view(self.confirm_view), name="django_redsess_onlinesession_confirm"),
-            path("end/", view(self.end_view), name="django_redsess_onlinesession_end"),
+            path("confirm/", view(require_safe(self.confirm_view)), name="django_redsess_onlinesession_confirm"),
+            path("end/", view(require_POST(self.end_view)), name="django_redsess_onlinesession_end"),
             *super().get_urls(),
         ]
 
@@ -102,15 +97,11 @@ class EndingAdmin(ListAdmin):
 
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
         sid = request.GET.get("sid")
         return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
         """End the sessions that were confirmed, and save that in the users' histories."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         self._require_permission(request)
         form = EndForm(request.POST)
         if not form.is_valid():
@@ -202,13 +193,32 @@ class EndingAdmin(ListAdmin):
         return online.end(*([own_sid_of(request) or ""] if may else []), message=message)
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data = form.cleaned_data
-        user = self._to_deactivate(request, data["deactivate"])
+        """Deactivate the account, end all sessions of its user, and say so."""
+        message, user = form.cleaned_data["message"], self._to_deactivate(request, form.cleaned_data["deactivate"])
         if user is None:
             raise PermissionDenied
-        result = deactivate(request, user, data["message"])
-        history.save_ends(request, result.ended, data["message"])
-        return self._answer_deactivation(request, user, result, data["message"])
+        ended, replicas, is_outage = deactivate(request, user, message)
+        history.save_ends(request, ended, message)
+        user_id, name = online.user_id_of(user), name_html(str(user))
+        query = query_of([user_id])
+        again: dict[str, Any] = {"query": query, "message": message}
+        if is_outage:
+            text = filled(
+                gettext(
+                    "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
+                    "be ended, because the server of the sessions does not answer. Look again in a while."
+                ),
+                user=name,
+            )
+            # Without a time, this form asks the question again.
+            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
+            return self._question(request, context)
+        messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
+        if too_few(replicas):
+            _, latest = online.census(SessionFilter((user_id,)))
+            progress = Progress(len(ended), len(ended))
+            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
+        return self._answer(request, ended_text(ended), replicas, again)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
         if own_sid_of(request) in {session.sid for session in ended}:
@@ -372,28 +382,6 @@ class EndingAdmin(ListAdmin):
             return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
         return self._back(request)
 
-    def _answer_deactivation(self, request: HttpRequest, user: Any, result: AllEnded, message: str) -> HttpResponse:
-        """Say that the account of ``user`` was deactivated, and how many sessions have ended."""
-        name, query = name_html(str(user)), query_of([online.user_id_of(user)])
-        again: dict[str, Any] = {"query": query, "message": message}
-        if result.is_outage:
-            text = filled(
-                gettext(
-                    "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
-                    "be ended, because the server of the sessions does not answer. Look again in a while."
-                ),
-                user=name,
-            )
-            # Without a time, this form asks the question again.
-            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
-            return self._question(request, context)
-        messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
-        if too_few(result.confirmed_by):
-            _, latest = online.census(SessionFilter((online.user_id_of(user),)))
-            progress = Progress(len(result.ended), len(result.ended))
-            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
-        return self._answer(request, ended_text(result.ended), result.confirmed_by, again)
-
     def _report_gone(self, request: HttpRequest, count: int) -> None:
         if count > 0:
             text = ngettext(
@@ -401,7 +389,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they were over already.",
                 count,
             )
-            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+            messages.warning(request, text % {"count": shown_number(count)})
 
     def _report_protected(self, request: HttpRequest, count: int) -> None:
         if not count:
@@ -418,7 +406,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
                 count,
             )
-        messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+        messages.warning(request, text % {"count": shown_number(count)})
 
     def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
         """
@@ -436,7 +424,7 @@ class EndingAdmin(ListAdmin):
 
     def sessions(self, request: HttpRequest) -> SessionQuerySet:
         """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
-        return cast("SessionQuerySet", self.get_queryset(request))
+        return cast(SessionQuerySet, self.get_queryset(request))
 
     def look_up(self, request: HttpRequest, *sids: str) -> list[OnlineSession]:
         """Return those of the sessions ``sids`` that the administrator may see, guests' too."""
@@ -449,11 +437,7 @@ class EndingAdmin(ListAdmin):
 
     def _protected_user_ids(self, request: HttpRequest) -> list[str]:
         """Return the ids of superusers whose sessions the administrator may not end. A subclass's rule needs none."""
-        if self._has_custom_rule or is_superuser(request.user):
-            return []
-        try:
-            get_user_model()._meta.get_field("is_superuser")
-        except FieldDoesNotExist:
+        if self._has_custom_rule or is_superuser(request.user) or not users_have("is_superuser"):
             return []
         users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
         found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
@@ -568,7 +552,7 @@ def count_text(count: int) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return filled(text, count=number_format(count, force_grouping=True))
+    return filled(text, count=shown_number(count))
 
 
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
@@ -587,7 +571,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
     if not user_ids:
         return count_text(len(ended))
-    names, shown = names_of(*user_ids[:NAMES_MAX]), number_format(len(ended), force_grouping=True)
+    names, shown = names_of(*user_ids[:NAMES_MAX]), shown_number(len(ended))
     if len(user_ids) == 1 and all(session.user_id for session in ended):
         text = ngettext(
             "%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", len(ended)
@@ -596,7 +580,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     more = len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = filled(text, users=names, count=number_format(more, force_grouping=True))
+        users = filled(text, users=names, count=shown_number(more))
     else:
         users = filled(gettext("Users: %(users)s."), users=names)
     return format_html("{} {}", count_text(len(ended)), users)

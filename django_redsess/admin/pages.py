@@ -1,4 +1,6 @@
-"""Links in the admin: to items and users, to the pages of sessions, and back to where the administrator came from."""
+"""
+What the pages of the admin share: lists whose rows are only viewed, links between the pages, and how things are named.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +10,123 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.contrib.auth import get_user_model
+from django.core.paginator import Paginator
 from django.db.models import Model
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
+from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import viewed
-from django_redsess.admin.filters import USER
-from django_redsess.models import OnlineSession, PopularItem
+from django_redsess.models import OnlineSession
 from django_redsess.querysets import visible
+
+USER, WHO = "user", "who"
+"""Parameters of the list of sessions. Its filters know more."""
+
+GUESTS, EVERYONE = "guests", "everyone"
+"""Values of ``WHO``."""
 
 _ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
 
 logger = logging.getLogger("django_redsess")
+
+
+class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Show the last page in place of one beyond it: rows go away while an administrator turns pages."""
+
+    def validate_number(self, number: Any) -> int:
+        return max(1, min(int(number), self.num_pages))
+
+
+class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """A list of rows that are viewed only. Subclasses add actions, which ask first."""
+
+    list_per_page = 100
+    list_max_show_all = 0
+    paginator = NearestPage
+    show_facets = admin.ShowFacets.NEVER
+
+    class Media:
+        css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        """Show an admin page that is neither the list nor a row's page."""
+        request.current_app = self.admin_site.name
+        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "media": self.media}
+        return TemplateResponse(request, template, {**shared, **context})
+
+    def to_list(self, query: Any = None) -> HttpResponse:
+        """Redirect to the list. ``query`` is a QueryDict or a dict."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name, query=query))
+
+
+_MISSING = {
+    "end_onlinesession": gettext_lazy(
+        "Ending sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "end_all_onlinesession": gettext_lazy(
+        "Ending everyone else's sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "view_session_data": gettext_lazy(
+        "Seeing the values takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+}
+
+
+def missing(codename: str) -> str:
+    """Return a sentence for an administrator who lacks this permission: what it is for, its name, and who gives it."""
+    return str(_MISSING[codename]) % {"permission": dict(OnlineSession._meta.permissions)[codename]}
+
+
+def own_sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with; None if another engine keeps it."""
+    return getattr(request.session, "stored_sid", None)
+
+
+def shown_number(number: float) -> str:
+    """Return ``number`` as text, with separators of thousands."""
+    return number_format(number, force_grouping=True)
+
+
+def paragraph(text: str) -> SafeString:
+    """Return ``text`` as a paragraph below a field; nothing for no text."""
+    return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
+
+
+def own_mark(session: OnlineSession) -> SafeString:
+    """Return what marks the administrator's own session, as HTML. Nothing for another one."""
+    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
+
+
+def address_link(session: OnlineSession, site: AdminSite) -> str:
+    """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
+    if not session.address:
+        return ""
+    url = url_of(
+        "changelist", site, query={SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
+    )
+    # An address is written from left to right, wherever it stands.
+    return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
 
 
 class ItemLink(NamedTuple):
@@ -52,20 +151,15 @@ def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> d
         return {}
 
 
-def link_html(row: PopularItem) -> SafeString:
-    """Return the item's name as HTML: see :func:`item_html`."""
-    return item_html(row.item, row.object)
-
-
 def item_html(item: str, link: ItemLink | None) -> SafeString:
     """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
     shown = visible(item)
     found = link or ItemLink(shown, "")
     id_beside = format_html(" <small><bdi>{}</bdi></small>", shown) if found.name != shown else ""
-    return format_html('<span class="redsess-item">{}{}</span>', name_html(found), id_beside)
+    return format_html('<span class="redsess-item">{}{}</span>', item_name_html(found), id_beside)
 
 
-def name_html(item: ItemLink) -> SafeString:
+def item_name_html(item: ItemLink) -> SafeString:
     """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
     name = format_html("<bdi>{}</bdi>", item.name)
@@ -99,9 +193,9 @@ def _may_link(url: str) -> bool:
     return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)
 
 
-def url_of(name: str, site: AdminSite, *args: str) -> str:
-    """Return the URL of the list, or of one of its pages."""
-    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name)
+def url_of(name: str, site: AdminSite, *args: str, query: Any = None) -> str:
+    """Return the URL of the list of sessions, or of one of its pages. ``query`` is a QueryDict or a dict."""
+    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name, query=query)
 
 
 def query_of(user_ids: Sequence[str]) -> str:
@@ -142,17 +236,16 @@ class ReturnPage(NamedTuple):
 
     def url(self, site: AdminSite) -> str:
         """Return the URL of the page in ``site``."""
-        users = get_user_model()._meta
-        try:
+        name, filters = _name_of_users(), QueryDict(self.filters)
+        with suppress(NoReverseMatch):  # No such page, or users have none in this site.
             if self.page.startswith(USER_PAGE):
-                url = _reverse(site, f"{users.app_label}_{users.model_name}_change", quote(self.page[len(USER_PAGE) :]))
                 # A user's page carries the query string of the list that it was reached from.
-                return _with_query(url, _encoded({FILTERS: self.filters}) if self.filters else "")
+                args, query = [quote(self.page[len(USER_PAGE) :])], ReturnPage(self.filters).parameters
+                return reverse(f"admin:{name}_change", args=args, current_app=site.name, query=query)
             if self.page == USERS:
-                return _with_query(_reverse(site, f"{users.app_label}_{users.model_name}_changelist"), self.filters)
-        except NoReverseMatch:  # No such page, or users have none in this site.
-            return url_of("changelist", site)
-        return _with_query(url_of("changelist", site), self.filters)
+                return reverse(f"admin:{name}_changelist", current_app=site.name, query=filters)
+            return url_of("changelist", site, query=filters)
+        return url_of("changelist", site)
 
 
 def return_page_of(request: HttpRequest) -> ReturnPage:
@@ -162,10 +255,8 @@ def return_page_of(request: HttpRequest) -> ReturnPage:
     From a list it is that list as ``request`` shows it. From a session's page it is the list that the page was reached
     from. From a user's page it is that page. The pages that ask and end pass on what they came with.
     """
-    match = request.resolver_match
-    users, sessions = get_user_model()._meta, OnlineSession._meta
-    of_user = f"{users.app_label}_{users.model_name}"
-    lists = {f"{of_user}_changelist": USERS, f"{sessions.app_label}_{sessions.model_name}_changelist": ""}
+    match, of_user = request.resolver_match, _name_of_users()
+    lists = {f"{of_user}_changelist": USERS, "django_redsess_onlinesession_changelist": ""}
     name = match.url_name if match else None
     if name in lists:
         return ReturnPage(_checked(request.GET.urlencode()), lists[name])
@@ -188,7 +279,7 @@ def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, qu
         parameters["sid"] = sid
     for name, value in return_page_of(request).parameters.items():
         parameters[name] = value
-    return _with_query(url_of("confirm", site), parameters.urlencode())
+    return url_of("confirm", site, query=parameters)
 
 
 def without_return_page(query: QueryDict) -> str:
@@ -199,20 +290,11 @@ def without_return_page(query: QueryDict) -> str:
     return kept.urlencode()
 
 
+def _name_of_users() -> str:
+    users = get_user_model()._meta
+    return f"{users.app_label}_{users.model_name}"
+
+
 def _checked(query: str) -> str:
     # Encoded again, it is a query string whatever it was.
     return QueryDict(query).urlencode() if len(query) <= FILTERS_MAX else ""
-
-
-def _encoded(parameters: dict[str, str]) -> str:
-    query = QueryDict(mutable=True)
-    query.update(parameters)
-    return query.urlencode()
-
-
-def _with_query(url: str, query: str) -> str:
-    return f"{url}?{query}" if query else url
-
-
-def _reverse(site: AdminSite, name: str, *args: str) -> str:
-    return reverse(f"admin:{name}", args=args, current_app=site.name)
