@@ -111,8 +111,6 @@ def test_running_processes_write_the_agreement_anew_when_the_data_have_gone(
     sign_in(key)
 
 
-# Two releases of this app that write other formats meet at one store: each is refused, and nothing is touched.
-
 KEY = "k" * 32
 
 OLDER, OURS = "2", FORMAT.decode()

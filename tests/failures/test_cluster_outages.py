@@ -63,9 +63,6 @@ def all_frozen(cluster: Cluster) -> Iterator[None]:
             cluster.thaw(node)
 
 
-# The first request of a process.
-
-
 def outage_of(visitor: Browser, log: pytest.LogCaptureFixture) -> str:
     """Have a visitor ask who has a session; return the one line that says why it can't be reached."""
     visitor.cookie = "k" * 32
@@ -143,9 +140,6 @@ def test_slots_that_nobody_serves(server, settings, log, new_session) -> None:
         node.cluster("ADDSLOTS", slot)
         wait_until(lambda: browser.get("/read/colour/").status_code == 200)
         assert len(our_errors(log)) == len(news(log)) == 1
-
-
-# Every node stalls.
 
 
 def ask_all(keys: list[str], *, tasks: bool) -> list[tuple[int, float]]:
@@ -291,9 +285,6 @@ def test_a_slot_that_moves_is_one_line(own_cluster, settings, new_session, log) 
     list(moves)
     new_session("7").delete()
     assert our_errors(log) == news(log) == []
-
-
-# Each reply belongs to its request.
 
 
 @pytest.mark.slow

@@ -210,8 +210,6 @@ def test_a_shopper_and_an_administrator_see_pages_or_503_while_a_primary_is_kill
     assert faults() == []
 
 
-# Clocks of nodes differ by an hour.
-
 NEARLY_AN_HOUR = 3550
 
 

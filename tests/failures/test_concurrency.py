@@ -77,9 +77,6 @@ def texts(site: Site, cookie: str | None, *paths: str) -> list[str]:
     return [site.ask(path, cookie).text for path in ("/held/who/", "/held/read/colour/", *paths)]
 
 
-# 50 writers
-
-
 def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site, guest: str) -> None:
     answers = site.ask_together(*[(f"/held/write/key-{number}/{number}/", guest) for number in range(WRITERS)])
     assert statuses(answers) == [200] * WRITERS
@@ -108,8 +105,6 @@ def test_fifty_writers_at_it_for_six_seconds_lose_nothing_and_none_waits_five_se
     # The whole request, of which the save is a part.
     assert max(slowest) < 5
 
-
-# Sign-out and kick between another request's load and its save
 
 LATE: dict[str, Callable[[SessionStore], object]] = {
     "change": lambda session: session.update({"colour": "red"}),
@@ -225,9 +220,6 @@ def test_a_kick_in_the_middle_of_writes_and_views_leaves_nothing(redis, partitio
     assert stored(redis) == 0
 
 
-# Two at once change the key
-
-
 def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site, redis, guest: str) -> None:
     site.ask("/held/item/lamp/", guest)
     answers = site.ask_together(*[(f"/held/sign-in/{user_id}/", guest) for user_id in range(1, 6)])
@@ -331,9 +323,6 @@ def test_a_sign_out_that_finds_the_key_rotated_meanwhile_is_refused_or_done(site
     else:
         assert (answer.status, answer.cookie) == (400, None)
         assert site.ask("/held/who/", rotated).text == "1"
-
-
-# A late request: it still brings the cookie of before
 
 
 @pytest.fixture(params=["guest signs in", "member rotates"])

@@ -106,9 +106,6 @@ def test_there_are_as_many_guests_as_may_be(new_session, settings, members: int,
     assert least <= guests <= least + 54
 
 
-# A server that is full.
-
-
 @pytest.fixture
 def small_server(own_server, settings) -> Iterator[servers.Server]:
     """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
@@ -242,9 +239,6 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
     with full(redis):
         write(key)
     assert there()[1] == (1 if write is every_operation.take_user_out else 0)
-
-
-# One command takes out guests.
 
 
 @pytest.mark.usefixtures("partitions")

@@ -141,8 +141,6 @@ def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
     assert commands(listed()) == {name.lower() for name in called}
 
 
-# On a cluster.
-
 ALL = ("~*", "+@all")
 
 

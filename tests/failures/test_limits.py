@@ -99,9 +99,6 @@ def test_sign_ins_at_once_after_a_limit_was_lowered_leave_as_many_as_it_allows(
     assert len(sids_of("1")) == stored(redis) == LIMIT
 
 
-# One guest, twice at once
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_double_click_with_room_for_one_never_leaves_two_and_who_is_let_in_stays(
     served, redis, set_limit, policy: str

@@ -4,9 +4,7 @@ A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything 
 Whichever keys are on the other node already: an operation works wholly, or is refused and has changed nothing.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,11 @@ from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script
 from django_redsess.transport.sending import Pause
 from testproject.clusters import Cluster
-from testproject.servers import Server
 from tests.helpers.behind import faults, have_partitions, stored
 from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
 from tests.helpers.oracle import disagreements
-from tests.helpers.slot_operations import OPERATIONS, Work, World, reads_of
+from tests.helpers.slot_operations import OPERATIONS, World, reads_of
 
 pytestmark = pytest.mark.both_servers
 
@@ -48,9 +45,7 @@ def kept_nodes() -> Iterator[dict[Path, Cluster]]:
 
 
 @pytest.fixture
-def nodes(
-    server: Server, kept_nodes: dict[Path, Cluster], settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
+def nodes(server, kept_nodes, settings, monkeypatch) -> Iterator[Cluster]:
     """A cluster of two nodes, which has the sessions."""
     if server.binary not in kept_nodes:
         # A hash of long values would be a hash table, which the server may write in another order each time.
@@ -92,9 +87,7 @@ def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", OPERATIONS, ids=lambda work: work.__name__)
-def test_an_operation_works_wholly_or_changes_nothing(
-    nodes: Cluster, settings: Any, work: Callable[[World], Work]
-) -> None:
+def test_an_operation_works_wholly_or_changes_nothing(nodes, settings, work) -> None:
     # With that, an operation has the same keys as without, and those of the index.
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     worked = 0
@@ -116,7 +109,7 @@ def test_an_operation_works_wholly_or_changes_nothing(
 
 
 @pytest.mark.slow
-def test_what_only_reads_reads_all_or_is_refused(nodes: Cluster, settings: Any) -> None:
+def test_what_only_reads_reads_all_or_is_refused(nodes, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     worked = set[str]()
     for slot, world in each_half_moved_world(nodes):
@@ -131,7 +124,7 @@ def test_what_only_reads_reads_all_or_is_refused(nodes: Cluster, settings: Any) 
     assert "popular" in worked
 
 
-def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: Any) -> None:
+def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
     partition = keyspace().partitions[0]
     slot = HalfMoved(nodes, partition.tag)
     world = World(slot.source.client)
@@ -148,7 +141,7 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: 
 
 
 @pytest.fixture
-def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStore, Partition, Partition]:
+def across(nodes, monkeypatch) -> tuple[SessionStore, Partition, Partition]:
     """A guest's session that is about to sign in a user of another partition, and both partitions."""
     have_partitions(monkeypatch, 2)
     nodes.client.flushall()
@@ -165,12 +158,7 @@ def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStor
 
 
 @pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
-def test_a_sign_in_across_partitions_leaves_nothing_behind(
-    nodes: Cluster,
-    across: tuple[SessionStore, Partition, Partition],
-    monkeypatch: pytest.MonkeyPatch,
-    moving: str,
-) -> None:
+def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, across, monkeypatch, moving: str) -> None:
     session, here, home = across
     key = session.stored_key or session.pending.rotates_from
     slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
@@ -193,7 +181,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
     assert faults() == []
 
 
-def test_every_script_is_among_the_operations(redis: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_is_among_the_operations(redis, settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     sent = set[str]()
     pack = sending.script_call

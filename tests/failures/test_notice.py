@@ -1,15 +1,9 @@
 """What is left to tell when something fails: a full server, one that takes no writes, an outage, a process killed."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
-import redis as redis_py
-from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from django_redsess import cleaning, online
@@ -18,14 +12,12 @@ from django_redsess.session import script_calls
 from django_redsess.signals import Reason
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import drive
-from testproject.servers import Server
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, make_due, stored
-from tests.helpers.child import MOMENTS, Child, Moment
+from tests.helpers.child import MOMENTS
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import full, replica
-from tests.helpers.proxy import Proxy
-from tests.helpers.visitors import Browser, assert_unavailable
+from tests.helpers.visitors import assert_unavailable
 
 pytestmark = pytest.mark.both_servers
 
@@ -52,9 +44,7 @@ def replace(sid: str) -> None:
 @pytest.mark.parametrize(
     ("end", "reason"), [(kick, "kicked"), (expire, "expired"), (evict, "evicted"), (replace, "replaced")]
 )
-def test_a_full_server_ends_sessions_whether_it_takes_the_note_or_not(
-    browser: Browser, alice: User, redis: Any, end: Callable[[str], None], reason: str
-) -> None:
+def test_a_full_server_ends_sessions_whether_it_takes_the_note_or_not(browser, alice, redis, end, reason: str) -> None:
     browser.sign_in(alice)
     if end is expire:
         make_due(redis, str(browser.sid))
@@ -68,9 +58,7 @@ def test_a_full_server_ends_sessions_whether_it_takes_the_note_or_not(
 
 
 @pytest.mark.django_db
-def test_where_no_note_can_be_written_sessions_are_ended_all_the_same(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
-) -> None:
+def test_where_no_note_can_be_written_sessions_are_ended_all_the_same(browser, alice, own_server, use_server) -> None:
     use_server(own_server)
     for end in (kick, evict, replace):
         browser.sign_in(alice)
@@ -84,9 +72,7 @@ def test_where_no_note_can_be_written_sessions_are_ended_all_the_same(
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("fault", [full, replica, None], ids=["full", "replica", "outage"])
-def test_an_end_before_a_fault_is_told_in_it_or_after_it(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None], proxy: Proxy, fault: Any
-) -> None:
+def test_an_end_before_a_fault_is_told_in_it_or_after_it(browser, alice, own_server, use_server, proxy, fault) -> None:
     if fault:
         use_server(own_server)
     browser.sign_in(alice)
@@ -106,7 +92,7 @@ def test_an_end_before_a_fault_is_told_in_it_or_after_it(
 
 
 @pytest.mark.django_db
-def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, alice: User, proxy: Proxy) -> None:
+def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser, alice, proxy) -> None:
     browser.sign_in(alice)
     proxy.lose_reply(lua_scripts.END.digest)
     # Repeated, it finds nothing any more.
@@ -120,7 +106,7 @@ def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser: Browser, a
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("way", ["kicked", "expired", "evicted"])
 def test_a_process_killed_at_any_step_leaves_a_session_or_the_note_of_its_end(
-    partitions: int, child: Child, redis: redis_py.Redis, way: str, moment: Moment
+    partitions: int, child, redis, way: str, moment
 ) -> None:
     outcomes = []
     for number in itertools.count(1):
