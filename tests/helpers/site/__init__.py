@@ -41,11 +41,6 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-VIEWED_VIEWS = dict.fromkeys(
-    (
-        *("plain", "reads", "areads", "writes", "cycles", "writes-and-cycles", "signs-in", "polls", "answers", "ends"),
-        *("for-somebody", "held-item"),
-    ),
-    "item",
-)
+RECORDED = "plain reads areads writes cycles writes-and-cycles polls answers ends for-somebody held-item"
+VIEWED_VIEWS = dict.fromkeys(RECORDED.split(), "item")
 """The views whose items the middleware records, by the name of their URL, and the keyword that is the item."""
