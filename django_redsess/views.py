@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING
 
 from django.contrib import messages
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
@@ -23,9 +23,6 @@ from django_redsess.online import labels
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.session import user_limit
 from django_redsess.session.session_store import session_of
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
 
 LIST = "django_redsess:sessions"
 

@@ -27,19 +27,9 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import history
+from django_redsess.admin import history, pages
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.filters import chosen
-from django_redsess.admin.pages import (
-    USER,
-    ListAdmin,
-    missing,
-    own_sid_of,
-    query_of,
-    return_page_of,
-    shown_number,
-    without_return_page,
-)
 from django_redsess.admin.users import deactivate, is_superuser, may_change_users, may_deactivate, users_have
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -70,7 +60,7 @@ CHECKED_MAX = 1000
 """More sessions of a user, or of superusers, are not read one by one."""
 
 
-class EndingAdmin(ListAdmin):
+class EndingAdmin(pages.ListAdmin):
     """
     The part of ``OnlineSessionAdmin`` that ends sessions: it asks first, ends them batch by batch, and says what ended.
 
@@ -98,7 +88,7 @@ class EndingAdmin(ListAdmin):
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
         sid = request.GET.get("sid")
-        return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
+        return self.ask(request, {"query": pages.without_return_page(request.GET)} if sid is None else {"sids": sid})
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
         """End the sessions that were confirmed, and save that in the users' histories."""
@@ -113,7 +103,7 @@ class EndingAdmin(ListAdmin):
         return self._end_by_query(request, form)
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._protected_user_ids(request)
+        data, own_sid, superusers = form.cleaned_data, pages.own_sid_of(request), self._protected_user_ids(request)
         chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
@@ -185,12 +175,12 @@ class EndingAdmin(ListAdmin):
             return FoundEnding(matching, may_end, progress.total - progress.ended, **options)
         if self._asks_each:
             return OneByOneEnding(matching, may_end, progress.kept, **options)
-        return BulkEnding(matching.session_filter, keep=[own_sid_of(request) or ""], **options)
+        return BulkEnding(matching.session_filter, keep=[pages.own_sid_of(request) or ""], **options)
 
     def _end_own(self, request: HttpRequest, matching: SessionQuerySet, message: str) -> EndedList:
         own = self._own_among(request, matching)
         may = any(self.has_end_permission(request, session) for session in own)
-        return online.end(*([own_sid_of(request) or ""] if may else []), message=message)
+        return online.end(*([pages.own_sid_of(request) or ""] if may else []), message=message)
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Deactivate the account, end all sessions of its user, and say so."""
@@ -200,7 +190,7 @@ class EndingAdmin(ListAdmin):
         ended, replicas, is_outage = deactivate(request, user, message)
         history.save_ends(request, ended, message)
         user_id, name = online.user_id_of(user), name_html(str(user))
-        query = query_of([user_id])
+        query = pages.query_of([user_id])
         again: dict[str, Any] = {"query": query, "message": message}
         if is_outage:
             text = filled(
@@ -221,7 +211,7 @@ class EndingAdmin(ListAdmin):
         return self._answer(request, ended_text(ended), replicas, again)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
-        if own_sid_of(request) in {session.sid for session in ended}:
+        if pages.own_sid_of(request) in {session.sid for session in ended}:
             # Messages may be kept in the session. They would be saved to one that has ended.
             request.session.flush()
 
@@ -229,7 +219,7 @@ class EndingAdmin(ListAdmin):
         self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
     ) -> SafeString:
         # An administrator who ended their own session reads this on the sign-in page: it names nobody.
-        return count_text(len(ended)) if own_sid_of(request) is None else ended_text(ended, rows)
+        return count_text(len(ended)) if pages.own_sid_of(request) is None else ended_text(ended, rows)
 
     def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
         """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
@@ -239,7 +229,7 @@ class EndingAdmin(ListAdmin):
             listed = self.changelist_of(request, str(choice["query"]))
             matching, about = _sessions_of(listed), _about(listed)
             if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
-                messages.warning(request, missing("end_all_onlinesession"))
+                messages.warning(request, pages.missing("end_all_onlinesession"))
                 return self._back(request)
             if (sids := self._sids_of(request, matching)) is None:
                 context = self._context_of_query(request, matching)
@@ -270,7 +260,7 @@ class EndingAdmin(ListAdmin):
     def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
         # A session may have got another sid since the list was shown.
         found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
-        own_sid = own_sid_of(request)
+        own_sid = pages.own_sid_of(request)
         protected = {session.sid for session in found if not self.has_end_permission(request, session)}
         number = sum(session.sid not in {*protected, own_sid} for session in found)
         return {
@@ -317,7 +307,7 @@ class EndingAdmin(ListAdmin):
                 "browser": _browser_of(session),
                 "signed_in": when(session.login_at) if session.login_at else "",
                 "seen": when(session.seen_at),
-                "is_own": session.sid == own_sid_of(request),
+                "is_own": session.sid == pages.own_sid_of(request),
                 "is_protected": not self.has_end_permission(request, session),
             }
             for session in islice(filter(may_show, sessions), ROWS_MAX)
@@ -359,10 +349,10 @@ class EndingAdmin(ListAdmin):
             request.GET, request.method = original, method
 
     def _back(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
+        return HttpResponseRedirect(pages.return_page_of(request).url(self.admin_site))
 
     def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-        page = return_page_of(request)
+        page = pages.return_page_of(request)
         context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
         return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
@@ -375,7 +365,7 @@ class EndingAdmin(ListAdmin):
         text = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
         if not too_few(replicas):
             messages.success(request, text)
-        elif own_sid_of(request) is None:  # Signed out.
+        elif pages.own_sid_of(request) is None:  # Signed out.
             messages.warning(request, text)
         else:
             form = EndForm(initial={**again, "again": True, "own": False, "deactivate": ""})
@@ -389,7 +379,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they were over already.",
                 count,
             )
-            messages.warning(request, text % {"count": shown_number(count)})
+            messages.warning(request, text % {"count": pages.shown_number(count)})
 
     def _report_protected(self, request: HttpRequest, count: int) -> None:
         if not count:
@@ -406,7 +396,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
                 count,
             )
-        messages.warning(request, text % {"count": shown_number(count)})
+        messages.warning(request, text % {"count": pages.shown_number(count)})
 
     def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
         """
@@ -481,17 +471,17 @@ class EndingAdmin(ListAdmin):
 
     def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
         may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
-        return may and session.sid != own_sid_of(request)
+        return may and session.sid != pages.own_sid_of(request)
 
     def _own_among(self, request: HttpRequest, matching: SessionQuerySet) -> list[OnlineSession]:
         # The administrator's own session was seen just now: any filter by time includes it.
-        own, user_ids = self.look_up(request, own_sid_of(request) or ""), matching.session_filter.user_ids
+        own, user_ids = self.look_up(request, pages.own_sid_of(request) or ""), matching.session_filter.user_ids
         if matching.session_filter.guests == "only":
             return []
         if (found := matching.found_sids) is not None:
             return [session for session in own if session.sid in found]
         if matching.session_filter.names_client:
-            return own if matching.filter(sid=own_sid_of(request)).exists() else []
+            return own if matching.filter(sid=pages.own_sid_of(request)).exists() else []
         return [session for session in own if user_ids is None or session.user_id in user_ids]
 
     def _count_protected(self, request: HttpRequest, matching: SessionQuerySet) -> int:
@@ -528,7 +518,7 @@ def _about(listed: ChangeList | None) -> dict[str, Any]:
     filters = chosen(listed)
     everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
     # The question itself names a single user.
-    by_others = chosen(listed, but=USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    by_others = chosen(listed, but=pages.USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
     return {"term": listed.query, "filters": by_others, **everyone}
 
 
@@ -552,7 +542,7 @@ def count_text(count: int) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return filled(text, count=shown_number(count))
+    return filled(text, count=pages.shown_number(count))
 
 
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
@@ -571,7 +561,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
     if not user_ids:
         return count_text(len(ended))
-    names, shown = names_of(*user_ids[:NAMES_MAX]), shown_number(len(ended))
+    names, shown = names_of(*user_ids[:NAMES_MAX]), pages.shown_number(len(ended))
     if len(user_ids) == 1 and all(session.user_id for session in ended):
         text = ngettext(
             "%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", len(ended)
@@ -580,7 +570,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     more = len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = filled(text, users=names, count=shown_number(more))
+        users = filled(text, users=names, count=pages.shown_number(more))
     else:
         users = filled(gettext("Users: %(users)s."), users=names)
     return format_html("{} {}", count_text(len(ended)), users)

@@ -146,7 +146,7 @@ def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
 
 def day_name(at: datetime) -> str:
     """Return the day of ``at`` as text: day of the week and date."""
-    return date_format(timezone.localtime(at), f"D {get_format('DATE_FORMAT')}")
+    return _time(at, f"D {get_format('DATE_FORMAT')}")
 
 
 def _scale(peak: int) -> tuple[int, int]:
@@ -194,7 +194,7 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
     )
 
 
-def _time(at: datetime, form: str = "TIME_FORMAT") -> str:
+def _time(at: datetime, form: str) -> str:
     return date_format(timezone.localtime(at), form)
 
 
@@ -207,14 +207,6 @@ RANGES = {
 
 NUMBERS_TEMPLATE = "admin/django_redsess/onlinesession/numbers.html"
 DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
-
-
-class TableRow(NamedTuple):
-    """An hour or a day of the table: its name, where it leads, and counts as text."""
-
-    name: str
-    day: str
-    counts: Sequence[str]
 
 
 def present(request: HttpRequest) -> dict[str, Any]:
@@ -273,7 +265,7 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[TableRow]:
+def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:
     """Return the most and the fewest of each day, or of each hour; the latest first. Hours of another day name it."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]
@@ -283,7 +275,7 @@ def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> 
         name = day_name(times[0]) if by_day else date_format(times[0].replace(minute=0), form)
         signed_in, guests = [each.signed_in for each in of_part], [each.guests for each in of_part]
         counts = [shown_number(count) for count in (max(signed_in), min(signed_in), max(guests), min(guests))]
-        rows.append(TableRow(name, times[0].date().isoformat() if by_day else "", counts))
+        rows.append({"name": name, "day": times[0].date().isoformat() if by_day else "", "counts": counts})
     return rows[::-1]
 
 

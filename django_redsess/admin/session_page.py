@@ -22,22 +22,8 @@ from django.utils.timesince import TIME_STRINGS
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
+from django_redsess.admin import pages
 from django_redsess.admin.ending import EndingAdmin
-from django_redsess.admin.pages import (
-    USER,
-    ItemLink,
-    address_link,
-    admin_url,
-    end_url,
-    item_html,
-    links_of,
-    missing,
-    own_mark,
-    paragraph,
-    query_of,
-    return_page_of,
-    url_of,
-)
 from django_redsess.admin.users import limit_of_user, users_admin
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -91,7 +77,13 @@ def duration(seconds: float) -> str:
 
 def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[Deadline]:
     if details is not None:
-        yield _django_deadline(session, details)
+        age, at = details.age_seconds, details.django_deadline
+        if not age:
+            yield Deadline(gettext("At the date that the site has set"), at)
+        elif conf.SLIDING:
+            yield Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
+        else:
+            yield Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, at)
     if conf.IDLE_TIMEOUT:
         slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
         at = session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
@@ -99,15 +91,6 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
     if conf.ABSOLUTE_TIMEOUT and session.login_at:
         text = gettext("%(time)s after the sign-in") % {"time": duration(conf.ABSOLUTE_TIMEOUT)}
         yield Deadline(text, session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
-
-
-def _django_deadline(session: online.Session, details: online.Details) -> Deadline:
-    age = details.age_seconds
-    if not age:
-        return Deadline(gettext("At the date that the site has set"), details.django_deadline)
-    if conf.SLIDING:
-        return Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
-    return Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, details.django_deadline)
 
 
 def _after_last_request(seconds: float) -> str:
@@ -138,7 +121,7 @@ class PageData(NamedTuple):
     details: online.Details | None
     deadlines: list[Deadline]
     views: list[viewed.ViewedItem]
-    items: dict[str, ItemLink]
+    items: dict[str, pages.ItemLink]
     """The names of viewed items."""
     others: list[tuple[OnlineSession, bool]]
     """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
@@ -164,7 +147,7 @@ class SessionPageAdmin(EndingAdmin):
         details = online.details(session.sid)
         views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
         # The lookup may add a message, which has to be there before the page is drawn.
-        names = links_of(request, self.admin_site, {view.item for view in views}) if views else {}
+        names = pages.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
         others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
         session.page = PageData(request, details, deadlines_of(session.session, details), views, names, others)
         return session
@@ -192,9 +175,9 @@ class SessionPageAdmin(EndingAdmin):
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         session: OnlineSession = context["original"]
         context["has_end_permission"] = self.has_end_permission(request, session)
-        context["end_url"] = end_url(request, self.admin_site, sid=session.sid)
+        context["end_url"] = pages.end_url(request, self.admin_site, sid=session.sid)
         if session.user_id:
-            context["end_user_url"] = end_url(request, self.admin_site, query=query_of([session.user_id]))
+            context["end_user_url"] = pages.end_url(request, self.admin_site, query=pages.query_of([session.user_id]))
         named = gettext("Session of %(user)s") % {"user": session}
         context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
         return super().render_change_form(request, context, *args, **kwargs)
@@ -220,15 +203,15 @@ class SessionPageAdmin(EndingAdmin):
         """Show whose session it is: with links for those who may see the user."""
         name, url = format_html("<bdi>{}</bdi>", session), self._url_of_user(session, "change")
         if not url:
-            return format_html("{}{}", name, own_mark(session))
+            return format_html("{}{}", name, pages.own_mark(session))
         # The history says who has ended sessions of the user.
         history = _link(self._url_of_user(session, "history"), gettext("History of this user"))
-        return _beside([_link(url, name) + own_mark(session), history])
+        return _beside([_link(url, name) + pages.own_mark(session), history])
 
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
         """Show browser, system and address, with a link to all sessions from this address."""
-        parts = [labels.browser_name(session.user_agent), address_link(session, self.admin_site)]
+        parts = [labels.browser_name(session.user_agent), pages.address_link(session, self.admin_site)]
         return _beside([part for part in parts if part] or [labels.stored("")])
 
     @admin.display(description=gettext_lazy("times"))
@@ -258,32 +241,32 @@ class SessionPageAdmin(EndingAdmin):
         page: PageData = session.page
         if not page.views:
             return gettext("It has viewed no items.")
-        rows = [(item_html(view.item, page.items.get(view.item)), moment(view.at)) for view in page.views]
+        rows = [(pages.item_html(view.item, page.items.get(view.item)), moment(view.at)) for view in page.views]
         return table((gettext("Item"), gettext("Viewed")), rows)
 
     @admin.display(description=gettext_lazy("other sessions"))
     def other_sessions(self, session: OnlineSession) -> str:
         """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
         page: PageData = session.page
-        limit = paragraph(limit_of_user(page.request, self.admin_site, session.user_id))
+        limit = pages.paragraph(limit_of_user(page.request, self.admin_site, session.user_id))
         if not page.others:
             return format_html("{}{}", gettext("There are no others."), limit)
         headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
         if any(may_end for _, may_end in page.others):
             headings.append(gettext("End"))
         rows = [self._row(page.request, other, may_end)[: len(headings)] for other, may_end in page.others]
-        url = url_of("changelist", self.admin_site, query={USER: session.user_id})
-        return table(headings, rows) + paragraph(_link(url, gettext("All sessions of this user"))) + limit
+        url = pages.url_of("changelist", self.admin_site, query={pages.USER: session.user_id})
+        return table(headings, rows) + pages.paragraph(_link(url, gettext("All sessions of this user"))) + limit
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
         browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
         page = _link(page_url(request, self.admin_site, other.sid), browser)
-        where = format_html("{}{}<br>{}", page, own_mark(other), address_link(other, self.admin_site))
+        where = format_html("{}{}<br>{}", page, pages.own_mark(other), pages.address_link(other, self.admin_site))
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")
             name %= {"browser": browser, "address": labels.stored(other.address)}
-            url = end_url(request, self.admin_site, sid=other.sid)
+            url = pages.end_url(request, self.admin_site, sid=other.sid)
             end = format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
         return [where, when(other.login_at) if other.login_at else "", when(other.seen_at), end]
 
@@ -304,8 +287,8 @@ class SessionPageAdmin(EndingAdmin):
             return gettext("It has no data.")
         left = len(details.sizes) - len(rows)
         more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
-        lacking = "" if with_values else missing("view_session_data")
-        return table(headings, rows) + paragraph(more) + paragraph(lacking)
+        lacking = "" if with_values else pages.missing("view_session_data")
+        return table(headings, rows) + pages.paragraph(more) + pages.paragraph(lacking)
 
     @admin.display(description=gettext_lazy("size in the store"))
     def size(self, session: OnlineSession) -> str:
@@ -318,7 +301,7 @@ class SessionPageAdmin(EndingAdmin):
         of_users = users_admin(request, self.admin_site)
         if user is None or of_users is None or not of_users.has_view_or_change_permission(request, user):
             return ""
-        return admin_url(user, self.admin_site, page)
+        return pages.admin_url(user, self.admin_site, page)
 
 
 def moment(at: datetime) -> SafeString:
@@ -328,7 +311,7 @@ def moment(at: datetime) -> SafeString:
 
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
     """Return the URL of the page of a session. It returns to the same list as ``request``."""
-    return url_of("change", site, quote(sid), query=return_page_of(request).parameters)
+    return pages.url_of("change", site, quote(sid), query=pages.return_page_of(request).parameters)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:

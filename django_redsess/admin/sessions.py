@@ -24,37 +24,9 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
+from django_redsess.admin import filters, pages
 from django_redsess.admin.export import export_view
-from django_redsess.admin.filters import (
-    BROWSER,
-    ActiveFilter,
-    BrowserFilter,
-    StaffFilter,
-    SystemFilter,
-    UserFilter,
-    WhoFilter,
-    chosen,
-    ids_of,
-    only_by_seen,
-)
 from django_redsess.admin.numbers import numbers_view, present
-from django_redsess.admin.pages import (
-    EVERYONE,
-    GUESTS,
-    USER,
-    WHO,
-    ItemLink,
-    address_link,
-    admin_url,
-    end_url,
-    item_name_html,
-    links_of,
-    missing,
-    own_mark,
-    own_sid_of,
-    query_of,
-    shown_number,
-)
 from django_redsess.admin.session_page import SessionPageAdmin
 from django_redsess.admin.users import limit_of_user, users_admin, visible_users
 from django_redsess.backend import is_in_use
@@ -111,15 +83,6 @@ SEARCH_MAX = 200
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
 
 
-class AbsentUser(NamedTuple):
-    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
-
-    name: str
-    is_active: bool
-    url: str
-    deactivate_url: str
-
-
 def _name_of(model: type[Model], search_field: str) -> str:
     # The first character and the last part may say how Django compares.
     lookup = search_field.lstrip("^=@")
@@ -144,7 +107,14 @@ class OnlineSessionAdmin(SessionPageAdmin):
     list_display = ("user", "client", "signed_in", "seen", "end")
     search_fields = ("user",)
     ordering = ("-login_at",)
-    list_filter = (WhoFilter, ActiveFilter, StaffFilter, BrowserFilter, SystemFilter, UserFilter)
+    list_filter = (
+        filters.WhoFilter,
+        filters.ActiveFilter,
+        filters.StaffFilter,
+        filters.BrowserFilter,
+        filters.SystemFilter,
+        filters.UserFilter,
+    )
     actions = ("end_selected",)
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
 
@@ -177,25 +147,25 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        own_sid, links_users = own_sid_of(request), users_admin(request, self.admin_site) is not None
+        own_sid, links_users = pages.own_sid_of(request), users_admin(request, self.admin_site) is not None
         return OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # Django refuses a URL that names a filter which is not in this list.
         may_see_users = users_admin(request, self.admin_site) is not None
-        return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
+        return [each for each in super().get_list_filter(request) if may_see_users or each is not filters.StaffFilter]
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-seen_at",) if only_by_seen(request) else self.ordering
+        return ("-seen_at",) if filters.only_by_seen(request) else self.ordering
 
     def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
+        return ("seen",) if filters.only_by_seen(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and not is_in_use():
             text = gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             messages.warning(request, text)
-        users, query = request.GET.getlist(USER), request.GET.copy()
+        users, query = request.GET.getlist(pages.USER), request.GET.copy()
         for name in (PAGE_VAR, ERROR_FLAG):
             query.pop(name, None)
         context = {
@@ -217,41 +187,38 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
-        looked, asked = sessions.looked_through, sessions.session_filter
-        count = changelist.result_count
-        is_narrowed = bool(changelist.query or changelist.has_active_filters)
+        asked, count = sessions.session_filter, changelist.result_count
+        by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.WHO: pages.EVERYONE})
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if sessions.is_cut:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
-        elif is_narrowed and not count:
+        elif not count and (changelist.query or changelist.has_active_filters):
             # "0 online sessions" would say that nobody is online.
             title = gettext("No matching session")
         return {
-            "title": title % {"count": shown_number(count)},
-            "chosen": chosen(changelist),
-            "looked_through": looked,
-            "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
+            "title": title % {"count": pages.shown_number(count)},
+            "chosen": filters.chosen(changelist),
+            "looked_through": sessions.looked_through,
+            "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
             "absent_users": self.absent_users(request, changelist),
             "may_see_users": users_admin(request, self.admin_site) is not None,
-            "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
-            if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
-            else "",
-            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
+            "with_guests_query": with_guests if by_network and conf.INDEX_ADDRESSES and not asked.guests else "",
+            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
 
     def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
         # Links below the list, or who may do that.
         if not self.has_end_permission(request):
-            return {"missing": missing("end_onlinesession")}
+            return {"missing": pages.missing("end_onlinesession")}
         if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
-            return {"missing": missing("end_all_onlinesession")}
+            return {"missing": pages.missing("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
-            return {"end_all_url": end_url(request, self.admin_site)}
+            return {"end_all_url": pages.end_url(request, self.admin_site)}
         # Of a search or a filter: all that it lists, on all pages.
-        query = request.GET.urlencode()
-        return {"end_these_url": end_url(request, self.admin_site, query=query)} if changelist.result_count else {}
+        these = pages.end_url(request, self.admin_site, query=request.GET.urlencode())
+        return {"end_these_url": these} if changelist.result_count else {}
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
@@ -264,19 +231,19 @@ class OnlineSessionAdmin(SessionPageAdmin):
         if "end" in columns:
             for row in rows:
                 if self.has_end_permission(request, row):
-                    row.end_url = end_url(request, self.admin_site, sid=row.sid)
+                    row.end_url = pages.end_url(request, self.admin_site, sid=row.sid)
         items = {row.session.newest_item for row in rows} - {""}
         if items and columns & {"seen", "newest_item"}:
-            found = links_of(request, self.admin_site, items)
+            found = pages.links_of(request, self.admin_site, items)
             for row in rows:
                 item = row.session.newest_item
-                row.newest = found.get(item, ItemLink(visible(item), "")) if item else None
+                row.newest = found.get(item, pages.ItemLink(visible(item), "")) if item else None
                 row.shows_newest_below = "newest_item" not in columns
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
-        html = format_html("<bdi>{}</bdi>{}", session, own_mark(session))
+        html = format_html("<bdi>{}</bdi>{}", session, pages.own_mark(session))
         if session.described:
             html += format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
         return html
@@ -284,9 +251,9 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("user"))
     def account(self, session: OnlineSession) -> str:
         """Link to the user's page, if there is one, and mark the administrator's own session."""
-        url = admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
+        url = pages.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
         name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
-        return format_html("{}{}", name, own_mark(session))
+        return format_html("{}{}", name, pages.own_mark(session))
 
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
@@ -300,7 +267,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it."""
-        return address_link(session, self.admin_site) or labels.stored("")
+        return pages.address_link(session, self.admin_site) or labels.stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
@@ -318,7 +285,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         time = _labelled(gettext("last seen"), when(session.seen_at))
         if not (session.newest and session.shows_newest_below):
             return time
-        item = _labelled(gettext("viewed"), item_name_html(session.newest))
+        item = _labelled(gettext("viewed"), pages.item_name_html(session.newest))
         return format_html(
             '<div>{}<br><span class="redsess-newest" title="{}">{}</span></div>', time, session.newest.name, item
         )
@@ -330,7 +297,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("viewed"), empty_value="-")
     def newest_item(self, session: OnlineSession) -> str:
         """Name the item that was viewed last, with a link to its page."""
-        return item_name_html(session.newest) if session.newest else ""
+        return pages.item_name_html(session.newest) if session.newest else ""
 
     @admin.display(description=gettext_lazy("end"), empty_value="-")
     def end(self, session: OnlineSession) -> str:
@@ -345,10 +312,10 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
         found.search_help_text = str(self.search_help_text or self._search_help(request))
-        if request.GET.get(WHO) in (GUESTS, EVERYONE):
+        if request.GET.get(pages.WHO) in (pages.GUESTS, pages.EVERYONE):
             # Django has counted signed-in sessions: without any, it would offer no actions.
             listed = cast(SessionQuerySet, found.root_queryset)
-            visitors = listed.only_guests() if request.GET[WHO] == GUESTS else listed.with_guests()
+            visitors = listed.only_guests() if request.GET[pages.WHO] == pages.GUESTS else listed.with_guests()
             found.full_result_count = visitors.count()
             found.show_admin_actions = bool(found.full_result_count)
         return found
@@ -368,15 +335,15 @@ class OnlineSessionAdmin(SessionPageAdmin):
             return sessions.none(), False
         if network := network_of(term):
             return sessions.of_network(network.text), False
-        return sessions.of_users(ids_of(request, self._users_of(request, term), sessions)), False
+        return sessions.of_users(filters.ids_of(request, self._users_of(request, term), sessions)), False
 
-    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[AbsentUser]:
+    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
         """
-        Return up to 3 users whom an empty list asks for, and who are not signed in.
+        Return up to 3 users whom an empty list asks for, and who are not signed in, as the template reads them.
 
         None if there are more, for administrators who may not see users, and where a site does not list all sessions.
         """
-        term, user_ids = changelist.query.strip(), request.GET.getlist(USER)
+        term, user_ids = changelist.query.strip(), request.GET.getlist(pages.USER)
         of_users = users_admin(request, self.admin_site)
         if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
             return []
@@ -409,14 +376,14 @@ class OnlineSessionAdmin(SessionPageAdmin):
         The query has a filter in place of the search. A search that meant users now and browsers later could end
         other sessions than the page showed.
         """
-        term = changelist.query.strip()
-        if changelist.result_count or not term or len(term) > SEARCH_MAX or network_of(term) or BROWSER in request.GET:
+        term, has_browser = changelist.query.strip(), filters.BROWSER in request.GET
+        if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or network_of(term):
             return None
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)
         query.pop(PAGE_VAR, None)
         # The filter has a choice of this name.
-        query[BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
+        query[filters.BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
         if not self._matching(request, query.urlencode()).exists():
             return None
         text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
@@ -434,11 +401,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return users.order_by("pk")
 
-    def _absent(self, request: HttpRequest, user: Any) -> AbsentUser:
+    def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
         is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
         if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
-            deactivate_url = end_url(request, self.admin_site, query=query_of([user_id]))
-        return AbsentUser(str(user), is_active, admin_url(user, self.admin_site), deactivate_url)
+            deactivate_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
+        url = pages.admin_url(user, self.admin_site)
+        return {"name": str(user), "is_active": is_active, "url": url, "deactivate_url": deactivate_url}
 
     def _search_help(self, request: HttpRequest) -> str:
         of_users = users_admin(request, self.admin_site)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
@@ -82,21 +82,16 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
     return user if "is_active" in form.base_fields else None
 
 
-class AllEnded(NamedTuple):
-    """
-    The sessions of a user that have ended.
-
-    ``confirmed_by`` is the least number of replicas that have confirmed, or None. ``is_outage`` tells that not all
-    sessions could be ended.
-    """
-
-    ended: list[EndedSession]
-    confirmed_by: int | None
-    is_outage: bool
+AllEnded = tuple[list[EndedSession], int | None, bool]
 
 
 def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
-    """Deactivate ``user``, then end all sessions of the user. ``message`` is shown on the devices of the user."""
+    """
+    Deactivate ``user``, then end all sessions of the user. ``message`` is shown on the devices of the user.
+
+    Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether an
+    outage has left some.
+    """
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
     def end() -> None:
@@ -124,12 +119,8 @@ def _end_all(user_id: str, message: str) -> AllEnded:
             ended += batch
             replicas = least(replicas, batch.confirmed_by)
     except SessionStoreUnavailable:
-        return AllEnded(ended, replicas, is_outage=True)
-    return AllEnded(ended, replicas, is_outage=False)
-
-
-SESSION_FIELDS = ("online_sessions", "online_sessions_to_end")
-"""The fields that show a user's sessions: without and with a button that ends them."""
+        return ended, replicas, True
+    return ended, replicas, False
 
 
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -150,21 +141,23 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             self.actions = [*self.actions, "end_sessions"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # A page without fieldsets shows all readonly fields: take ours out, and add the one that is allowed.
+        # A page without fieldsets shows all readonly fields: take ours out, and add it where it is allowed.
         fieldsets: list[tuple[Any, Any]] = [
-            (title, {**options, "fields": [name for name in options["fields"] if name not in SESSION_FIELDS]})
+            (title, {**options, "fields": [name for name in options["fields"] if name != "online_sessions"]})
             for title, options in super().get_fieldsets(request, obj)
         ]
         sessions = self._sessions_admin
         if obj is not None and sessions is not None and sessions.has_view_permission(request):
-            # Django calls the methods that show a field without the request.
-            obj.redsess_sessions = sessions.sessions(request).of_users([online.user_id_of(obj)])
-            obj.redsess_end_url = end_url(request, self.admin_site, query=query_of([online.user_id_of(obj)]))
-            fieldsets.append((gettext("Sessions"), {"fields": [SESSION_FIELDS[sessions.has_end_permission(request)]]}))
+            user_ids = [online.user_id_of(obj)]
+            # Django calls the method that shows the field without the request.
+            obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
+            if sessions.has_end_permission(request):
+                obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
+            fieldsets.append((gettext("Sessions"), {"fields": ["online_sessions"]}))
         return fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return [*super().get_readonly_fields(request, obj), *SESSION_FIELDS]
+        return [*super().get_readonly_fields(request, obj), "online_sessions"]
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin
@@ -183,27 +176,18 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
-        """Show how many sessions the user has and may have, with a link to them."""
-        return self._sessions_html(user, may_end=False)
-
-    @admin.display(description=gettext_lazy("online sessions"))
-    def online_sessions_to_end(self, user: AbstractBaseUser) -> str:
-        """Show the same as :meth:`online_sessions`, with a button that ends them."""
-        return self._sessions_html(user, may_end=True)
+        """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
+        user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
+        sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
+        count = sessions.count()
+        if not count:
+            return format_html("{}{}", gettext("This user is not signed in."), limit)
+        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
+        html = format_html('<a href="{}">{}</a>', url_of("changelist", self.admin_site, query={USER: user_id}), text)
+        if url := getattr(user, "redsess_end_url", ""):
+            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
+        return html + limit
 
     @property
     def _sessions_admin(self) -> Any:
         return self.admin_site._registry.get(OnlineSession)
-
-    def _sessions_html(self, user: AbstractBaseUser, *, may_end: bool) -> str:
-        user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
-        sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
-        count, query = sessions.count(), {USER: user_id}
-        if not count:
-            return format_html("{}{}", gettext("This user is not signed in."), limit)
-        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        html = format_html('<a href="{}">{}</a>', url_of("changelist", self.admin_site, query=query), text)
-        if may_end:
-            url = getattr(user, "redsess_end_url", url_of("confirm", self.admin_site, query=query))
-            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
-        return html + limit
