@@ -1,6 +1,4 @@
-"""
-Ending sessions in the admin: who may end which, the page that asks first, the view that ends them, and the answer.
-"""
+"""Ending sessions in the admin: who may end which, the question and its form, the view that ends, and the answer."""
 
 from __future__ import annotations
 
@@ -8,56 +6,112 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
+from django.core import signing
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path
-from django.utils.html import conditional_escape, format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import Truncator
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy, ngettext, override
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
 from django_redsess.admin import history, pages
-from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.filters import chosen
 from django_redsess.admin.users import deactivate, is_superuser, may_change_users, may_deactivate, users_have
-from django_redsess.conf import conf
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import EndedList, labels
+from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
-from django_redsess.querysets import SessionQuerySet, users_by_id
+from django_redsess.querysets import SessionQuerySet
 from django_redsess.session import notice
 from django_redsess.signals import EndedSession
 
-END_MAX = 50_000
-"""After so many sessions a request stops, and its page offers to continue."""
+END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.
+END_SECONDS = 5.0  # After so long a request stops, too.
+SIDS_MAX = 1000  # The most sessions that a request can end by their sids.
+ROWS_MAX = 10  # The question shows so many of the sessions.
+PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
+CHECKED_MAX = 1000  # More sessions of a user, or of superusers, are not read one by one.
 
-END_SECONDS = 5.0
-"""After so long a request stops, too."""
 
-SIDS_MAX = 1000
-"""The most sessions that a request can end by their sids."""
+class Progress(NamedTuple):
+    """
+    How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
 
-ROWS_MAX = 10
-"""The question shows so many of the sessions."""
+    ``kept`` counts the sessions that a rule of the site's own has kept. ``confirmed_by`` is the least number of
+    replicas that have confirmed, or None.
+    """
 
-PARTS_MAX = 5
-"""To find these rows, so many times as many sessions are read: some may stay."""
+    ended: int = 0
+    total: int = 0
+    kept: int = 0
+    confirmed_by: int | None = None
 
-CHECKED_MAX = 1000
-"""More sessions of a user, or of superusers, are not read one by one."""
+
+def reasons() -> list[tuple[str, str]]:
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    with override(settings.LANGUAGE_CODE):
+        texts = [str(text) for text in conf.END_MESSAGES]
+    return [("", "---------"), *((text, text) for text in texts)]
+
+
+class EndForm(forms.Form):
+    """
+    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
+
+    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
+    """
+
+    sids = forms.CharField(required=False, widget=forms.HiddenInput)
+    query = forms.CharField(required=False, widget=forms.HiddenInput)
+    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
+    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    # Progress, signed: see signed_progress().
+    progress = forms.CharField(required=False, widget=forms.HiddenInput)
+    # Whether these sessions have ended already, and too few replicas have confirmed that.
+    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
+    message = forms.CharField(
+        label=gettext_lazy("Message"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    own = forms.BooleanField(
+        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
+    )
+
+    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    deactivate = forms.CharField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """Join reason and message: ``message`` is the whole of what the users read."""
+        data = self.cleaned_data
+        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
+        if len(data["message"]) > MESSAGE_MAX:
+            text = gettext("Reason and message together have at most %(limit)d characters.")
+            self.add_error("message", text % {"limit": MESSAGE_MAX})
+        return data
 
 
 class EndingAdmin(pages.ListAdmin):
@@ -147,7 +201,8 @@ class EndingAdmin(pages.ListAdmin):
             ended += batch
             replicas = least(replicas, batch.confirmed_by)
         if work.done and data["own"]:
-            batch = self._end_own(request, matching, data["message"])
+            own = [each.sid for each in self._own_among(request, matching) if self.has_end_permission(request, each)]
+            batch = online.end(*own, message=data["message"])
             ended += batch
             replicas = least(replicas, batch.confirmed_by)
         history.save_ends(request, ended, data["message"])
@@ -177,11 +232,6 @@ class EndingAdmin(pages.ListAdmin):
             return OneByOneEnding(matching, may_end, progress.kept, **options)
         return BulkEnding(matching.session_filter, keep=[pages.own_sid_of(request) or ""], **options)
 
-    def _end_own(self, request: HttpRequest, matching: SessionQuerySet, message: str) -> EndedList:
-        own = self._own_among(request, matching)
-        may = any(self.has_end_permission(request, session) for session in own)
-        return online.end(*([pages.own_sid_of(request) or ""] if may else []), message=message)
-
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Deactivate the account, end all sessions of its user, and say so."""
         message, user = form.cleaned_data["message"], self._to_deactivate(request, form.cleaned_data["deactivate"])
@@ -189,21 +239,18 @@ class EndingAdmin(pages.ListAdmin):
             raise PermissionDenied
         ended, replicas, is_outage = deactivate(request, user, message)
         history.save_ends(request, ended, message)
-        user_id, name = online.user_id_of(user), name_html(str(user))
+        name, user_id = pages.name_html(str(user)), online.user_id_of(user)
         query = pages.query_of([user_id])
         again: dict[str, Any] = {"query": query, "message": message}
         if is_outage:
-            text = filled(
-                gettext(
-                    "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
-                    "be ended, because the server of the sessions does not answer. Look again in a while."
-                ),
-                user=name,
+            text = gettext(
+                "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
+                "be ended, because the server of the sessions does not answer. Look again in a while."
             )
             # Without a time, this form asks the question again.
-            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
-            return self._question(request, context)
-        messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
+            context = {"unconfirmed": pages.filled(text, user=name), "number": 1, "continues": True}
+            return self._question(request, {**context, "form": EndForm(initial=again)})
+        messages.success(request, pages.filled(gettext("The account of %(user)s was deactivated."), user=name))
         if too_few(replicas):
             _, latest = online.census(SessionFilter((user_id,)))
             progress = Progress(len(ended), len(ended))
@@ -292,7 +339,7 @@ class EndingAdmin(pages.ListAdmin):
             # What a search has found ends up to this number. All other sessions end by their list, to the last.
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
             "asks_each": self._asks_each,
-            "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
+            "one_user": pages.names_of(*user_ids) if len(user_ids) == 1 else "",
             **self._rows(request, _in_parts(matching), number, total),
             # Asked of those who may change the user only: who has no session is told to nobody else.
             **self._deactivation(request, asked.user_ids or (), protected),
@@ -502,6 +549,25 @@ class EndingAdmin(pages.ListAdmin):
         return online.count(**of_superusers._asdict())
 
 
+def signed_progress(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
+    """Return ``progress`` as a signed text for the next page's form: nobody can forge it."""
+    return signing.dumps(progress, salt=_salt(request, query, latest))
+
+
+def progress_of(request: HttpRequest, data: dict[str, Any]) -> Progress | None:
+    """Return the progress that the form's ``data`` contain; None if the signature is not ours, or for another list."""
+    if not data["progress"]:
+        return Progress()
+    try:
+        return Progress(*signing.loads(data["progress"], salt=_salt(request, data["query"], data["latest"])))
+    except signing.BadSignature:
+        return None
+
+
+def _salt(request: HttpRequest, query: Any, latest: object) -> str:
+    return f"django_redsess.ending {request.user.pk} {latest} {str(query).strip()}"
+
+
 def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
     return OnlineSession.online.none() if listed is None else listed.queryset
 
@@ -530,11 +596,7 @@ def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:
             return
 
 
-NAMES_MAX = 3
-"""A message names so many users."""
-
-NAME_MAX = 100
-"""A longer name is cut after so many characters."""
+NAMES_MAX = 3  # A message names so many users.
 
 
 def count_text(count: int) -> SafeString:
@@ -542,7 +604,7 @@ def count_text(count: int) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return filled(text, count=pages.shown_number(count))
+    return pages.filled(text, count=pages.shown_number(count))
 
 
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
@@ -553,45 +615,24 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     """
     if len(ended) == 1 and (row := (rows or {}).get(ended[0].sid)) is not None:
         client = ", ".join(filter(None, (labels.browser_name(row.user_agent), row.address)))
-        if client and row.user_id:
-            text = gettext("The session of %(user)s was ended: %(client)s.")
-            return filled(text, user=name_html(str(row)), client=name_html(client))
         if client:
-            return filled(gettext("The session of a guest was ended: %(client)s."), client=name_html(client))
+            text = gettext("The session of a guest was ended: %(client)s.")
+            if row.user_id:
+                text = gettext("The session of %(user)s was ended: %(client)s.")
+            return pages.filled(text, user=pages.name_html(str(row)), client=pages.name_html(client))
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
     if not user_ids:
         return count_text(len(ended))
-    names, shown = names_of(*user_ids[:NAMES_MAX]), pages.shown_number(len(ended))
+    names, shown = pages.names_of(*user_ids[:NAMES_MAX]), pages.shown_number(len(ended))
     if len(user_ids) == 1 and all(session.user_id for session in ended):
         text = ngettext(
             "%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", len(ended)
         )
-        return filled(text, count=shown, user=names)
+        return pages.filled(text, count=shown, user=names)
     more = len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = filled(text, users=names, count=pages.shown_number(more))
+        users = pages.filled(text, users=names, count=pages.shown_number(more))
     else:
-        users = filled(gettext("Users: %(users)s."), users=names)
+        users = pages.filled(gettext("Users: %(users)s."), users=names)
     return format_html("{} {}", count_text(len(ended)), users)
-
-
-def filled(text: str, **values: str) -> SafeString:
-    """Return the translated ``text`` as HTML, with its placeholders filled."""
-    escaped = {name: conditional_escape(value) for name, value in values.items()}
-    return mark_safe(conditional_escape(text) % escaped)  # noqa: S308  # all parts are escaped
-
-
-def names_of(*user_ids: str) -> SafeString:
-    """Return the names of these users as the list shows them, as HTML."""
-    users, names = users_by_id(set(user_ids)), []
-    for user_id in user_ids:
-        row = OnlineSession(user_id=user_id)
-        row.user = users.get(user_id)
-        names.append((name_html(str(row)),))
-    return format_html_join(", ", "{}", names)
-
-
-def name_html(name: str) -> SafeString:
-    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))

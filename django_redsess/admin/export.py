@@ -22,14 +22,12 @@ from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import SessionQuerySet
 
-AT_ONCE = 900
-"""So many sessions are written at a time. With the overlap, they are one read."""
+AT_ONCE = 900  # So many sessions are written at a time. With the overlap, they are one read.
 
 OVERLAP = 100
 """So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
 
-BYTE_ORDER_MARK = "\ufeff"
-"""Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
+BYTE_ORDER_MARK = "\ufeff"  # Without it, Excel reads a CSV file in the code page of the system, and garbles names.
 
 CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
 """The last row of a CSV file that is not whole. A JSON file has no end then."""

@@ -24,11 +24,8 @@ ACTIVE, STAFF, BROWSER, SYSTEM = "active", "staff", "browser", "system"
 
 SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
 
-NAMES_MAX = 5
-"""So many users are named in the filter."""
-
-NAME_MAX = 200
-"""A longer name of a browser or system is cut."""
+NAMES_MAX = 5  # So many users are named in the filter.
+NAME_MAX = 200  # A longer name of a browser or system is cut.
 
 
 def only_by_seen(request: HttpRequest) -> bool:

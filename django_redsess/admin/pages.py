@@ -21,20 +21,24 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.formats import number_format
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
-from django_redsess.querysets import visible
+from django_redsess.querysets import users_by_id, visible
+from django_redsess.session import notice
 
 USER, WHO = "user", "who"
 """Parameters of the list of sessions. Its filters know more."""
 
 GUESTS, EVERYONE = "guests", "everyone"
 """Values of ``WHO``."""
+
+NAME_MAX = 100  # A longer name of a user, or of a browser, is cut after so many characters.
 
 _ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
 
@@ -106,6 +110,27 @@ def own_sid_of(request: HttpRequest) -> str | None:
 def shown_number(number: float) -> str:
     """Return ``number`` as text, with separators of thousands."""
     return number_format(number, force_grouping=True)
+
+
+def filled(text: str, **values: str) -> SafeString:
+    """Return the translated ``text`` as HTML, with its placeholders filled."""
+    escaped = {name: conditional_escape(value) for name, value in values.items()}
+    return mark_safe(conditional_escape(text) % escaped)  # noqa: S308  # all parts are escaped
+
+
+def names_of(*user_ids: str) -> SafeString:
+    """Return the names of these users as the list shows them, as HTML."""
+    users, names = users_by_id(set(user_ids)), []
+    for user_id in user_ids:
+        row = OnlineSession(user_id=user_id)
+        row.user = users.get(user_id)
+        names.append((name_html(str(row)),))
+    return format_html_join(", ", "{}", names)
+
+
+def name_html(name: str) -> SafeString:
+    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
+    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))
 
 
 def paragraph(text: str) -> SafeString:
@@ -208,11 +233,8 @@ def query_of(user_ids: Sequence[str]) -> str:
 FILTERS = "_changelist_filters"
 """The parameter with the query string of the list to return to. Django's admin has the same name for it."""
 
-PAGE = "_return_to"
-"""The parameter that names another page to return to: the list of users, or a user's page."""
-
-FILTERS_MAX = 2000
-"""A longer query string is dropped: web servers refuse long URLs."""
+PAGE = "_return_to"  # The parameter that names another page to return to: the list of users, or a user's page.
+FILTERS_MAX = 2000  # A longer query string is dropped: web servers refuse long URLs.
 
 USERS, USER_PAGE = "users", "user:"
 

@@ -97,14 +97,9 @@ def _after_last_request(seconds: float) -> str:
     return gettext("%(time)s after the last request") % {"time": duration(seconds)}
 
 
-OTHERS_MAX = 20
-"""How many other sessions of the same user a session's page lists."""
-
-VALUE_MAX = 1000
-"""A longer value is cut after so many characters."""
-
-KEYS_MAX = 500
-"""The most keys of a session that its page lists."""
+OTHERS_MAX = 20  # How many other sessions of the same user a session's page lists.
+VALUE_MAX = 1000  # A longer value is cut after so many characters.
+KEYS_MAX = 500  # The most keys of a session that its page lists.
 
 NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""

@@ -38,8 +38,7 @@ from django_redsess.online.user_agents import BROWSERS
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client_address import network_of
 
-BROWSER_MAX = 60
-"""Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent."""
+BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 
 
 class _Labelled(NamedTuple):
@@ -73,11 +72,8 @@ def _labelled(label: str, value: str) -> SafeString:
     return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
 
 
-ABSENT_MAX = 3
-"""An empty list names so many users who are not signed in."""
-
-SEARCH_MAX = 200
-"""The longest text that is searched for: each word nests the database's query deeper."""
+ABSENT_MAX = 3  # An empty list names so many users who are not signed in.
+SEARCH_MAX = 200  # The longest text that is searched for: each word nests the database's query deeper.
 
 # Four numbers, or two colons.
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)

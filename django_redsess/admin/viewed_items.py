@@ -28,8 +28,7 @@ from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.querysets import RankingQuerySet, item_of, visible
 
-LEAST_SHARE = 0.001
-"""A smaller share is shown as less than this one."""
+LEAST_SHARE = 0.001  # A smaller share is shown as less than this one.
 
 
 @admin.register(PopularItem)
