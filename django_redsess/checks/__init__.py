@@ -8,4 +8,4 @@ the server, or the nodes of a cluster.
 
 from django_redsess.checks import cluster, server, settings
 
-__all__ = ["agreement", "cluster", "nodes", "relations", "sentinel", "server", "settings", "tenants"]
+__all__ = ["cluster", "server", "settings"]
