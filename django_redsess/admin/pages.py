@@ -133,6 +133,15 @@ def name_html(name: str) -> SafeString:
     return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))
 
 
+def link(url: str, text: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', url, text)
+
+
+def end_link(url: str, label: str) -> SafeString:
+    """Return a link to the page that asks whether to end a session. A screen reader reads ``label``."""
+    return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, label, gettext("End"))
+
+
 def paragraph(text: str) -> SafeString:
     """Return ``text`` as a paragraph below a field; nothing for no text."""
     return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
@@ -147,11 +156,10 @@ def address_link(session: OnlineSession, site: AdminSite) -> str:
     """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
     if not session.address:
         return ""
-    url = url_of(
-        "changelist", site, query={SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
-    )
+    query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
     # An address is written from left to right, wherever it stands.
-    return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
+    html = '<a href="{}"><bdi dir="ltr">{}</bdi></a>'
+    return format_html(html, url_of("changelist", site, query=query), session.address)
 
 
 class ItemLink(NamedTuple):
@@ -188,7 +196,7 @@ def item_name_html(item: ItemLink) -> SafeString:
     """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
     name = format_html("<bdi>{}</bdi>", item.name)
-    return format_html('<a href="{}">{}</a>', item.url, name) if item.url else name
+    return link(item.url, name) if item.url else name
 
 
 def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:

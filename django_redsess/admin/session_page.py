@@ -200,8 +200,8 @@ class SessionPageAdmin(EndingAdmin):
         if not url:
             return format_html("{}{}", name, pages.own_mark(session))
         # The history says who has ended sessions of the user.
-        history = _link(self._url_of_user(session, "history"), gettext("History of this user"))
-        return _beside([_link(url, name) + pages.own_mark(session), history])
+        history = pages.link(self._url_of_user(session, "history"), gettext("History of this user"))
+        return _beside([pages.link(url, name) + pages.own_mark(session), history])
 
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
@@ -251,18 +251,18 @@ class SessionPageAdmin(EndingAdmin):
             headings.append(gettext("End"))
         rows = [self._row(page.request, other, may_end)[: len(headings)] for other, may_end in page.others]
         url = pages.url_of("changelist", self.admin_site, query={pages.USER: session.user_id})
-        return table(headings, rows) + pages.paragraph(_link(url, gettext("All sessions of this user"))) + limit
+        return table(headings, rows) + pages.paragraph(pages.link(url, gettext("All sessions of this user"))) + limit
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
         browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
-        page = _link(page_url(request, self.admin_site, other.sid), browser)
+        page = pages.link(page_url(request, self.admin_site, other.sid), browser)
         where = format_html("{}{}<br>{}", page, pages.own_mark(other), pages.address_link(other, self.admin_site))
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")
             name %= {"browser": browser, "address": labels.stored(other.address)}
             url = pages.end_url(request, self.admin_site, sid=other.sid)
-            end = format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
+            end = pages.end_link(url, name)
         return [where, when(other.login_at) if other.login_at else "", when(other.seen_at), end]
 
     @admin.display(description=gettext_lazy("data"))
@@ -314,10 +314,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
     # On a phone, each cell has its heading beside it.
     cells = [list(zip(headings, row, strict=True)) for row in rows]
     return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": cells})
-
-
-def _link(url: str, text: str) -> SafeString:
-    return format_html('<a href="{}">{}</a>', url, text)
 
 
 def _beside(parts: Iterable[str]) -> SafeString:

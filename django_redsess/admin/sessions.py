@@ -248,7 +248,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def account(self, session: OnlineSession) -> str:
         """Link to the user's page, if there is one, and mark the administrator's own session."""
         url = pages.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
-        name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
+        name = pages.link(url, str(session)) if url else str(session)
         return format_html("{}{}", name, pages.own_mark(session))
 
     @admin.display(description=gettext_lazy("where from"))
@@ -301,9 +301,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         if not session.end_url:
             return ""
         label = gettext("End the session of %(session)s") % {"session": _named(session)}
-        return format_html(
-            '<a class="redsess-end" href="{}" aria-label="{}">{}</a>', session.end_url, label, gettext("End")
-        )
+        return pages.end_link(session.end_url, label)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)

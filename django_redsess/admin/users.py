@@ -16,7 +16,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
 from django_redsess.admin import history
-from django_redsess.admin.pages import USER, end_url, paragraph, query_of, url_of
+from django_redsess.admin.pages import USER, end_url, link, paragraph, query_of, url_of
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online.ending import BulkEnding, least
@@ -183,7 +183,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         if not count:
             return format_html("{}{}", gettext("This user is not signed in."), limit)
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        html = format_html('<a href="{}">{}</a>', url_of("changelist", self.admin_site, query={USER: user_id}), text)
+        html = link(url_of("changelist", self.admin_site, query={USER: user_id}), text)
         if url := getattr(user, "redsess_end_url", ""):
             html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
         return html + limit
