@@ -142,9 +142,7 @@ def found_for_deployment() -> list[str]:
         (DJANGOS, [], ["security.W011", "security.W014"]),
     ],
 )
-def test_cookies_without_flags_are_warned_of_once(
-    settings, middleware: str, apps: list[str], warnings: list[str]
-) -> None:
+def test_cookies_without_flags_are_warned_of_once(settings, middleware: str, apps, warnings: list[str]) -> None:
     settings.SESSION_COOKIE_HTTPONLY = False
     settings.MIDDLEWARE = [middleware if name == OURS else name for name in settings.MIDDLEWARE]
     others = [name for name in settings.INSTALLED_APPS if name != "django.contrib.sessions"]

@@ -205,16 +205,14 @@ def bad_site(settings: Any, set_cache: SetCache) -> None:
     set_cache(alias="default", CONNECTION_POOL_KWARGS=kwargs)
 
 
-def test_a_subclass_of_our_engine_is_checked_as_ours_is(settings, set_cache: SetCache) -> None:
+def test_a_subclass_of_our_engine_is_checked_as_ours_is(settings, set_cache) -> None:
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = __name__
     assert set(found()) == {"W005", "E007", "W009", "W010", "W011", "W013"}
 
 
 @pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", "no.such.engine", "testproject.demo", None])
-def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(
-    settings, set_cache: SetCache, engine: str | None
-) -> None:
+def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(settings, set_cache, engine: str | None) -> None:
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = engine
     [warning] = messages()

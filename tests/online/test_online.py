@@ -1,7 +1,5 @@
 """Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_queries.py."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
@@ -171,9 +169,6 @@ def test_a_record_that_was_tampered_with_shows_no_details(redis, new_session, ca
     assert "is not usable" in caplog.text
 
 
-# Looking inside
-
-
 def test_details_are_data_sizes_and_the_deadline(new_session) -> None:
     session = new_session("7", colour="blue", basket={"lamp": 1})
     details = online.details(session.sid)
@@ -215,9 +210,6 @@ def test_looking_leaves_no_trace(redis, new_session, settings) -> None:
     online.sessions(guests=True)
     online.count()
     assert dump(redis) == before
-
-
-# Ending by name
 
 
 def test_ended_sessions_are_returned_with_user_reason_and_time_and_the_others_stay(redis, new_session) -> None:
@@ -327,9 +319,6 @@ def test_large_sessions_are_ended_in_several_calls(redis, new_session, commands)
     assert stored(redis) == 0
 
 
-# Ending all
-
-
 def test_all_sessions_of_a_user_are_ended_but_the_one_to_keep(new_session) -> None:
     sessions = [new_session(user) for user in "7877"]
     user, sids = User(pk=7), sids_of(sessions)
@@ -373,9 +362,6 @@ def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
     assert all(len(step) <= 250 for step in steps)
     assert sum(map(len, steps)) == 700 - len(first)
     assert stored(redis) == 0
-
-
-# Async variants
 
 
 def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> None:

@@ -4,8 +4,6 @@ Pages of any list in any order, and ending what is listed: against lists that th
 Sessions are stored behind the engine's back here, so that several have the same millisecond as their time.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -154,9 +152,6 @@ def watched(client: redis_py.Redis) -> Iterator[list[list[str]]]:
             commands.append(each["command"].split())
 
 
-# Pages
-
-
 def orders_for(asked: dict[str, Any]) -> list[online.Order | None]:
     """Return the orders in which this can be listed."""
     by_seen = asked.get("active_seconds") is not None or (asked.get("guests") and asked.get("user_ids") is None)
@@ -179,9 +174,7 @@ slices = st.tuples(st.integers(0, 15), st.integers(0, 16))
 @hypothesis.given(
     there=sessions_there, questions=st.lists(st.tuples(filters, slices), min_size=1, max_size=5), data=st.data()
 )
-def test_any_page_of_any_list_in_any_order_is_what_it_should_be(
-    redis, monkeypatch, there, questions, data: st.DataObject
-) -> None:
+def test_any_page_of_any_list_in_any_order_is_what_it_should_be(redis, monkeypatch, there, questions, data) -> None:
     redis.flushall()
     # Half a minute away from what any filter asks for.
     now = now_of(redis)
@@ -277,9 +270,6 @@ def test_a_page_that_is_searched_for_leaves_out_what_is_due(redis, monkeypatch, 
     assert stored(redis) == 60
 
 
-# What it takes
-
-
 @pytest.mark.one_server
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_page_that_is_searched_for_takes_few_commands_and_reads_no_more_than_it_shows(
@@ -362,9 +352,6 @@ def test_one_script_reads_little_more_than_a_megabyte_of_records(redis, new_sess
     assert max(read) == 3
 
 
-# Users with very many sessions
-
-
 @pytest.fixture
 def two_users(redis) -> list[Known]:
     """Two users who have 2 600 sessions each, and sign in in turn."""
@@ -415,9 +402,6 @@ def test_the_sign_ins_of_one_user_are_listed_to_the_last_and_of_the_order_seen_t
     assert 4500 < reachable <= 5000
     assert_pages(wanted[:reachable], 1300, user_ids=["1"], order="-seen_at")
     assert online.count(user_ids=["1"], active_seconds=3600) == reachable
-
-
-# Ending what is listed
 
 
 def end(work: BulkEnding, between: Callable[[], object] = lambda: None) -> set[str]:
@@ -611,9 +595,7 @@ def test_a_protected_one_that_goes_during_the_work_lets_no_other_escape(redis, a
 
 
 @pytest.mark.parametrize("chosen", FILTERS)
-def test_a_session_that_gets_another_key_during_the_work_is_ended_too(
-    redis, new_session, chosen: SessionFilter
-) -> None:
+def test_a_session_that_gets_another_key_during_the_work_is_ended_too(redis, new_session, chosen) -> None:
     session = new_session("3")
     fill(redis, 600, viewed=0, users=3)
     work = BulkEnding(chosen, latest=now_of(redis))

@@ -1,7 +1,5 @@
 """The samples that a cleaner takes each minute, and what ``online.history()`` makes of them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from datetime import timedelta
@@ -27,7 +25,7 @@ NOTHING_ENDED = dict.fromkeys(Reason, 0)
 
 
 @pytest.fixture
-def steady_minute(redis: redis_py.Redis) -> None:
+def steady_minute(redis) -> None:
     """See that no minute ends during a test: there is one sample in each."""
     seconds, _ = redis.time()
     if seconds % 60 > 54:

@@ -1,7 +1,5 @@
 """The map of a cluster, as it is made of what nodes tell."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 
@@ -24,13 +22,13 @@ def cluster() -> Cluster:
 
 
 @pytest.mark.parametrize("host", [None, b"", b"?"])
-def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(cluster: Cluster, host: bytes | None) -> None:
+def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(cluster, host: bytes | None) -> None:
     # What redis-py makes of a reply to CLUSTER SLOTS: a range has a primary and a replica.
     reply = [[0, 16_383, [host, 7002, b"id", []], [b"10.0.0.9", 7009]]]
     assert set(cluster._owners_in(reply, cluster.any_node())) == {("10.0.0.1", 7002)}
 
 
-def test_a_node_without_slots_tells_no_map(cluster: Cluster) -> None:
+def test_a_node_without_slots_tells_no_map(cluster) -> None:
     assert cluster._owners_in([], cluster.any_node()) == []
 
 

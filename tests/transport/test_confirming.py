@@ -16,7 +16,7 @@ NOTHING = [1, b"1000"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_noted(monkeypatch) -> None:
     monkeypatch.setattr(replicas, "_short_of_replicas", set())
 
 

@@ -1,7 +1,5 @@
 """The connection factory for clusters: what its options do, and that its alias is no cache."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +45,7 @@ def assert_works(new_session: NewSession) -> None:
 
 
 @pytest.fixture
-def locked(own_cluster: Cluster) -> Cluster:
+def locked(own_cluster) -> Cluster:
     """A cluster that lets nobody in without a name and a password."""
     for node in own_cluster.nodes:
         node.client.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", "~*", "&*", "+@all")
@@ -58,7 +56,7 @@ def locked(own_cluster: Cluster) -> Cluster:
 @pytest.mark.slow
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("where", ["url", "options", "query", "password only"])
-def test_credentials(locked: Cluster, settings: Any, new_session: NewSession, where: str, resp: int) -> None:
+def test_credentials(locked, settings, new_session, where: str, resp: int) -> None:
     port, options = locked.nodes[0].port, dict[str, Any](CONNECTION_POOL_KWARGS={"protocol": resp})
     url = f"redis://127.0.0.1:{port}"
     if where == "url":
@@ -76,7 +74,7 @@ def test_credentials(locked: Cluster, settings: Any, new_session: NewSession, wh
     assert len(pools()) == 3
 
 
-def test_options_of_the_url_hold_for_each_node(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
+def test_options_of_the_url_hold_for_each_node(cluster, settings, new_session) -> None:
     use_cluster(settings, f"{cluster.urls[0]}?socket_timeout=7&client_name=shop")
     assert_works(new_session)
     assert {
@@ -86,9 +84,7 @@ def test_options_of_the_url_hold_for_each_node(cluster: Cluster, settings: Any, 
         assert "shop" in {each["name"] for each in node.client.client_list()}
 
 
-def test_a_maximum_of_connections_is_that_of_each_node(
-    cluster: Cluster, settings: Any, new_session: NewSession
-) -> None:
+def test_a_maximum_of_connections_is_that_of_each_node(cluster, settings, new_session) -> None:
     use_cluster(
         settings,
         cluster.urls,
@@ -106,9 +102,7 @@ def test_a_maximum_of_connections_is_that_of_each_node(
 
 
 @pytest.mark.parametrize("kind", [list, tuple, ", ".join])
-def test_one_start_node_that_answers_is_enough(
-    cluster: Cluster, settings: Any, new_session: NewSession, kind: Callable[[list[str]], Any]
-) -> None:
+def test_one_start_node_that_answers_is_enough(cluster, settings, new_session, kind) -> None:
     with deaf() as silent, full_backlog() as dropping:
         urls = [f"redis://127.0.0.1:{free_port()}", silent, dropping, cluster.urls[2]]
         use_cluster(settings, kind(urls))
@@ -127,7 +121,7 @@ def test_one_start_node_that_answers_is_enough(
         "http://shop:secret@127.0.0.1",
     ],
 )
-def test_a_start_node_that_is_none_is_refused_without_its_password(settings: Any, url: str) -> None:
+def test_a_start_node_that_is_none_is_refused_without_its_password(settings, url: str) -> None:
     use_cluster(settings, ["redis://127.0.0.1:7000", url])
     with pytest.raises(ImproperlyConfigured) as refused:
         pool()
@@ -136,9 +130,7 @@ def test_a_start_node_that_is_none_is_refused_without_its_password(settings: Any
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
 
 
-def test_start_nodes_are_found_where_a_setting_names_the_factory(
-    cluster: Cluster, settings: Any, new_session: NewSession
-) -> None:
+def test_start_nodes_are_found_where_a_setting_names_the_factory(cluster, settings, new_session) -> None:
     use_cluster(settings, [f"redis://127.0.0.1:{free_port()}", cluster.urls[0]])
     settings.DJANGO_REDIS_CONNECTION_FACTORY = settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_FACTORY"]
     made = settings.CACHES
@@ -148,11 +140,8 @@ def test_start_nodes_are_found_where_a_setting_names_the_factory(
     assert_works(new_session)
 
 
-# Nodes that tell addresses which can't be reached.
-
-
 @pytest.fixture
-def remap(settings: Any) -> Iterator[dict[tuple[str, int], tuple[str, int]]]:
+def remap(settings) -> Iterator[dict[tuple[str, int], tuple[str, int]]]:
     """What ``remapped`` returns for each address."""
     table.clear()
     yield table
@@ -178,7 +167,7 @@ def move_all_of(cluster: Cluster, tag: str) -> None:
 
 
 @pytest.fixture
-def unreachable(own_cluster: Cluster) -> Cluster:
+def unreachable(own_cluster) -> Cluster:
     """A cluster whose nodes tell an address that is not there."""
     for node in own_cluster.nodes:
         node.client.config_set("cluster-announce-hostname", NOWHERE)
@@ -195,9 +184,7 @@ def unreachable(own_cluster: Cluster) -> Cluster:
 @pytest.mark.slow
 @pytest.mark.both_servers
 @pytest.mark.parametrize("way", [remapped, f"{__name__}.remapped"], ids=["function", "path"])
-def test_addresses_are_remapped_in_the_map_and_in_redirections(
-    unreachable: Cluster, remap: Any, settings: Any, new_session: NewSession, way: Any
-) -> None:
+def test_addresses_are_remapped_in_the_map_and_in_redirections(unreachable, remap, settings, new_session, way) -> None:
     with proxies_of(unreachable) as proxies:
         for node in unreachable.nodes:
             remap[NOWHERE, node.port] = "127.0.0.1", proxies[node.port].port
@@ -214,9 +201,7 @@ def test_addresses_are_remapped_in_the_map_and_in_redirections(
 @pytest.mark.slow
 @pytest.mark.both_servers
 @pytest.mark.parametrize("endpoint", ["unknown-endpoint", "hostname"])
-def test_nodes_that_do_not_tell_their_host(
-    own_cluster: Cluster, settings: Any, new_session: NewSession, endpoint: str
-) -> None:
+def test_nodes_that_do_not_tell_their_host(own_cluster, settings, new_session, endpoint: str) -> None:
     """The map has a null in place of the host, or a question mark; a redirection has nothing, or a question mark."""
     for node in own_cluster.nodes:
         node.client.config_set("cluster-preferred-endpoint-type", endpoint)
@@ -227,9 +212,6 @@ def test_nodes_that_do_not_tell_their_host(
     move_all_of(own_cluster, keyspace().of_sid(session.sid).tag)
     assert SessionStore(session.session_key)["colour"] == "blue"
     assert {each.connection_kwargs["host"] for each in pool().nodes()} == {"localhost"}
-
-
-# Encrypted.
 
 
 def made_by_openssl(folder: Path) -> tuple[Path, Path]:
@@ -251,7 +233,7 @@ TLS_BELOW = 12_000
 
 
 @pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
+def encrypted(tmp_path) -> Iterator[tuple[Cluster, Path]]:
     """A cluster that is reached by TLS too, between its nodes by nothing else, and its certificate."""
     certificate, key = made_by_openssl(tmp_path)
     program = tmp_path / "server"
@@ -269,9 +251,7 @@ def encrypted(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif("redis" not in available(), reason="the embedded server has no TLS")
-def test_tls(
-    encrypted: tuple[Cluster, Path], settings: Any, new_session: NewSession, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tls(encrypted, settings, new_session, caplog) -> None:
     cluster, certificate = encrypted
     url = f"rediss://localhost:{cluster.nodes[0].port - TLS_BELOW}"
     use_cluster(settings, url, CONNECTION_POOL_KWARGS={"ssl_ca_certs": str(certificate)})
@@ -284,8 +264,6 @@ def test_tls(
         SessionStore("k" * 32).load()
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
-
-# The alias is for sessions only.
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "add": lambda cache: cache.add("key", 1),
@@ -309,9 +287,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("ignore", [False, True], ids=["errors raised", "errors ignored"])
-def test_a_cache_operation_says_that_it_does_not_work_here(
-    cluster: Cluster, settings: Any, new_session: NewSession, ignore: bool
-) -> None:
+def test_a_cache_operation_says_that_it_does_not_work_here(cluster, settings, new_session, ignore: bool) -> None:
     use_cluster(settings, cluster.urls, IGNORE_EXCEPTIONS=ignore)
     session = new_session(colour="blue")
     before = set(cluster.client.keys())
@@ -324,9 +300,7 @@ def test_a_cache_operation_says_that_it_does_not_work_here(
 
 
 @pytest.mark.parametrize("close", [False, True])
-def test_the_end_of_a_request_leaves_the_map(
-    cluster: Cluster, settings: Any, new_session: NewSession, close: bool
-) -> None:
+def test_the_end_of_a_request_leaves_the_map(cluster, settings, new_session, close: bool) -> None:
     use_cluster(settings, cluster.urls)
     settings.DJANGO_REDIS_CLOSE_CONNECTION = close
     session = new_session(colour="blue")

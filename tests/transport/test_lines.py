@@ -1,11 +1,8 @@
 """redis-py without its private names: sessions take its public way, with the same results."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import runpy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from asgiref.sync import async_to_sync
 
 from django_redsess.backend import SessionStore
 from django_redsess.transport import connections, sending
-from testproject.servers import Server
 from tests.helpers.outages import caches
 
 NAMES = ["_sock", "_parser", "_reader", "_writer", "_re_auth_token", "_should_reconnect"]
@@ -76,9 +72,7 @@ SAME = {"colour": "blue", "size": 3, "signed": True}, False, {}
 
 @pytest.mark.parametrize("use", [use_threads, async_to_sync(use_loop)], ids=["threads", "asyncio"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_connection_without_a_private_name_is_used(
-    server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch, name: str, use: Callable[[], Any]
-) -> None:
+def test_a_connection_without_a_private_name_is_used(server, settings, monkeypatch, name: str, use) -> None:
     hiding = type("Hiding", (Without,), {"hidden": name})
     in_loop = type("Hiding", (hiding,), {"kind": redis.asyncio.Connection})
     monkeypatch.setattr(redis.asyncio.connection, "Hiding", in_loop, raising=False)
@@ -93,7 +87,7 @@ def test_a_connection_without_a_private_name_is_used(
         connections.pool().disconnect()
 
 
-def test_fakeredis_keeps_sessions_for_threads(settings: Any) -> None:
+def test_fakeredis_keeps_sessions_for_threads(settings) -> None:
     fakeredis = pytest.importorskip("fakeredis")
     settings.CACHES = caches(f"redis://fake-{random.getrandbits(60)}:6379/0")
     options = {"connection_class": fakeredis.FakeRedisConnection}
@@ -102,9 +96,7 @@ def test_fakeredis_keeps_sessions_for_threads(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_redis_py_without_a_private_class_is_used(
-    server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_redis_py_without_a_private_class_is_used(server, settings, monkeypatch, name: str) -> None:
     monkeypatch.delattr(redis._parsers, name)
     found = runpy.run_path(sending.__file__)
     assert [found[each] for each in PARSERS] == [None, None]

@@ -1,7 +1,5 @@
 """How commands are packed, and what a clock knows."""
 
-from __future__ import annotations
-
 import pytest
 
 from django_redsess.transport import lua_scripts, sending

@@ -15,7 +15,6 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, lua_scripts, retries
 from django_redsess.transport import sending as packing
 from django_redsess.transport.round_trips import adrive, drive
-from testproject.servers import Server
 from tests.helpers import behind
 from tests.helpers.running import wait_until
 
@@ -63,7 +62,7 @@ PING = packing.command("PING")
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def fetch(request: pytest.FixtureRequest) -> Any:
+def fetch(request) -> Any:
     """Either of the two halves."""
     if request.param == "threads":
         return behind.fetch
@@ -71,7 +70,7 @@ def fetch(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def run(request: pytest.FixtureRequest) -> Any:
+def run(request) -> Any:
     """Look no session up, with whatever is sent in front of it."""
     args = "redsess", lua_scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
@@ -107,7 +106,7 @@ def test_the_first_reply_decides(fetch, redis) -> None:
     redis.delete("{redsess}:recent")
 
 
-def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, server: Server) -> None:
+def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, server) -> None:
     redis.acl_setuser("shop", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-zadd"])
     settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": server.url.replace("://", "://shop:x@")}}
     pong, error = fetch("ping", PING + TOUCH, 2)
@@ -132,7 +131,7 @@ def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     assert run() == ([0], [])
 
 
-def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_is_the_servers(fetch, monkeypatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
     clock = connections.pool().clock
     (told,) = fetch("time", packing.command("TIME"), 1)
@@ -146,7 +145,7 @@ def test_the_clock_is_the_servers(fetch, monkeypatch: pytest.MonkeyPatch) -> Non
     assert connections.pool().clock is clock
 
 
-def test_an_exhausted_pool_is_an_outage(server: Server, settings, new_session) -> None:
+def test_an_exhausted_pool_is_an_outage(server, settings, new_session) -> None:
     key = new_session(colour="blue").session_key
     options = {**settings.CACHES["sessions"]["OPTIONS"], "CONNECTION_POOL_KWARGS": {"max_connections": 1}}
     options["SOCKET_TIMEOUT"] = 0.1
