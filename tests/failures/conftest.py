@@ -1,15 +1,9 @@
-"""
-What the tests of failures share.
-
-``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of
-it, over WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can
-be lost. ``told``: whose ends were told.
-``sign_ins_site``: the same site for users who are in no table, without a proxy.
-``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
-"""
+"""What the tests of failures share. The docstring of each fixture says what it does (``pytest --fixtures``)."""
 
 import itertools
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,8 +81,7 @@ def each_loss(browser, proxy, redis, known_scripts) -> Callable[..., Iterator[An
     """
     Return a function to loop over: in each round, on an empty store, one more reply of the request is the lost one.
 
-    ``start`` is called before each round, without losses, and the round is given what it returns. It goes on until a
-    round had no such reply.
+    ``start`` is called before each, without losses. It goes on until a round had no such reply.
     """
 
     def rounds(start: Callable[[], Any], *, hang: bool = False) -> Iterator[Any]:
@@ -135,6 +128,19 @@ def child(server) -> Iterator[Child]:
 def durable_server(server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
     yield from servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def greenlets(settings) -> Callable[..., list[int]]:
+    """Return a function that runs tests/failures/greenlets.py, and returns the numbers that it prints."""
+
+    def run(url: str, *pool: str) -> list[int]:
+        started = [sys.executable, "-m", "tests.failures.greenlets", url, settings.SECRET_KEY, *pool]
+        done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        return list(map(int, done.stdout.split()))
+
+    return run
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""
-A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything that can be done meanwhile.
-
-Whichever keys are on the other node already: an operation works wholly, or is refused and has changed nothing.
-"""
+"""A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything that can be done meanwhile."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +13,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.transport import lua_scripts, retries, sending
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import keyspace
 from django_redsess.transport.lua_scripts import Script
 from django_redsess.transport.sending import Pause
 from testproject.clusters import Cluster
@@ -140,9 +136,8 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
     assert script_calls.read(world.user.sid or "").run().due < due
 
 
-@pytest.fixture
-def across(nodes, monkeypatch) -> tuple[SessionStore, Partition, Partition]:
-    """A guest's session that is about to sign in a user of another partition, and both partitions."""
+@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
+def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, moving: str) -> None:
     have_partitions(monkeypatch, 2)
     nodes.client.flushall()
     session = SessionStore()
@@ -150,16 +145,10 @@ def across(nodes, monkeypatch) -> tuple[SessionStore, Partition, Partition]:
     session.save()
     viewed.record(session, "lamp")
     here, user = keyspace().of_sid(session.sid or ""), "7"
-    while keyspace().of_user(user) == here:
+    while (home := keyspace().of_user(user)) == here:
         user += "7"
     session.cycle_key()
     session[SESSION_KEY] = user
-    return session, here, keyspace().of_user(user)
-
-
-@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
-def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, across, monkeypatch, moving: str) -> None:
-    session, here, home = across
     key = session.stored_key or session.pending.rotates_from
     slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
     rotate = script_calls.rotate

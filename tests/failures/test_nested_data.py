@@ -69,9 +69,7 @@ def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(brow
 
 
 @pytest.mark.parametrize("permissions", [(), ("view_session_data",)], ids=["keys", "values"])
-def test_the_page_of_a_session_that_an_earlier_release_saved_is_shown(
-    client, new_session, monkeypatch, permissions
-) -> None:
+def test_the_page_of_a_session_of_an_earlier_release_is_shown(client, new_session, monkeypatch, permissions) -> None:
     monkeypatch.setattr(compression, "DEPTH_MAX", 10_000)
     staff(client, "view_onlinesession", *permissions)
     # How deep something can be written, read and shown depends on how deep the stack is where that happens.

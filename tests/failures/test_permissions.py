@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -9,9 +10,9 @@ from django.test import AsyncClient, Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from testproject.servers import Server, free_port
+from testproject.clusters import Cluster
+from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors
-from tests.helpers.running import wait_until
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -76,12 +77,9 @@ def test_what_only_saves_need_keeps_nobody_from_reading(browser, alice, may, log
     ("command", "words"),
     [("EVALSHA", "unknown command 'EVALSHA' (in the script "), ("ZSCORE", "unknown command 'ZSCORE' (read)")],
 )
-def test_a_command_or_a_database_that_the_server_does_not_know_is_a_503_that_names_it(
-    browser, server, settings, log, command: str, words: str
-) -> None:
-    without = Server(server.binary, "--rename-command", command, "")
-    url = without.url.removesuffix("/0")
-    try:
+def test_an_unknown_command_or_database_is_a_503_that_names_it(browser, server, settings, log, command, words) -> None:
+    with closing(Server(server.binary, "--rename-command", command, "")) as without:
+        url = without.url.removesuffix("/0")
         for number, told in ((0, words), (99, "DB index is out of range")):
             log.clear()
             settings.CACHES = caches(f"{url}/{number}")
@@ -94,19 +92,11 @@ def test_a_command_or_a_database_that_the_server_does_not_know_is_a_503_that_nam
         settings.CACHES = caches(without.url)
         with pytest.raises(SessionStoreUnavailable, match=r"refuses: .nknown"):
             SessionStore("k" * 32).load()
-    finally:
-        without.close()
 
 
 def test_a_node_of_a_cluster_is_a_503_and_says_so(site, server, settings, log) -> None:
-    cluster = ("--cluster-enabled", "yes", "--cluster-port")
-    one, other = (Server(server.binary, *cluster, str(free_port())) for _ in range(2))
-    try:
-        for number, node in enumerate((one, other)):
-            node.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192 * number, 8192 * number + 8191)
-        bus = other.options[-1]
-        one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
-        wait_until(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in (one, other)))
+    with closing(Cluster(server.binary, primaries=2, replicas=0)) as cluster:
+        one, other = cluster.nodes
         for browser in (Browser(Client()), Browser(AsyncClient())):
             found = []
             for node, elsewhere in ((one, other), (other, one)):
@@ -121,9 +111,6 @@ def test_a_node_of_a_cluster_is_a_503_and_says_so(site, server, settings, log) -
                 browser.cookie = "k" * 32
                 assert_unavailable(browser.get(f"{browser.views}/who/"))
             assert sorted(found) == [200, 503]
-    finally:
-        for node in (one, other):
-            node.close()
 
 
 @pytest.mark.parametrize(("option", "lacking"), [("--check", "scan"), ("--repair", "scan"), ("--dry-run", "zcount")])

@@ -96,9 +96,7 @@ def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(vi
 
 
 @pytest.mark.parametrize("policy", ENDING)
-def test_a_view_that_fails_after_a_sign_in_that_would_end_others_leaves_all_as_it_was(
-    visitor, redis, set_limit, policy: str
-) -> None:
+def test_a_view_that_fails_after_a_sign_in_over_the_limit_changes_nothing(visitor, redis, set_limit, policy) -> None:
     set_limit(1, policy)
     [there] = sign_in_before(redis, "1", 100)
     cookie = visitor.cookie
@@ -127,9 +125,7 @@ def everything(redis: redis_py.Redis) -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_a_wrong_setting_signs_nobody_in_and_leaves_the_guest(
-    visitor, redis, set_limit, monkeypatch, function_says, setting
-) -> None:
+def test_a_wrong_setting_leaves_a_guest_a_guest(visitor, redis, set_limit, monkeypatch, function_says, setting) -> None:
     monkeypatch.setattr(f"{__name__}.answer", function_says)
     set_limit(*setting)
     before = everything(redis)

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,14 +23,12 @@ from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.serving import Answer, assert_own, serving
 
-Ways = Callable[..., None]
-
 GREETING = "SETINFO"
 """What a new connection sends before the first command of ours."""
 
 
 @pytest.fixture(params=["RESP2", "RESP3", "sentinel"])
-def reach(request, site, proxy, server, settings, tmp_path) -> Iterator[Ways]:
+def reach(request, site, proxy, server, settings, tmp_path) -> Iterator[Callable[..., None]]:
     """Return a function that points the site at the proxy; what it is given is for the pool of connections."""
     with ExitStack() as ended:
 
@@ -210,19 +206,13 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_300_greenlets_at_once_are_served(server, settings, kind: str) -> None:
-    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["300"] * 3)
+def test_300_greenlets_at_once_are_served(server, greenlets, kind: str) -> None:
+    assert greenlets(server.url, f"redis.{kind}") == [300] * 3
 
 
-def test_greenlets_whose_time_is_up(site, server, settings) -> None:
-    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    interrupted, own = map(int, done.stdout.split())
-    assert interrupted > 10
-    assert own > 100
+def test_greenlets_whose_time_is_up(server, greenlets) -> None:
+    interrupted, own = greenlets(server.url)
+    assert (interrupted > 10, own > 100) == (True, True)
 
 
 async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
@@ -239,19 +229,13 @@ def limited(settings: Any, proxy: Proxy, kind: str, pool: dict[str, float], *, t
     """Have this kind of pool, with these options of its own."""
     # django-redis finds a pool by its address, and by nothing else.
     settings.CACHES = caches(f"{proxy.url}?client_name={kind}", timeout=timeout)
-    settings.CACHES["sessions"]["OPTIONS"] |= {
-        "CONNECTION_POOL_CLASS": f"redis.{kind}",
-        "CONNECTION_POOL_KWARGS": pool,
-    }
+    settings.CACHES["sessions"]["OPTIONS"] |= {"CONNECTION_POOL_CLASS": f"redis.{kind}", "CONNECTION_POOL_KWARGS": pool}
     end_outage()
 
 
 @pytest.mark.parametrize(
     ("kind", "pool"),
-    [
-        ("ConnectionPool", {"max_connections": 20}),
-        ("BlockingConnectionPool", {"max_connections": 5, "timeout": 20}),
-    ],
+    [("ConnectionPool", {"max_connections": 20}), ("BlockingConnectionPool", {"max_connections": 5, "timeout": 20})],
 )
 def test_many_tasks_wait_for_a_connection(site, new_session, settings, proxy, kind: str, pool) -> None:
     # A healthy server on a machine that is busy: no time-out is to close a connection.
@@ -264,9 +248,7 @@ def test_many_tasks_wait_for_a_connection(site, new_session, settings, proxy, ki
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
-def test_a_stall_lets_nobody_wait_longer_than_the_settings_say(
-    site, new_session, settings, proxy, server, asynchronous: bool
-) -> None:
+def test_in_a_stall_nobody_waits_longer_than_is_set(site, new_session, settings, proxy, server, asynchronous) -> None:
     limited(settings, proxy, "BlockingConnectionPool", {"max_connections": 5, "timeout": 0.5})
     cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
     with serving() as visited, frozen(server):

@@ -18,11 +18,9 @@ from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.slow
 
-Watch = Callable[..., Watched]
-
 
 @pytest.fixture
-def watch(server, settings, tmp_path) -> Iterator[Watch]:
+def watch(server, settings, tmp_path) -> Iterator[Callable[..., Watched]]:
     """Return a function that has the site on a master with so many replicas, behind sentinels."""
     with ExitStack() as ended:
 
@@ -101,38 +99,24 @@ def test_a_killed_master_loses_nothing_that_its_replicas_have(watch) -> None:
     assert outcome.longest < BUDGET
 
 
-@pytest.fixture
-def replaced(watch, settings) -> Callable[[str], None]:
-    """
-    Return a function that has the master replaced, and ends a session on the new one.
-
-    The old master is demoted, has still the data that it had, and hears of no changes.
-    """
+@pytest.mark.both_servers
+def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, settings, new_session) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     site = watch(replicas=1, timeout=PATIENCE)
     behind, old = settings.CACHES, site.master()
-
-    def replace(sid: str) -> None:
-        wait_until(site.in_sync)
-        site.fail_over()
-        wait_until(lambda: site.master() is not old)
-        # Sentinels do so some ten seconds later.
-        old.client.replicaof("127.0.0.1", 1)
-        settings.CACHES = caches(site.master().url)
-        assert online.end(sid)
-        close_connections()
-        settings.CACHES = behind
-
-    return replace
-
-
-@pytest.mark.both_servers
-def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(replaced, new_session) -> None:
     ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
     pool, visitor = connections.pool(), Browser(Client())
     for connection in [pool.take() for _ in range(3)]:
         pool.give(connection)
-    replaced(ended.sid)
+    wait_until(site.in_sync)
+    site.fail_over()
+    wait_until(lambda: site.master() is not old)
+    # Sentinels demote it some ten seconds later. It has still the data that it had, and hears of no changes.
+    old.client.replicaof("127.0.0.1", 1)
+    settings.CACHES = caches(site.master().url)
+    assert online.end(ended.sid)
+    close_connections()
+    settings.CACHES = behind
     for session, colour in ((ended, b""), (other, b"red")):
         visitor.cookie = session.session_key or ""
         assert visitor.get("/read/colour/").content == colour

@@ -24,11 +24,7 @@ PICKLES, BACKWARDS = f"{__name__}.PickleSerializer", f"{__name__}.BackwardsSeria
 
 
 class PickleSerializer:
-    def dumps(self, data: Any) -> bytes:
-        return pickle.dumps(data)
-
-    def loads(self, data: bytes) -> Any:
-        return pickle.loads(data)
+    dumps, loads = staticmethod(pickle.dumps), staticmethod(pickle.loads)
 
 
 class BackwardsSerializer:

@@ -124,9 +124,7 @@ def test_what_a_fast_clock_has_left_is_mended(stepped, settings, new_session) ->
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
 @pytest.mark.parametrize("age", [30 * DAY, DAY], ids=["by the short way", "by the general script"])
 @pytest.mark.parametrize("work", ["a guest comes", "a user comes", "a guest signs in", "a user signs in again"])
-def test_a_step_after_the_last_read_makes_one_session_by_the_servers_time(
-    stepped, settings, new_session, sent, ahead: int, age: int, work: str
-) -> None:
+def test_a_step_after_the_last_read_makes_one_session(stepped, settings, new_session, sent, ahead, age, work) -> None:
     settings.SESSION_COOKIE_AGE = 10 * DAY
     data = {"colour": "blue", "_session_expiry": age}
     session, again = SessionStore(), work == "a user signs in again"
@@ -162,9 +160,7 @@ def test_a_step_after_the_last_read_makes_one_session_by_the_servers_time(
         assert found.login_at.timestamp() == seen
 
 
-def test_each_read_learns_the_time_by_which_the_next_notes_that_the_session_was_seen(
-    stepped, settings, new_session
-) -> None:
+def test_each_read_learns_the_time_by_which_the_next_notes_it_was_seen(stepped, settings, new_session) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
     settings.SESSION_COOKIE_AGE = 10 * DAY
     session = new_session(colour="blue")
@@ -185,9 +181,7 @@ def test_each_read_learns_the_time_by_which_the_next_notes_that_the_session_was_
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("user", ["7", ""], ids=["a user", "a guest"])
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "passive"])
-def test_no_read_and_no_save_moves_a_deadline_earlier_by_a_step_back(
-    stepped, settings, new_session, back: int, limits: str, user: str, passive: bool
-) -> None:
+def test_a_step_back_moves_no_deadline_earlier(stepped, settings, new_session, back, limits, user, passive) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, **LIMITS[limits]}
     session = new_session(user, colour="blue")
     # Two that have read it before, and two that have not; of each, one knows the new time.

@@ -121,7 +121,7 @@ def test_a_restart_costs_nobody_anything_but_waiting(site, alice, durable_server
     assert (stored(durable_server.client), online.count()) == (4, 4)
 
 
-def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser, alice, redis) -> None:
+def test_a_full_server_refuses_saves_is_logged_once_and_serves_reads_and_sign_outs(browser, alice, redis, log) -> None:
     browser.sign_in(alice, colour="blue")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
     with full(redis):
@@ -134,6 +134,9 @@ def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser, ali
     assert browser.cookie == cookie
     assert browser.post("/write/colour/red/").status_code == 200
     assert browser.get("/read/colour/").content == b"red"
+    assert len(lines_of(log, "django_redsess", logging.ERROR)) == 1
+    told = [line.partition(",")[0] for line in lines_of(log, "django_redsess", logging.INFO)]
+    assert told == ["A view was not recorded.", "Sessions are reached again"]
     browser.get("/items/plain/lamp")
     with full(redis):
         response = browser.post(f"{browser.views}/sign-out/")
@@ -172,9 +175,7 @@ def test_a_master_that_was_demoted_answers_nobody(browser, alice, own_server, us
 
 
 @pytest.mark.parametrize("state", [without_replicas, without_disk])
-def test_a_server_that_takes_no_writes_serves_reads_until_it_is_told_to_take_them(
-    browser, alice, own_server, use_server, state
-) -> None:
+def test_a_server_that_takes_no_writes_serves_reads_meanwhile(browser, alice, own_server, use_server, state) -> None:
     use_server(own_server)
     browser.sign_in(alice, colour="blue")
     cookie, sid = browser.cookie, browser.sid
@@ -254,15 +255,3 @@ def test_a_key_that_the_server_threw_away_is_no_error(browser, alice, redis, mea
     assert browser.get("/who/").content == b"nobody"
     # What is left does not agree, on purpose.
     redis.flushall()
-
-
-def test_a_full_server_is_logged_once_though_reads_work(browser, alice, redis, caplog) -> None:
-    caplog.set_level(logging.INFO, "django_redsess")
-    browser.sign_in(alice, colour="blue")
-    with full(redis):
-        for _ in range(3):
-            assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
-            assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
-    assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
-    assert len(lines_of(caplog, "django_redsess", logging.ERROR)) == 1
-    assert len(lines_of(caplog, "django_redsess", logging.INFO)) == 1

@@ -54,9 +54,7 @@ def test_a_guest_who_views_something_gets_a_session_only_with_an_answer_of_its_o
 
 
 @pytest.mark.parametrize("said", [*SHARED, *OWN])
-def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
-    browser, alice, redis, settings, said: str
-) -> None:
+def test_a_sliding_session_slides_and_its_cookie_goes_with_own_answers(browser, alice, redis, settings, said) -> None:
     browser.sign_in(alice, colour="blue")
     make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
     before = online.get(browser.sid).expires_at
@@ -89,9 +87,7 @@ def test_nothing_else_of_a_session_goes_with_it(browser, alice, settings, new_se
     assert answer.cookies["sessionid"]["max-age"] == 0
 
 
-def test_the_message_that_a_session_is_over_begins_none_and_what_the_site_itself_writes_begins_one(
-    browser, alice, redis, settings
-) -> None:
+def test_a_message_of_an_end_begins_no_session_and_what_the_site_writes_does(browser, alice, redis, settings) -> None:
     settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.messages.middleware.MessageMiddleware"]
     browser.sign_in(alice, colour="blue")

@@ -46,7 +46,7 @@ def sids(users, new_session) -> dict[str, str]:
 def serve(settings) -> Iterator[Callable[..., None]]:
     """Return a function that has an admin site with these pages in place of the shop's: sessions', and users'."""
 
-    def serve(sessions: type[OnlineSessionAdmin], users: type[admin.ModelAdmin[Any]] | None = UserAdmin) -> None:
+    def serve(sessions: type[OnlineSessionAdmin], users: type[admin.ModelAdmin] | None = UserAdmin) -> None:
         site = admin.AdminSite()
         site.register(OnlineSession, sessions)
         if users is not None:
@@ -261,9 +261,7 @@ def test_a_rule_is_about_sessions_and_not_users(client, users, serve, new_sessio
 
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("query", ["", "?who=everyone"])
-def test_rules_are_asked_in_each_request_of_an_ending(
-    client, redis, monkeypatch, users, sids, serve, new_session, query: str
-) -> None:
+def test_rules_are_asked_in_each_request(client, redis, monkeypatch, users, sids, serve, new_session, query) -> None:
     class OddStay(OnlineSessionAdmin):
         def has_end_permission(self, request: Any, obj: Any = None) -> bool:
             return super().has_end_permission(request, obj) and (obj is None or obj.sid < "T")

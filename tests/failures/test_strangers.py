@@ -114,47 +114,34 @@ def reads_of(sent: dict[str, int]) -> int:
     return sent.get("evalsha", 0) + sent.get("eval", 0) + sent.get("hget", 0)
 
 
-def assert_unknown_cookies_leave_nothing(
-    number: int, view: Callable[[HttpRequest], None], redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
-) -> None:
+@pytest.fixture(params=[False, True], ids=["", "saved every request"])
+def every_request(request, settings) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = request.param
+
+
+VIEWS = [leaves_it_alone, reads_it, asks_whether_it_is_there]
+
+
+@pytest.mark.parametrize(
+    ("view", "number"), [*((view, 300) for view in VIEWS), pytest.param(reads_it, 50_000, marks=pytest.mark.slow)]
+)
+@pytest.mark.usefixtures("partitions", "every_request")
+def test_unknown_cookies_cost_a_read_each_and_leave_no_record(redis, commands, view, number: int) -> None:
     have_agreed()
     commands()
-    changes = redis.info("persistence")["rdb_changes_since_last_save"]
+    changes, memory = redis.info("persistence")["rdb_changes_since_last_save"], redis.info("memory")["used_memory"]
     assert ask_as_strangers(view, unknown_keys(number)) == {200}
     sent = commands()
     assert max(sent.get("hget", 0), sent.get("get", 0)) <= number
     assert not set(sent) & {"evalsha", "eval", "hset", "set", "del", "hdel", "zrem", "lpush", "rpush", "expire"}
     # What is sent of who was seen changes nothing.
     assert redis.info("persistence")["rdb_changes_since_last_save"] == changes
+    assert redis.info("memory")["used_memory"] < memory + 1_000_000
     assert records(redis) == []
 
 
-views = pytest.mark.parametrize("view", [leaves_it_alone, reads_it, asks_whether_it_is_there])
-every_request = pytest.mark.parametrize("every_request", [False, True], ids=["", "saved every request"])
-
-
-@views
-@every_request
-def test_unknown_cookies_cost_a_read_each_and_leave_no_record(
-    settings, partitions: int, redis, commands, view, every_request: bool
-) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    assert_unknown_cookies_leave_nothing(300, view, redis, commands)
-
-
-@pytest.mark.slow
-@every_request
-def test_a_hundred_thousand_unknown_cookies_leave_no_record(settings, redis, commands, every_request: bool) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    memory = redis.info("memory")["used_memory"]
-    assert_unknown_cookies_leave_nothing(50_000, reads_it, redis, commands)
-    assert redis.info("memory")["used_memory"] < memory + 1_000_000
-
-
-@views
-@every_request
-def test_cookies_that_cannot_be_keys_cost_no_command(settings, redis, commands, view, every_request: bool) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+@pytest.mark.parametrize("view", VIEWS)
+def test_cookies_that_cannot_be_keys_cost_no_command(redis, commands, every_request, view) -> None:
     malformed = ["x" * 129, "short", "Capitals" * 4, "with-dash" * 4, "ä" * 32, "\u0661" * 32, "k" * 31 + "\n"]
     malformed += [value for name, value in HOSTILE.items() if name != "empty"] + [sid_of("k" * 32)]
     SessionStore().exists("k" * 32)
@@ -164,13 +151,11 @@ def test_cookies_that_cannot_be_keys_cost_no_command(settings, redis, commands, 
     assert records(redis) == []
 
 
-@every_request
-def test_the_cookie_of_an_ended_session_leaves_no_record(settings, redis, new_session, every_request: bool) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+def test_the_cookie_of_an_ended_session_leaves_no_record(redis, new_session, every_request) -> None:
     ended, due = new_session("7"), new_session("7")
     online.end(ended.sid)
     make_due(redis, due.sid)
-    for view in (leaves_it_alone, reads_it, asks_whether_it_is_there):
+    for view in VIEWS:
         assert ask_as_strangers(view, [ended.session_key, due.session_key]) == {200}
     online.count()
     assert stored(redis) == 0
@@ -292,19 +277,15 @@ def spellings(found: bytes) -> set[str]:
 def secrets(visitor, partitions: int, alice, redis) -> set[str]:
     """Fill the store with a session of every kind, and return all session keys there were."""
     keys = []
-
-    def note() -> None:
-        keys.append(visitor.cookies["sessionid"].value)
-
     for ending in ("", "sign out", "kick", "expire", "rotate"):
         visitor.cookies.clear()
         visitor.get("/held/write/colour/blue/", HTTP_USER_AGENT="Mozilla/5.0")
         visitor.get("/held/item/lamp/")
-        note()
+        keys.append(visitor.cookies["sessionid"].value)
         visitor.force_login(alice)
         visitor.get("/held/write/size/large/", HTTP_USER_AGENT="Mozilla/5.0")
         visitor.get("/held/item/vase/")
-        note()
+        keys.append(visitor.cookies["sessionid"].value)
         if ending == "sign out":
             visitor.get("/held/sign-out/")
         elif ending == "kick":
@@ -313,7 +294,7 @@ def secrets(visitor, partitions: int, alice, redis) -> set[str]:
             make_due(redis, sid_of(keys[-1]))
         elif ending == "rotate":
             visitor.get("/held/cycle/")
-            note()
+            keys.append(visitor.cookies["sessionid"].value)
     return set(keys)
 
 
