@@ -103,16 +103,12 @@ def views_of(item: str) -> Call[int]:
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
     """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
+    script = lua_scripts.RESET_COUNTS
     by_partition: dict[Partition, list[str]] = {}
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        _call(
-            partition,
-            lua_scripts.RESET_COUNTS,
-            lua_scripts.RESET_COUNTS.arguments(items=some[at : at + AT_ONCE_MAX]),
-            int,
-        )
+        _call(partition, script, script.arguments(items=some[at : at + AT_ONCE_MAX]), int)
         for partition, some in by_partition.items()
         for at in range(0, len(some), AT_ONCE_MAX)
     ]
