@@ -310,8 +310,7 @@ def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
     return [problem("W030", message, hint)]
 
 
-def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
-    different = []
+def _different(told: list[NodeState]) -> Iterator[checks.CheckMessage]:
     for name in AGREED:
         by_value: dict[str, list[str]] = {}
         for each in told:
@@ -321,8 +320,7 @@ def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
             listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
             message = f"Nodes of the cluster differ in {name}: {listed}."
             hint = "Set it alike on all nodes: a replica may take over at any time."
-            different.append(problem("W031", message, hint))
-    return different
+            yield problem("W031", message, hint)
 
 
 def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:

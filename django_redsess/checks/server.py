@@ -298,8 +298,9 @@ def why_unusable(pool: Any, error: Exception) -> Told:
     if isinstance(error, InvalidResponse):
         message = "The server that holds the sessions can't be reached: what answers there is no Redis or Valkey."
         return "W050", message, f"Change host and port in LOCATION of {name_of_cache()}."
+    said = f"{message_of(error)}.".replace("..", ".")
     if has_answered(error):
-        return "W050", f"{message_of(error)}.".replace("..", "."), _what_to_change(pool, error)
+        return "W050", said, _what_to_change(pool, error)
     if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
         message = f"{name_of_cache()} connects with TLS (rediss://), and its server speaks without: no request works."
         return "W051", message, "Begin LOCATION with redis://, or set up TLS on the server."
@@ -307,7 +308,7 @@ def why_unusable(pool: Any, error: Exception) -> Told:
         f"If it is not to run now, nothing is wrong. Otherwise look at host, port and scheme in LOCATION of "
         f"{name_of_cache()} (rediss:// is with TLS), and whether the server runs."
     )
-    return "I049", f"{message_of(error)}.".replace("..", "."), hint
+    return "I049", said, hint
 
 
 def is_of_database(error: Exception) -> bool:

@@ -111,12 +111,12 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         return [problem("E019", message, hint)]
     if not is_in_use():
         return []
+    own = [path for path in found if import_string(path) is not DjangoSessionMiddleware]
+    derive = f": derive {own[0]!r} from it" if own else ""
     hint = (
-        "Put it in place of Django's SessionMiddleware. Without it, sessions have no address, browser and time of the "
-        "last visit, cookies are not renewed, and an outage of the server is not answered with 503."
+        f"Put it in place of Django's SessionMiddleware{derive}. Without it, sessions have no address, browser and "
+        "time of the last visit, cookies are not renewed, and an outage of the server is not answered with 503."
     )
-    if own := [path for path in found if import_string(path) is not DjangoSessionMiddleware]:
-        hint = f"Put it in place of Django's SessionMiddleware: derive {own[0]!r} from it.{hint.partition('.')[2]}"
     return [problem("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 

@@ -35,7 +35,7 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import Session, labels
 from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
-from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of
+from django_redsess.online.listing import USERS_MAX, filter_of
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
@@ -272,7 +272,7 @@ class Command(CommandWithExamples):
             return count, self._pages(count, lambda **page: online.sessions(order=order, **page, **filters))
         by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
         matching = online.matching_of(session_filter, by_seen=by_seen)
-        self._say_how_far(matching.looked_through, session_filter, by_seen=by_seen)
+        self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
         page_of = partial(online.page_of, matching, latest_first=latest_first)
         return matching.count, self._pages(matching.count, page_of)
@@ -283,12 +283,11 @@ class Command(CommandWithExamples):
         for start in range(first, end, READ_AT_ONCE):
             yield read(offset=start, limit=min(READ_AT_ONCE, end - start))
 
-    def _say_how_far(self, looked: LookedThrough | None, session_filter: SessionFilter, *, by_seen: bool) -> None:
+    def _say_how_far(self, looked: LookedThrough | None, newest: str) -> None:
         if looked is None or looked.is_all:
             return
-        newest = "sessions seen last" if by_seen else "newest sign-ins"
         text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
-        if session_filter.network is not None and not conf.INDEX_ADDRESSES:
+        if self.options["address"] is not None and not conf.INDEX_ADDRESSES:
             text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
         say(text, self.stderr)
 
