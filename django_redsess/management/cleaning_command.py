@@ -86,12 +86,6 @@ class CleaningCommand(CommandWithExamples):
         """Return whether to begin. A subclass may ask."""
         return True
 
-    def at_least_one(self, option: str) -> None:
-        """Raise CommandError if ``option`` is below 1."""
-        number = self.options[option]
-        if number is not None and number < 1:
-            raise CommandError(f"--{option.replace('_', '-')} must be 1 or more, not {number}.")
-
     def work(self) -> None:
         """Do one pass: all work that is there now, or until ``self.stop.asked``."""
         raise NotImplementedError

@@ -44,6 +44,12 @@ class CommandWithExamples(BaseCommand):
             first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
             raise CommandError(f"{first} and {second} can't be given together.")
 
+    def refuse_below(self, least: int, option: str) -> None:
+        """Raise CommandError if this option is given, and is a number below ``least``."""
+        number = self.options[option]
+        if number is not None and number < least:
+            raise CommandError(f"--{option.replace('_', '-')} must be {least} or more, not {number}.")
+
     @property
     def for_people(self) -> OutputWrapper:
         """Where lines for a person go: with ``--json``, stdout has nothing else."""

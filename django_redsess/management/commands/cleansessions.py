@@ -70,12 +70,11 @@ class Command(CleaningCommand):
 
     def validate(self) -> None:
         self.refuse_together("check", "repair", "dry_run", "forever")
-        self.at_least_one("max_sessions")
+        self.refuse_below(1, "max_sessions")
         self.guests = self.options["guests"]
         for other in ("only", "max_sessions", "check", "repair", "forever"):
             self.refuse_together("guests", other)
-        if self.guests is not None and self.guests < 0:
-            raise CommandError(f"--guests must be 0 or more, not {self.guests}.")
+        self.refuse_below(0, "guests")
         self.maximum = (self.options["max_sessions"] or conf.MAX_SESSIONS) if self.guests is None else NO_LIMIT
         only = self.options["only"]
         if only not in (None, *KINDS.values()):

@@ -206,9 +206,8 @@ class Command(CommandWithExamples):
 
     def _validate(self) -> None:
         options = self.options
-        for option, least in (("limit", 1), ("offset", 0)):
-            if options[option] < least:
-                raise CommandError(f"--{option} must be {least} or more, not {options[option]}.")
+        self.refuse_below(1, "limit")
+        self.refuse_below(0, "offset")
         order = options["order"]
         if order not in (None, *ORDERS):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
