@@ -70,9 +70,7 @@ def test_a_cluster_as_the_docs_have_it_is_fine(cluster, set_cluster) -> None:
 def test_a_node_of_a_cluster_without_the_factory_is_warned_of(cluster, set_cache, database: int) -> None:
     for node in (cluster.primaries[0], cluster.replica_of(cluster.primaries[0])):
         set_cache(f"redis://127.0.0.1:{node.port}/{database}")
-        [warning] = messages()
-        assert warning.id == "django_redsess.W026"
-        assert FACTORY in warning.hint
+        assert found() == ["W026"]
 
 
 @both_servers
@@ -104,21 +102,13 @@ def test_a_default_cache_that_is_for_sessions_only_is_warned_of(settings, set_ca
     set_cache([url], alias="default", CONNECTION_FACTORY=FACTORY, **TIMEOUTS)
     settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {"default": settings.CACHES["default"]}
-    # Nothing says in which order Django runs its checks.
-    warnings = {message.id: message.msg for message in messages()}
-    assert set(warnings) == {"django_redsess.I049", "django_redsess.W009"}
-    assert "cache.get() fails" in warnings["django_redsess.W009"]
+    assert found() == ["I049", "W009"]
 
 
-def test_another_database_than_the_first_is_warned_of(set_cache) -> None:
+def test_another_database_than_the_cluster_has_is_warned_of(server, set_cache) -> None:
     set_cache([f"redis://127.0.0.1:{servers.free_port()}/3"], CONNECTION_FACTORY=FACTORY)
-    _, warning = sorted(messages(), key=lambda message: str(message.id))
-    assert warning.id == "django_redsess.W028"
-    assert "names database 3:" in warning.msg
-
-
-def test_a_database_that_the_cluster_has_is_fine(server, set_cache) -> None:
-    """Valkey 9 may have several."""
+    assert found() == ["I049", "W028"]
+    # Valkey 9 may have several.
     node = Node(server.binary, "--cluster-databases", "4")
     try:
         node.cluster("ADDSLOTSRANGE", 0, SLOTS - 1)
@@ -130,11 +120,10 @@ def test_a_database_that_the_cluster_has_is_fine(server, set_cache) -> None:
         node.close()
 
 
-@pytest.mark.parametrize(("partitions", "words"), [(1, "one node has all"), (2, "some nodes have no"), (4, "")])
-def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster, partitions: int, words: str) -> None:
+@pytest.mark.parametrize(("partitions", "warnings"), [(1, ["W029"]), (2, ["W029"]), (4, [])])
+def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster, partitions: int, warnings) -> None:
     set_cluster(cluster, partitions=partitions)
-    told = [warning.msg for warning in messages() if warning.id == "django_redsess.W029"]
-    assert [words in each for each in told] == [True] * bool(words)
+    assert [number for number in found() if number == "W029"] == warnings
 
 
 @both_servers
@@ -156,7 +145,7 @@ def test_a_node_with_another_setting_is_warned_of(cluster, set_cluster, set_conf
     other = cluster.nodes[number]
     set_config(other, "maxmemory-policy", "allkeys-lru")
     set_cluster(cluster)
-    evicting, differs = sorted(messages(), key=lambda message: str(message.id))
+    evicting, differs = messages()
     assert (evicting.id, differs.id) == ("django_redsess.W008", "django_redsess.W031")
     assert evicting.msg.endswith(f" Nodes: {named(other)}.")
     assert f"differ in maxmemory-policy: allkeys-lru on {named(other)}; noeviction on " in differs.msg
@@ -181,7 +170,6 @@ def test_a_node_where_the_user_lacks_a_command_is_named(cluster, set_cluster, se
     assert warning.id == "django_redsess.W023"
     assert "can't run ASKING, ZADD on" in warning.msg
     assert warning.msg.endswith(f" Nodes: {named(replica)}.")
-    assert "administrator of each node" in warning.hint
 
 
 def test_a_node_that_does_not_know_the_user_is_named(cluster, set_cluster, set_user) -> None:
@@ -191,7 +179,6 @@ def test_a_node_that_does_not_know_the_user_is_named(cluster, set_cluster, set_u
     [warning] = messages()
     assert warning.id == "django_redsess.W050"
     assert warning.msg.endswith(f" Nodes: {named(stranger)}.")
-    assert "each needs the user" in (warning.hint or "")
 
 
 def test_a_user_who_may_do_what_the_hint_says_is_not_complained_about(cluster, set_cluster, set_user) -> None:
@@ -210,7 +197,6 @@ def test_a_user_who_may_not_ask_where_sessions_are_is_warned_of(cluster, set_clu
     set_cluster(cluster, user="site:any@")
     [warning] = messages()
     assert warning.id == "django_redsess.W023"
-    assert "'cluster|slots' command" in warning.msg
     assert "+cluster|slots" in warning.hint
 
 

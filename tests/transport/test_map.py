@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -44,14 +45,13 @@ def slow(cluster, settings, new_session) -> Iterator[str]:
 
 
 def test_many_threads_wait_for_one_that_asks(slow) -> None:
-    most, found = 0, list[Any]()
-    threads = [threading.Thread(target=lambda: found.append(SessionStore(slow).load())) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        most = max(most, len(asking()))
-        time.sleep(0.01)
-    assert found == [{"colour": "blue"}] * 20
+    most = 0
+    with ThreadPoolExecutor(20) as threads:
+        found = [threads.submit(SessionStore(slow).load) for _ in range(20)]
+        while not all(each.done() for each in found):
+            most = max(most, len(asking()))
+            time.sleep(0.01)
+    assert [each.result() for each in found] == [{"colour": "blue"}] * 20
     assert most == 1
 
 
@@ -207,19 +207,16 @@ def test_nothing_stays_of_nodes_that_come_and_go(own_cluster, settings, new_sess
     asyncio.run(visit())
 
 
-def test_a_function_for_addresses_that_fails_is_named_in_the_log(cluster, settings, caplog) -> None:
+def test_what_keeps_the_map_away_is_an_outage_and_named_in_the_log(cluster, settings, caplog) -> None:
     def fail(address: Any) -> Any:
         raise LookupError("no such container")
 
-    use_cluster(settings, cluster.urls[0], ADDRESS_REMAP=fail)
-    with pytest.raises(SessionStoreUnavailable):
-        SessionStore("k" * 32).load()
-    assert "no such container" in caplog.text
-
-
-def test_a_name_that_is_none_is_an_outage(settings, cluster, caplog) -> None:
-    use_cluster(settings, f"redis://{'a' * 70}..invalid:{free_port()}")
-    with pytest.raises(SessionStoreUnavailable):
-        SessionStore("k" * 32).load()
-    assert "No node of the cluster" in caplog.text
-    begin_anew()
+    for location, options, words in (
+        (cluster.urls[0], {"ADDRESS_REMAP": fail}, "no such container"),
+        (f"redis://{'a' * 70}..invalid:{free_port()}", {}, "No node of the cluster"),
+    ):
+        use_cluster(settings, location, **options)
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore("k" * 32).load()
+        assert words in caplog.text
+        begin_anew()

@@ -10,10 +10,9 @@ from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import ask_each, drive, with_scores
 from django_redsess.transport.sending import command
-from testproject.clusters import Cluster
 from tests.helpers.behind import have_partitions, make_due, stored
 from tests.helpers.clusters import cluster_caches
-from tests.helpers.outages import full, lines_of
+from tests.helpers.outages import caches, full, lines_of
 
 USERS = [str(number) for number in range(40)]
 
@@ -21,12 +20,6 @@ USERS = [str(number) for number in range(40)]
 @pytest.fixture
 def four(monkeypatch) -> None:
     have_partitions(monkeypatch, 4)
-
-
-@pytest.fixture
-def on_cluster(four, cluster, settings) -> Cluster:
-    settings.CACHES = cluster_caches(cluster)
-    return cluster
 
 
 def test_each_partition_gets_its_own_reply(four, redis, round_trips) -> None:
@@ -110,8 +103,7 @@ def test_scores_are_read_in_both_protocols(redis, server, protocol: int) -> None
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_replies_read_the_same_in_both_protocols(server, settings, new_session, protocol: int) -> None:
     # The pool is found by its URL: another URL for each protocol.
-    location = f"{server.url}?protocol={protocol}"
-    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
+    settings.CACHES = caches(f"{server.url}?protocol={protocol}")
     session = new_session("7", colour="blue")
     assert SessionStore(session.session_key)["colour"] == "blue"
     assert viewed.record(session, "lamp")
@@ -126,7 +118,8 @@ def test_replies_read_the_same_in_both_protocols(server, settings, new_session, 
 
 
 @pytest.mark.slow
-def test_each_node_gets_one_pipeline(on_cluster, new_session, sent, monkeypatch) -> None:
+def test_each_node_gets_one_pipeline(four, cluster, settings, new_session, sent) -> None:
+    settings.CACHES = cluster_caches(cluster)
     for user in USERS:
         new_session(user)
     online.sessions()
