@@ -106,14 +106,15 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
     cursor, about = None, 1
     while cursor != 0:
-        cursor, records = _records(partition, cursor or 0, about=about).run()
+        packed = sending.command("HSCAN", partition.login, cursor or 0, "COUNT", about)
+        [[next_cursor, found]] = Plain(partition, "scan", packed, 1, list).run()
+        cursor, records = int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
         scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
         for start in range(0, len(scores), 3 * ENTRIES_MAX):
             faults += _check_scores(partition, scores[start : start + 3 * ENTRIES_MAX], mend=mend).run()
         yield Comparison(len(scores) // 3, faults)
-        record_bytes = sum(len(record) for _, record in records)
-        about = _next_about(about, record_bytes)
+        about = _next_about(about, sum(len(record) for _, record in records))
 
 
 def _score(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
@@ -160,17 +161,6 @@ def _check(
     script = lua_scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
     return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
-
-
-def _records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
-    packed = sending.command("HSCAN", partition.login, cursor, "COUNT", about)
-
-    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
-        next_cursor, found = replies[0]
-        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
-
-    return Plain(partition, "scan", packed, 1, read)
 
 
 def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:

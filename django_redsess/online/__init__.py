@@ -215,19 +215,14 @@ async def afind(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
     return await adrive(_find(sids, follow=follow))
 
 
-def _get(sid: str) -> Steps[Session | None]:
-    found = yield from _find([sid])
-    return found[0] if found else None
-
-
 def get(sid: str) -> Session | None:
     """Return the live session ``sid``, a guest's too. None if it is gone or due, or if ``sid`` is no sid."""
-    return drive(_get(sid))
+    return next(iter(find([sid])), None)
 
 
 async def aget(sid: str) -> Session | None:
     """Await what :func:`get` returns."""
-    return await adrive(_get(sid))
+    return next(iter(await afind([sid])), None)
 
 
 def _count(session_filter: SessionFilter) -> Steps[int]:

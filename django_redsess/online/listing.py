@@ -284,9 +284,9 @@ BEYOND = int(TIME_MAX) + 1
 def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
     """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count`."""
     if session_filter.user_ids is None:
-        lists = Lists.of(session_filter)
-        if len(lists.partitions) > 1:
-            return sum(map(sum, (yield from lists.counts())))
+        lists = lists_of(session_filter)
+        if len(lists) > 1:
+            return sum(map(sum, (yield from Lists.of(session_filter, lists).counts())))
     return (yield from census(session_filter, listed=listed))[0]
 
 
@@ -304,10 +304,9 @@ class Lists:
     names: list[list[str]]
 
     @classmethod
-    def of(cls, session_filter: SessionFilter, *, by_seen: bool | None = None) -> Lists:
-        """Return the lists of these sessions, which are not those of certain users."""
-        partitions, names = zip(*lists_of(session_filter, by_seen=by_seen), strict=True)
-        return cls(session_filter, list(partitions), list(names))
+    def of(cls, session_filter: SessionFilter, lists: Sequence[tuple[Partition, list[str]]]) -> Lists:
+        """Put together what :func:`lists_of` or :func:`address_lists_of` returns, unless it is of several users."""
+        return cls(session_filter, [partition for partition, _ in lists], [names for _, names in lists])
 
     @property
     def of_each(self) -> int:
@@ -338,17 +337,24 @@ class Lists:
             [sum(replies[start : start + width]) for replies in found] for start in range(0, len(scores) * width, width)
         ]
 
-    def scores_at(self, ranks: Sequence[Sequence[int]]) -> Steps[list[list[float | None]]]:
-        """Return the score of the entry with this rank of each list, from the highest score. None if there is none."""
+    def from_ranks(
+        self, numbers: Sequence[int], ranks: Sequence[Sequence[int]], count: int = 1, *, latest_first: bool = False
+    ) -> Steps[list[list[list[Scored]]]]:
+        """
+        Read up to ``count`` entries of each list of the partitions with these ``numbers``.
 
-        def commands(number: int, _: int) -> bytes:
-            of_partition = zip(self.names[number], ranks[number], strict=True)
-            return b"".join(
-                [head(6, "ZRANGE", name) + tail(rank, rank, "REV", "WITHSCORES") for name, rank in of_partition]
-            )
+        ``ranks`` has the rank of the first one for each list of each partition.
+        """
+        order = ("REV", "WITHSCORES") if latest_first else ("WITHSCORES",)
 
-        found = yield from ask_each("page", self.partitions, commands, self.of_each)
-        return [[with_scores(reply)[0][0] if reply else None for reply in replies] for replies in found]
+        def commands(position: int, _: int) -> bytes:
+            starts = zip(self.names[numbers[position]], ranks[numbers[position]], strict=True)
+            size = 4 + len(order)
+            return b"".join([head(size, "ZRANGE", name) + tail(at, at + count - 1, *order) for name, at in starts])
+
+        partitions = [self.partitions[number] for number in numbers]
+        found = yield from ask_each("page", partitions, commands, self.of_each)
+        return [[with_scores(reply) for reply in replies] for replies in found]
 
     def read(
         self, numbers: Sequence[int], count: int, *, begin: int, latest_first: bool, ends_due: bool
@@ -427,7 +433,7 @@ def page(
     if not lists:
         return []
     if session_filter.has_list(by_seen=by_seen):
-        spread = Lists.of(session_filter, by_seen=by_seen)
+        spread = Lists.of(session_filter, lists)
         passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
     else:
         passed, found = 0, (yield from _of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
@@ -529,12 +535,13 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     """
     total = sum(map(sum, counts))
     ranks = [[max(0, count - 1 - rank * count // total) for count in of_partition] for of_partition in counts]
-    scores = yield from lists.scores_at(ranks)
+    there = yield from lists.from_ranks(range(len(ranks)), ranks, latest_first=True)
     found = sorted(
         (int(max(1 - BEYOND, min(score, BEYOND - 1))), count)
-        for of_partition, of_counts in zip(scores, counts, strict=True)
-        for score, count in zip(of_partition, of_counts, strict=True)
-        if score is not None and count
+        for of_partition, of_counts in zip(there, counts, strict=True)
+        for entries, count in zip(of_partition, of_counts, strict=True)
+        for score, _ in entries
+        if count
     )
     if not found:
         return []

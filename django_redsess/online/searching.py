@@ -29,21 +29,16 @@ from django_redsess.transport.round_trips import (
     Parts,
     Scored,
     Steps,
-    ask_each,
     batches,
     bisect,
     guess_by_share,
     merged,
     narrowed,
     together,
-    with_scores,
 )
 from django_redsess.transport.sending import head, tail
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
-
-Placed = tuple[float, int, bytes]
-"""Score of the address, number of the list, sid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +52,7 @@ class AddressLists:
     @classmethod
     def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
         """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
-        partitions, names = zip(*listing.address_lists_of(base), strict=True)
-        lists = Lists(base, list(partitions), list(names))
+        lists = Lists.of(base, listing.address_lists_of(base))
         ends = tail(network.first, network.last)
         counts = yield from lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends, ends_due=True)
         return cls(lists, network, counts)
@@ -71,9 +65,9 @@ class AddressLists:
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
-        found: list[Scored] = []
+        script, found = lua_scripts.IN_NETWORK, list[Scored]()
         for offset in range(0, max(map(max, self.counts)), LISTED_AT_ONCE):
-            args = lua_scripts.IN_NETWORK.arguments(
+            args = script.arguments(
                 first=self.network.first, last=self.network.last, offset=offset, count=LISTED_AT_ONCE
             )
             calls = []
@@ -82,8 +76,8 @@ class AddressLists:
             ):
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
-                    keys = lua_scripts.IN_NETWORK.keys(partition, lists=pairs)
-                    calls.append(Call(partition, lua_scripts.IN_NETWORK, keys, args, _entries))
+                    keys = script.keys(partition, lists=pairs)
+                    calls.append(Call(partition, script, keys, args, lambda reply: scored(b" ".join(reply))))
             for entries in (yield from together(calls)):
                 found += entries
         kept = {member: score for score, member in found if since is None or score >= since}
@@ -97,27 +91,18 @@ class AddressLists:
         if offset:
             skipped, surplus = yield from self._search(offset, below)
 
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Placed]]:
-            def commands(position: int, _: int) -> bytes:
-                number = numbers[position]
-                starts = map(sum, zip(below[number], skipped[number], strict=True))
-                return b"".join(
-                    head(5, "ZRANGE", name) + tail(start, start + count - 1, "WITHSCORES")
-                    for name, start in zip(self.lists.names[number], starts, strict=True)
-                )
+        starts = [list(map(sum, zip(*both, strict=True))) for both in zip(below, skipped, strict=True)]
+        last, of_each = self.network.last, self.lists.of_each
 
-            partitions = [self.lists.partitions[number] for number in numbers]
-            found = yield from ask_each("page", partitions, commands, self.lists.of_each)
+        def read(numbers: Sequence[int], count: int) -> Steps[Parts[tuple[float, int, bytes]]]:
+            found = yield from self.lists.from_ranks(numbers, starts, count)
+            # Equal addresses are in the order of their lists, as _search() leaves them out.
             return [
                 [
-                    [
-                        (score, number * self.lists.of_each + each, member)
-                        for score, member in with_scores(reply)
-                        if score <= self.network.last
-                    ]
-                    for each, reply in enumerate(replies)
+                    [(score, number * of_each + each, member) for score, member in entries if score <= last]
+                    for each, entries in enumerate(of_partition)
                 ]
-                for number, replies in zip(numbers, found, strict=True)
+                for number, of_partition in zip(numbers, found, strict=True)
             ]
 
         entries = yield from merged(read, len(self.counts), limit + surplus)
@@ -164,26 +149,15 @@ class AddressLists:
 
     def _near(self, rank: int, below: list[list[int]]) -> Steps[list[int]]:
         """Return scores near the page: that of the entry in each list before which is the list's share of ``rank``."""
-        total = self.total
-
-        def commands(number: int, _: int) -> bytes:
-            ranks = [
-                start + min(count - 1, rank * count // total) if count else -1
-                for start, count in zip(below[number], self.counts[number], strict=True)
-            ]
-            # Nothing is at the rank after the last.
-            return b"".join(
-                head(5, "ZRANGE", name) + (tail(at, at, "WITHSCORES") if at >= 0 else tail(1, 0, "WITHSCORES"))
-                for name, at in zip(self.lists.names[number], ranks, strict=True)
-            )
-
-        found = yield from ask_each("page", self.lists.partitions, commands, self.lists.of_each)
-        scores = [with_scores(reply)[0][0] for replies in found for reply in replies if reply]
-        return [int(score) for score in scores if self.network.first <= score <= self.network.last]
-
-
-def _entries(reply: list[bytes]) -> list[Scored]:
-    return [entry for text in reply for entry in scored(text)]
+        total, first, last = self.total, self.network.first, self.network.last
+        ranks = [
+            [start + max(0, min(count - 1, rank * count // total)) for start, count in zip(*both, strict=True)]
+            for both in zip(below, self.counts, strict=True)
+        ]
+        found = yield from self.lists.from_ranks(range(len(ranks)), ranks)
+        # A list without such a session has one of another network there.
+        scores = [score for lists in found for entries in lists for score, _ in entries]
+        return [int(score) for score in scores if first <= score <= last]
 
 
 def scored(text: bytes) -> list[Scored]:

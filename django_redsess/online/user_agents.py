@@ -28,14 +28,10 @@ _PRODUCTS = (
 _SYSTEMS = (
     ("Windows", "Windows"),
     ("Android", "Android"),
-    ("iOS", "iPhone"),
-    ("iOS", "iPad"),
-    ("iOS", "iPod"),
-    ("macOS", "Mac OS X"),
-    ("macOS", "Macintosh"),
+    *(("iOS", text) for text in ("iPhone", "iPad", "iPod")),
+    *(("macOS", text) for text in ("Mac OS X", "Macintosh")),
     ("ChromeOS", "CrOS"),
-    ("Linux", "Linux"),
-    ("Linux", "X11"),
+    *(("Linux", text) for text in ("Linux", "X11")),
 )
 _ALSO = {"mac os x": "macos", "mac": "macos", "chrome os": "chromeos"}
 
