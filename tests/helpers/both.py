@@ -4,8 +4,6 @@ What is done synchronously and asynchronously, and written once: as a coroutine 
 ``await ask(session, "get", "colour")`` calls ``session.get("colour")``, or awaits ``session.aget("colour")``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any

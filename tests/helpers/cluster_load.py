@@ -4,8 +4,6 @@ Visitors who use their sessions all the time, some in threads and some in tasks 
 Each keeps account of what was acknowledged, so that afterwards it is known what was lost, and which end was undone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

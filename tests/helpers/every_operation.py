@@ -1,7 +1,5 @@
 """What a process of child.py can be told to do with sessions. Takes and returns what JSON can say."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

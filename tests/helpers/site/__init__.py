@@ -10,8 +10,6 @@ found here is the shop's.
 site; where a test needs users who are in no table, ``tests.helpers.site.people.InMemory`` is the backend.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 SESSION = "django_redsess.middleware.SessionMiddleware"

@@ -1,7 +1,5 @@
 """Views that change accounts: their own user's, and others'."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Views that end sessions on their way."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

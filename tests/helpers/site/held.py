@@ -4,8 +4,6 @@ Views for users who are in no table, and for requests that are held half-way. Th
 Each reads the session first, waits at the gate that the request names, if any, and then does what its URL says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Views of items, each of its own kind. The middleware records those that ``VIEWED_VIEWS`` names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse

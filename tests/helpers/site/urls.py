@@ -1,7 +1,5 @@
 """The URLs of the site. Where none of them fits, the shop answers."""
 
-from __future__ import annotations
-
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 

@@ -1,7 +1,5 @@
 """Views that read the session, change it, or sign users in who are in the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
