@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from django_redsess.session import eviction
 from django_redsess.signals import EndedSession, session_ended
 from tests.helpers.behind import faults
 from tests.helpers.online import Told
@@ -20,12 +19,6 @@ from tests.helpers.proxy import Proxy
 def alice(db: None) -> User:
     user: User = User.objects.create_user("alice", password="secret")
     return user
-
-
-@pytest.fixture
-def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new session takes along what is due or too many, be it one."""
-    monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from itertools import count
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -34,12 +33,12 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import drive
 from tests.helpers.accounts import is_gone
-from tests.helpers.behind import have_agreed, make_due, make_seen, now_of
+from tests.helpers.behind import have_agreed, make_due, now_of
 from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.helpers.site.urls import urlpatterns as site_urls
 from tests.helpers.visitors import Browser
 
-pytestmark = pytest.mark.usefixtures("cleans_along_at_once", "nothing_to_repair")
+pytestmark = pytest.mark.usefixtures("nothing_to_repair")
 
 HOUR, DAY = 3_600_000, 86_400_000
 
@@ -141,73 +140,17 @@ def text_of(header: str) -> str:
     return unquote(encoded[1], errors="strict")
 
 
-# How sessions end.
-
-
-class Scene(NamedTuple):
-    """A session that is about to end."""
-
-    redis: redis_py.Redis
-    settings: Any
-    sid: str
-
-    def newcomer(self) -> None:
-        """Have another session created in the same partition."""
-        # A guest, if it is a guest's session: these do not go for others.
-        user_id = ""
-        if self.redis.zscore(keyspace().of_sid(self.sid).recent, self.sid) is not None:
-            user_id = next(name for name in map(str, count()) if script_calls.at_home(self.sid, name))
-        while True:
-            session = SessionStore()
-            session.update({SESSION_KEY: user_id} if user_id else {"colour": "blue"})
-            session.save()
-            if script_calls.same_partition(session.sid or "", self.sid):
-                return
-
-
-def kick(scene: Scene) -> None:
-    online.end(scene.sid)
-
-
-def expire_by_cleaner(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
+def expire(redis: redis_py.Redis, sid: str) -> None:
+    make_due(redis, sid)
     assert sum(cleaning.expired()) == 1
 
 
-def expire_by_newcomer(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
-    scene.newcomer()
-
-
-def expire_by_count(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
-    assert online.count() == 0
-
-
-def evict_by_cleaner(scene: Scene) -> None:
-    scene.newcomer()
-    make_seen(scene.redis, scene.sid, 1)
-    assert sum(cleaning.evicted(maximum=1)) > 0
-
-
-def evict_by_newcomer(scene: Scene) -> None:
-    make_seen(scene.redis, scene.sid, 1)
-    scene.settings.REDSESS = {**scene.settings.REDSESS, "MAX_SESSIONS": 1}
-    scene.newcomer()
-
-
-def replace(scene: Scene) -> None:
-    assert len(drive(script_calls.end([scene.sid], Reason.REPLACED))) == 1
-
-
-WAYS: dict[str, tuple[Callable[[Scene], None], Reason, int]] = {
-    "kicked": (kick, Reason.KICKED, DAY),
-    "expired, by the cleaner": (expire_by_cleaner, Reason.EXPIRED, HOUR),
-    "expired, by another visitor": (expire_by_newcomer, Reason.EXPIRED, HOUR),
-    "expired, by the admin's count": (expire_by_count, Reason.EXPIRED, HOUR),
-    "evicted, by the cleaner": (evict_by_cleaner, Reason.EVICTED, HOUR),
-    "evicted, by another visitor": (evict_by_newcomer, Reason.EVICTED, HOUR),
-    "replaced": (replace, Reason.REPLACED, HOUR),
+# How sessions end, why, and how many milliseconds that is told. Whoever finds them: see test_signals.py.
+WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
+    "kicked": (lambda redis, sid: online.end(sid), Reason.KICKED, DAY),
+    "expired": (expire, Reason.EXPIRED, HOUR),
+    "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
+    "replaced": (lambda redis, sid: drive(script_calls.end([sid], Reason.REPLACED)), Reason.REPLACED, HOUR),
 }
 
 
@@ -227,10 +170,10 @@ def notes(redis: redis_py.Redis) -> list[bytes]:
 @pytest.mark.parametrize(("end", "reason", "lasts"), WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("user_id", ["7", ""], ids=["user", "guest"])
 def test_the_next_load_tells_a_user_why_and_when_for_an_hour_or_a_day_and_a_guest_nothing(
-    redis, settings, new_session, partitions, end, reason, lasts, user_id: str
+    redis, new_session, partitions, end, reason, lasts, user_id: str
 ) -> None:
     session, before = new_session(user_id, colour="blue"), now_of(redis)
-    end(Scene(redis, settings, session.sid))
+    end(redis, session.sid)
     assert not redis.hexists(keyspace().of_sid(session.sid).login, session.sid)
     note, milliseconds = note_of(redis, session.sid)
     ended = SessionStore(session.session_key).ended
@@ -418,18 +361,12 @@ def test_a_forged_note_tells_nothing_or_a_text_that_is_cut_and_cleaned(
 # What the visitor is told.
 
 
-def test_the_next_page_tells_once_in_words_of_each_reason(redis, settings, browser, alice) -> None:
+def test_the_next_page_tells_once_in_words_of_each_reason(redis, browser, alice) -> None:
     said = set()
-    for end, reason in (
-        (kick, "kicked"),
-        (expire_by_cleaner, "expired"),
-        (evict_by_newcomer, "evicted"),
-        (replace, "replaced"),
-        # It is due, and still there.
-        (lambda scene: make_due(redis, scene.sid), "expired"),
-    ):
+    # The last one is due, and still there.
+    for end, reason, _ in (*WAYS.values(), (make_due, "expired", HOUR)):
         browser.sign_in(alice)
-        end(Scene(redis, settings, browser.sid))
+        end(redis, browser.sid)
         response = browser.get(view(browser, "shows"))
         assert (response[HEADER], is_gone(response)) == (reason, True)
         assert "Cookie" in response["Vary"]

@@ -21,14 +21,19 @@ from django.test import AsyncClient, Client
 
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
+from django_redsess.session import eviction
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, text_of
-from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, user_elsewhere
+from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, notice_of, user_elsewhere
 from tests.helpers.site.ends import GO_ON, KEY, TASKS
 from tests.helpers.visitors import Browser
 
-pytestmark = pytest.mark.usefixtures("cleans_along_at_once")
+
+@pytest.fixture(autouse=True)
+def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new session takes along what is due or too many, be it one."""
+    monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 @pytest.fixture
@@ -120,23 +125,25 @@ def test_what_code_deletes_is_invalidated(told, new_session, way: str, user_id: 
 @pytest.mark.parametrize("way", WAYS_TO_EXPIRE)
 @pytest.mark.usefixtures("partitions")
 def test_what_is_due_expires_whoever_finds_it(told, redis, new_session, way: str) -> None:
-    sid = new_session("7").sid
-    new_session("7")
-    make_due(redis, sid)
+    session, _ = new_session("7"), new_session("7")
+    make_due(redis, session.sid)
     WAYS_TO_EXPIRE[way]()
-    assert ends(told) == [(sid, "7", "expired")]
+    assert ends(told) == [(session.sid, "7", "expired")]
+    assert notice_of(session).reason == "expired"
+    assert not redis.hexists(keyspace().of_sid(session.sid).login, session.sid)
     WAYS_TO_EXPIRE[way]()
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("way", WAYS_TO_EVICT)
 def test_what_is_too_much_is_evicted(told, redis, new_session, settings, partitions, way: str) -> None:
-    sids = [new_session("7").sid for _ in range(3)]
-    make_seen(redis, sids[0], 1000)
+    session, *_ = [new_session("7") for _ in range(3)]
+    make_seen(redis, session.sid, 1000)
     # All sessions of a user are in one partition, which has its share of the maximum.
     settings.REDSESS = {"MAX_SESSIONS": partitions * (3 if way == "create" else 2)}
     WAYS_TO_EVICT[way]()
-    assert ends(told) == [(sids[0], "7", "evicted")]
+    assert ends(told) == [(session.sid, "7", "evicted")]
+    assert notice_of(session).reason == "evicted"
 
 
 @pytest.mark.parametrize(("count", "size"), [(1000, 1), (7, 400_000)], ids=["many", "large"])
