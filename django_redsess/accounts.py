@@ -38,11 +38,7 @@ from django_redsess.transport.round_trips import Steps, adrive, drive
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
-__all__ = [
-    "alogout_everywhere",
-    "logout_everywhere",
-    "without_limit",
-]
+__all__ = ["alogout_everywhere", "logout_everywhere", "without_limit"]
 
 DEACTIVATED = gettext_noop("Your account was deactivated.")
 DELETED = gettext_noop("Your account was deleted.")

@@ -158,9 +158,7 @@ class Conf:
         "The maximum number of sessions. Above it, sessions are evicted: guests' first, the longest unseen first.",
     )
     MAX_GUESTS = Setting[int | None](
-        None,
-        AT_LEAST_ONE_OR_NONE,
-        "The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``.",
+        None, AT_LEAST_ONE_OR_NONE, "The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``."
     )
     MAX_SESSIONS_PER_USER = Setting[int | str | None](
         None,
@@ -200,9 +198,7 @@ class Conf:
         "The reasons to choose from when an administrator ends sessions. Their users read them.",
     )
     END_ON_DEACTIVATION = Setting[bool](
-        True,
-        TRUE_OR_FALSE,
-        "Whether a user's sessions end when a save sets the user's ``is_active`` to False.",
+        True, TRUE_OR_FALSE, "Whether a user's sessions end when a save sets the user's ``is_active`` to False."
     )
     END_ON_DELETION = Setting[bool](True, TRUE_OR_FALSE, "Whether a user's sessions end when the user is deleted.")
     END_ON_PASSWORD_CHANGE = Setting[bool](
@@ -306,9 +302,7 @@ class Conf:
         """,
     )
     VIEWED_GUESTS = Setting[bool](
-        False,
-        TRUE_OR_FALSE,
-        "Whether viewing an item starts a session, and sets its cookie, for a guest who has none.",
+        False, TRUE_OR_FALSE, "Whether viewing an item starts a session, and sets its cookie, for a guest who has none."
     )
     VIEWED_RESOLVE = Setting[str | None](
         None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
@@ -12,12 +13,7 @@ from django_redsess import online
 from django_redsess.conf import REFUSE
 from django_redsess.session import user_limit
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-
-__all__ = [
-    "SessionLimitAuthenticationForm",
-]
+__all__ = ["SessionLimitAuthenticationForm"]
 
 
 class SessionLimitAuthenticationForm(AuthenticationForm):

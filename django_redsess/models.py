@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
+from django_redsess import online as online_sessions
 from django_redsess import viewed as viewed_items
 from django_redsess.querysets import RankingQuerySet, SessionQuerySet, key_of, visible
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-
-    from django_redsess import online as online_sessions
-
-__all__ = [
-    "OnlineSession",
-    "PopularItem",
-]
+__all__ = ["OnlineSession", "PopularItem"]
 
 
 class _NoRows(models.Manager[Any]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from types import ModuleType
 from typing import Any
 
@@ -17,11 +18,8 @@ import pytest
 def _store() -> Iterator[str]:
     from django_redsess.testing import Store
 
-    store = Store.within().open()
-    try:
+    with closing(Store.within().open()) as store:
         yield store.prefix
-    finally:
-        store.close()
 
 
 @pytest.fixture

@@ -27,8 +27,6 @@ from django_redsess.session.client_address import named_network, network_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
-    from django.db.models import QuerySet
-
 
 READ_AT_ONCE = 1000
 
@@ -48,6 +46,9 @@ class RedisQuerySet(QuerySet[M]):
     """The name of the rows in error messages."""
 
     _answers: dict[Hashable, Any] | None = None
+
+    _named: tuple[str, ...] | None = None
+    """The ids that a filter names. None for all rows."""
 
     @property
     def ordered(self) -> bool:
@@ -116,8 +117,14 @@ class RedisQuerySet(QuerySet[M]):
 
     def _clone(self) -> Self:
         clone = super()._clone()  # type: ignore[misc]
-        clone._answers = self._answers
+        clone._answers, clone._named = self._answers, self._named
         return clone  # type: ignore[no-any-return]
+
+    def _of(self, ids: Iterable[Any]) -> Self:
+        """Keep the rows with these ids."""
+        clone, wanted = self._unsliced(), dict.fromkeys(map(str, ids))
+        clone._named = tuple(wanted if self._named is None else (each for each in self._named if each in wanted))
+        return clone
 
     def _fetch_all(self) -> None:
         if self._result_cache is None:
@@ -153,17 +160,8 @@ def refuse(name: str) -> Any:
 for _name in (
     *("aggregate", "alias", "annotate", "complex_filter", "dates", "datetimes", "defer", "difference", "distinct"),
     *("earliest", "exclude", "explain", "extra", "intersection", "latest", "only", "prefetch_related", "raw"),
-    *(
-        "__and__",
-        "__or__",
-        "__xor__",
-        "resolve_expression",
-        "select_for_update",
-        "select_related",
-        "union",
-        "values",
-        "values_list",
-    ),
+    *("__and__", "__or__", "__xor__", "resolve_expression"),
+    *("select_for_update", "select_related", "union", "values", "values_list"),
     *("bulk_create", "bulk_update", "create", "delete", "get_or_create", "update", "update_or_create"),
 ):
     setattr(RedisQuerySet, _name, refuse(_name))
@@ -188,13 +186,12 @@ class RankingQuerySet(RedisQuerySet[Any]):
     """
 
     _title = "Most viewed items"
-    _items: tuple[str, ...] | None = None
     _resolve: Resolve | None = None
 
     @property
     def items(self) -> tuple[str, ...] | None:
         """The items that a filter names. None for all items."""
-        return () if self.query.is_empty() else self._items
+        return () if self.query.is_empty() else self._named
 
     @property
     def total(self) -> viewed.ViewTotal:
@@ -218,41 +215,35 @@ class RankingQuerySet(RedisQuerySet[Any]):
 
     def _clone(self) -> Self:
         clone = super()._clone()
-        clone._items, clone._resolve = self._items, self._resolve
+        clone._resolve = self._resolve
         return clone
 
     def _where(self, lookup: str, value: Any) -> Self:
         match lookup:
             case "item" | "item__exact":
-                return self._of_items([value])
+                return self._of([value])
             case "item__in":
-                return self._of_items(value)
+                return self._of(value)
             case "pk" | "pk__exact":
-                return self._of_items([item_of(str(value))])
+                return self._of([item_of(str(value))])
             case "pk__in":
-                return self._of_items(item_of(str(key)) for key in value)
+                return self._of(item_of(str(key)) for key in value)
             case _:
                 return super()._where(lookup, value)
 
-    def _of_items(self, items: Iterable[Any]) -> Self:
-        clone = self._unsliced()
-        wanted = dict.fromkeys(map(str, items))
-        clone._items = tuple(wanted if self._items is None else (item for item in self._items if item in wanted))
-        return clone
-
     def _count(self) -> int:
-        return self.total.items if self._items is None else len(self._found())
+        return self.total.items if self._named is None else len(self._found())
 
     def _rows(self) -> list[Any]:
         first, last = self.query.low_mark, self.query.high_mark
-        entries = self._read(first, last) if self._items is None else self._found()[first:last]
+        entries = self._read(first, last) if self._named is None else self._found()[first:last]
         objects = self._resolve([entry.item for entry in entries]) if self._resolve and entries else {}
         views = self.total.views if entries else 0
         # The first of all has the longest bar, on whatever page.
-        top = entries if self._items is None and first == 0 else entries and viewed.popular(limit=1)
+        top = entries if self._named is None and first == 0 else entries and viewed.popular(limit=1)
         most = top[0].views if top else 0
         rows = [self.model.of(entry, of_views=views, most=most, thing=objects.get(entry.item)) for entry in entries]
-        if self._items is None:
+        if self._named is None:
             _rank(rows, first)
         return rows
 
@@ -268,7 +259,7 @@ class RankingQuerySet(RedisQuerySet[Any]):
         return found
 
     def _found(self) -> list[viewed.ViewCount]:
-        items = self._items or ()
+        items = self._named or ()
         return self._once(items, lambda: sorted(_viewed(items), key=lambda entry: (-entry.views, entry.item)))
 
 
@@ -326,7 +317,6 @@ class SessionQuerySet(RedisQuerySet[Any]):
     """
 
     _title = "Online sessions"
-    _sids: tuple[str, ...] | None = None
     _order: online.Order = "-login_at"
 
     _looked_through: LookedThrough | None = None
@@ -339,12 +329,12 @@ class SessionQuerySet(RedisQuerySet[Any]):
     @property
     def sids(self) -> tuple[str, ...] | None:
         """The sids that a filter names. None for all sessions that match ``session_filter``."""
-        return () if self.query.is_empty() else self._sids
+        return () if self.query.is_empty() else self._named
 
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
         if self.session_filter.guests == "only":
-            return self._of_sids(())
+            return self._of(())
         before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
@@ -354,7 +344,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def only_guests(self) -> Self:
         """Keep guests' sessions only. The order is then by last seen."""
-        return self._with(guests="only") if self.session_filter.user_ids is None else self._of_sids(())
+        return self._with(guests="only") if self.session_filter.user_ids is None else self._of(())
 
     def of_network(self, network: str) -> Self:
         """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
@@ -441,16 +431,16 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def _clone(self) -> Self:
         clone = super()._clone()
-        clone._sids, clone.session_filter, clone._order = self._sids, self.session_filter, self._order
+        clone.session_filter, clone._order = self.session_filter, self._order
         clone._own_sid, clone._links_users = self._own_sid, self._links_users
         return clone
 
     def _where(self, lookup: str, value: Any) -> Self:
         match lookup:
             case "pk" | "sid" | "pk__exact" | "sid__exact":
-                return self._of_sids([value])
+                return self._of([value])
             case "pk__in" | "sid__in":
-                return self._of_sids(value)
+                return self._of(value)
             case "user_id" | "user_id__exact":
                 return self.of_users([str(value)])
             case _:
@@ -466,13 +456,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         [(name, value)] = changes.items()
         before = getattr(self.session_filter, name)
         wanted = value if before is None else _narrower(before, value)
-        return self._of_sids(()) if wanted is None else self._with(**{name: wanted})
-
-    def _of_sids(self, sids: Sequence[Any]) -> Self:
-        clone = self._unsliced()
-        wanted = dict.fromkeys(map(str, sids))
-        clone._sids = tuple(wanted if self._sids is None else (sid for sid in self._sids if sid in wanted))
-        return clone
+        return self._of(()) if wanted is None else self._with(**{name: wanted})
 
     @property
     def _by_seen(self) -> bool:
@@ -485,7 +469,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
 
     def _count(self) -> int:
-        if self._sids is not None:
+        if self._named is not None:
             return len(self._found())
         if self.session_filter.names_client:
             return self._matching().count
@@ -507,23 +491,22 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def _read(self) -> list[online.Session]:
         first, last = self.query.low_mark, self.query.high_mark
-        if self._sids is not None:
+        if self._named is not None:
             return self._found()[first:last]
+        matching = self._matching() if self.session_filter.names_client else None
+        if last is None:
+            last = self._count() if matching is None else matching.count
+        latest_first = self._order.startswith("-")
         order: online.Order = self._order
         if self._by_seen:
-            order = "-seen_at" if order.startswith("-") else "seen_at"
+            order = "-seen_at" if latest_first else "seen_at"
         sessions: list[online.Session] = []
-        if self.session_filter.names_client:
-            matching = self._matching()
-            last = matching.count if last is None else last
-            for offset in range(first, last, READ_AT_ONCE):
-                limit, latest_first = min(READ_AT_ONCE, last - offset), order.startswith("-")
-                sessions += online.page_of(matching, offset, limit, latest_first=latest_first)
-            return sessions
-        last = self._count() if last is None else last
         for offset in range(first, last, READ_AT_ONCE):
             limit = min(READ_AT_ONCE, last - offset)
-            sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
+            if matching is None:
+                sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
+            else:
+                sessions += online.page_of(matching, offset, limit, latest_first=latest_first)
         return sessions
 
     def _found(self) -> list[online.Session]:
@@ -534,7 +517,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             since = timezone.now() - timedelta(seconds=active_seconds)
         found = [
             session
-            for session in online.find(self._sids or ())
+            for session in online.find(self._named or ())
             if session.seen_at >= since
             and wanted.has(session.address, session.user_agent)
             and (session.user_id in user_ids if user_ids is not None else _is_listed(session, guests))

@@ -8,7 +8,7 @@ import sys
 import unittest
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 else:
     _TestCase = _Runner = _Result = object
 
-__all__ = [
-    "SessionStoreMixin",
-    "SessionStoreRunnerMixin",
-    "own_store",
-]
+__all__ = ["SessionStoreMixin", "SessionStoreRunnerMixin", "own_store"]
 
 AT_ONCE = 500
 """How many keys one round trip lists, reads, removes or restores."""
@@ -52,11 +48,8 @@ def own_store() -> Iterator[str]:
     by the test do not change the prefix. Yields the prefix. What is stored outside is not seen inside, and is there
     again afterwards.
     """
-    store = Store().open()
-    try:
+    with closing(Store().open()) as store:
         yield store.prefix
-    finally:
-        store.close()
 
 
 class SessionStoreMixin(_TestCase):
@@ -77,13 +70,10 @@ class SessionStoreMixin(_TestCase):
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         # Not in setUp(), which a test case may override. The first cleanup that is added is the last that is done.
-        store = Store.within().open()
-        self.addCleanup(store.close)
-        try:
+        # A test that is skipped does no cleanups.
+        with closing(Store.within().open()) as store:
+            self.addCleanup(store.close)
             return super().run(result)
-        finally:
-            # A test that is skipped does no cleanups.
-            store.close()
 
 
 class Store:

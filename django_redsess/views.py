@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING
 
 from django.contrib import messages
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
@@ -24,13 +24,9 @@ from django_redsess.online.labels import in_our_language, when
 from django_redsess.session import user_limit
 from django_redsess.session.session_store import session_of
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-
 LIST = "django_redsess:sessions"
 
-SHOWN_MAX = 100
-"""The most sessions that the page shows: the user's present one, and the newest others."""
+SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one, and the newest others.
 
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -65,7 +61,10 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) 
     others = [session for session in found if session.sid != own_sid][: SHOWN_MAX - len(own)]
     with in_our_language():
         context = {
-            "rows": [_row(session) for session in own + others],
+            "rows": [
+                {"session": session, "browser": _browser_of(session), "seen": when(session.seen_at)}
+                for session in own + others
+            ],
             "own_sid": own_sid,
             "others": total - len(own),
             "total": total,
@@ -111,10 +110,6 @@ def _own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
     return [found] if found and found.user_id == online.user_id_of(user) else []
-
-
-def _row(session: online.Session) -> dict[str, object]:
-    return {"session": session, "browser": _browser_of(session), "seen": when(session.seen_at)}
 
 
 def _browser_of(session: online.Session) -> str:

@@ -1,27 +1,14 @@
 """
-What all tests have.
+What all tests have. The fixtures are in tests/helpers/fixtures, those of one package in the conftest.py of its folder.
 
-The fixtures of all tests are in tests/helpers/fixtures; those of one package are in the conftest.py of its folder.
+``servers.py``: ``server``, ``own_server``, ``cluster``, ``own_cluster``, ``redis``, ``start``, ``answer``
+``store.py``: ``empty_store`` (for every test), ``left_alone``, ``store_settings``, ``partitions``, ``clustered``,
+``new_session``, ``users_in_no_table``, ``meanwhile``, ``set_limit``
+``counting.py``: ``commands``, ``round_trips``, ``sent``, ``known_scripts``
+``clock.py``: runs of the tests at another time
 
-The docstring of each says what it does (``pytest --fixtures``):
-
-``servers.py``
-    ``server``, a real server that the tests of a process share; ``own_server``, which a test may stop; ``cluster`` and
-    ``own_cluster``, of three primaries with a replica each; ``redis``, a plain client, to look at what is stored;
-    ``start``, which runs a command of manage.py as a process; ``answer``, which types on the terminal that it asks
-``store.py``
-    ``empty_store`` for every test: afterwards the oracle compares all keys, and the server is emptied; ``left_alone``,
-    ``store_settings``, ``partitions``, ``clustered``, ``new_session``, ``users_in_no_table``, ``meanwhile``,
-    ``set_limit``
-``counting.py``
-    ``commands``, ``round_trips`` and ``sent``: what the server was sent; ``known_scripts``
-``clock.py``
-    runs of the tests at another time
-
-Tests marked ``unit`` have no server: whatever connects to one fails.
+``pytest --fixtures`` shows what each does. Tests marked ``unit`` have no server: whatever connects to one fails.
 """
-
-from __future__ import annotations
 
 import os
 import signal

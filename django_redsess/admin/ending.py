@@ -1,6 +1,4 @@
-"""
-Ending sessions in the admin: who may end which, the page that asks first, the view that ends them, and the answer.
-"""
+"""Ending sessions in the admin: who may end which, the question and its form, the view that ends, and the answer."""
 
 from __future__ import annotations
 
@@ -8,73 +6,115 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, cast
 
+from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, QueryDict
+from django.contrib.auth.models import AbstractBaseUser
+from django.core import signing
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path
-from django.utils.formats import number_format
-from django.utils.html import conditional_escape, format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import Truncator
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy, ngettext, override
+from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import history
-from django_redsess.admin.deactivation import (
-    AllEnded,
-    deactivate,
-    is_superuser,
-    may_change_users,
-    may_deactivate,
-    missing,
-    own_sid_of,
-)
-from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
-from django_redsess.admin.filters import USER, chosen
-from django_redsess.admin.links import query_of, return_page_of, without_return_page
-from django_redsess.admin.lists import ListAdmin
-from django_redsess.conf import conf
+from django_redsess.admin import history, pages
+from django_redsess.admin.filters import chosen
+from django_redsess.admin.users import deactivate, is_superuser, may_change_users, may_deactivate, users_have
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import EndedList, labels
+from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
-from django_redsess.querysets import users_by_id
+from django_redsess.querysets import SessionQuerySet
 from django_redsess.session import notice
 from django_redsess.signals import EndedSession
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-    from django.db.models import QuerySet
-
-    from django_redsess.querysets import SessionQuerySet
-
-END_MAX = 50_000
-"""After so many sessions a request stops, and its page offers to continue."""
-
-END_SECONDS = 5.0
-"""After so long a request stops, too."""
-
-SIDS_MAX = 1000
-"""The most sessions that a request can end by their sids."""
-
-ROWS_MAX = 10
-"""The question shows so many of the sessions."""
-
-PARTS_MAX = 5
-"""To find these rows, so many times as many sessions are read: some may stay."""
-
-CHECKED_MAX = 1000
-"""More sessions of a user, or of superusers, are not read one by one."""
+END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.
+END_SECONDS = 5.0  # After so long a request stops, too.
+SIDS_MAX = 1000  # The most sessions that a request can end by their sids.
+ROWS_MAX = 10  # The question shows so many of the sessions.
+PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
+CHECKED_MAX = 1000  # More sessions of a user, or of superusers, are not read one by one.
 
 
-class EndingAdmin(ListAdmin):
+class Progress(NamedTuple):
+    """
+    How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
+
+    ``kept`` counts the sessions that a rule of the site's own has kept. ``confirmed_by`` is the least number of
+    replicas that have confirmed, or None.
+    """
+
+    ended: int = 0
+    total: int = 0
+    kept: int = 0
+    confirmed_by: int | None = None
+
+
+def reasons() -> list[tuple[str, str]]:
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    with override(settings.LANGUAGE_CODE):
+        texts = [str(text) for text in conf.END_MESSAGES]
+    return [("", "---------"), *((text, text) for text in texts)]
+
+
+class EndForm(forms.Form):
+    """
+    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
+
+    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
+    """
+
+    sids = forms.CharField(required=False, widget=forms.HiddenInput)
+    query = forms.CharField(required=False, widget=forms.HiddenInput)
+    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
+    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    # Progress, signed: see signed_progress().
+    progress = forms.CharField(required=False, widget=forms.HiddenInput)
+    # Whether these sessions have ended already, and too few replicas have confirmed that.
+    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
+    message = forms.CharField(
+        label=gettext_lazy("Message"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    own = forms.BooleanField(
+        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
+    )
+
+    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    deactivate = forms.CharField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """Join reason and message: ``message`` is the whole of what the users read."""
+        data = self.cleaned_data
+        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
+        if len(data["message"]) > MESSAGE_MAX:
+            text = gettext("Reason and message together have at most %(limit)d characters.")
+            self.add_error("message", text % {"limit": MESSAGE_MAX})
+        return data
+
+
+class EndingAdmin(pages.ListAdmin):
     """
     The part of ``OnlineSessionAdmin`` that ends sessions: it asks first, ends them batch by batch, and says what ended.
 
@@ -86,10 +126,9 @@ class EndingAdmin(ListAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
-        # The first asks, by GET. The second ends sessions, by POST only.
         return [
-            path("confirm/", view(self.confirm_view), name="django_redsess_onlinesession_confirm"),
-            path("end/", view(self.end_view), name="django_redsess_onlinesession_end"),
+            path("confirm/", view(require_safe(self.confirm_view)), name="django_redsess_onlinesession_confirm"),
+            path("end/", view(require_POST(self.end_view)), name="django_redsess_onlinesession_end"),
             *super().get_urls(),
         ]
 
@@ -102,15 +141,11 @@ class EndingAdmin(ListAdmin):
 
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
         sid = request.GET.get("sid")
-        return self.ask(request, {"query": without_return_page(request.GET)} if sid is None else {"sids": sid})
+        return self.ask(request, {"query": pages.without_return_page(request.GET)} if sid is None else {"sids": sid})
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
         """End the sessions that were confirmed, and save that in the users' histories."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         self._require_permission(request)
         form = EndForm(request.POST)
         if not form.is_valid():
@@ -122,7 +157,7 @@ class EndingAdmin(ListAdmin):
         return self._end_by_query(request, form)
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data, own_sid, superusers = form.cleaned_data, own_sid_of(request), self._protected_user_ids(request)
+        data, own_sid, superusers = form.cleaned_data, pages.own_sid_of(request), self._protected_user_ids(request)
         chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
@@ -166,7 +201,8 @@ class EndingAdmin(ListAdmin):
             ended += batch
             replicas = least(replicas, batch.confirmed_by)
         if work.done and data["own"]:
-            batch = self._end_own(request, matching, data["message"])
+            own = [each.sid for each in self._own_among(request, matching) if self.has_end_permission(request, each)]
+            batch = online.end(*own, message=data["message"])
             ended += batch
             replicas = least(replicas, batch.confirmed_by)
         history.save_ends(request, ended, data["message"])
@@ -194,24 +230,35 @@ class EndingAdmin(ListAdmin):
             return FoundEnding(matching, may_end, progress.total - progress.ended, **options)
         if self._asks_each:
             return OneByOneEnding(matching, may_end, progress.kept, **options)
-        return BulkEnding(matching.session_filter, keep=[own_sid_of(request) or ""], **options)
-
-    def _end_own(self, request: HttpRequest, matching: SessionQuerySet, message: str) -> EndedList:
-        own = self._own_among(request, matching)
-        may = any(self.has_end_permission(request, session) for session in own)
-        return online.end(*([own_sid_of(request) or ""] if may else []), message=message)
+        return BulkEnding(matching.session_filter, keep=[pages.own_sid_of(request) or ""], **options)
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data = form.cleaned_data
-        user = self._to_deactivate(request, data["deactivate"])
+        """Deactivate the account, end all sessions of its user, and say so."""
+        message, user = form.cleaned_data["message"], self._to_deactivate(request, form.cleaned_data["deactivate"])
         if user is None:
             raise PermissionDenied
-        result = deactivate(request, user, data["message"])
-        history.save_ends(request, result.ended, data["message"])
-        return self._answer_deactivation(request, user, result, data["message"])
+        ended, replicas, is_outage = deactivate(request, user, message)
+        history.save_ends(request, ended, message)
+        name, user_id = pages.name_html(str(user)), online.user_id_of(user)
+        query = pages.query_of([user_id])
+        again: dict[str, Any] = {"query": query, "message": message}
+        if is_outage:
+            text = gettext(
+                "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
+                "be ended, because the server of the sessions does not answer. Look again in a while."
+            )
+            # Without a time, this form asks the question again.
+            context = {"unconfirmed": pages.filled(text, user=name), "number": 1, "continues": True}
+            return self._question(request, {**context, "form": EndForm(initial=again)})
+        messages.success(request, pages.filled(gettext("The account of %(user)s was deactivated."), user=name))
+        if too_few(replicas):
+            _, latest = online.census(SessionFilter((user_id,)))
+            progress = Progress(len(ended), len(ended))
+            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
+        return self._answer(request, ended_text(ended), replicas, again)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
-        if own_sid_of(request) in {session.sid for session in ended}:
+        if pages.own_sid_of(request) in {session.sid for session in ended}:
             # Messages may be kept in the session. They would be saved to one that has ended.
             request.session.flush()
 
@@ -219,7 +266,7 @@ class EndingAdmin(ListAdmin):
         self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
     ) -> SafeString:
         # An administrator who ended their own session reads this on the sign-in page: it names nobody.
-        return count_text(len(ended)) if own_sid_of(request) is None else ended_text(ended, rows)
+        return count_text(len(ended)) if pages.own_sid_of(request) is None else ended_text(ended, rows)
 
     def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
         """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
@@ -229,7 +276,7 @@ class EndingAdmin(ListAdmin):
             listed = self.changelist_of(request, str(choice["query"]))
             matching, about = _sessions_of(listed), _about(listed)
             if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
-                messages.warning(request, missing("end_all_onlinesession"))
+                messages.warning(request, pages.missing("end_all_onlinesession"))
                 return self._back(request)
             if (sids := self._sids_of(request, matching)) is None:
                 context = self._context_of_query(request, matching)
@@ -260,7 +307,7 @@ class EndingAdmin(ListAdmin):
     def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
         # A session may have got another sid since the list was shown.
         found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
-        own_sid = own_sid_of(request)
+        own_sid = pages.own_sid_of(request)
         protected = {session.sid for session in found if not self.has_end_permission(request, session)}
         number = sum(session.sid not in {*protected, own_sid} for session in found)
         return {
@@ -292,7 +339,7 @@ class EndingAdmin(ListAdmin):
             # What a search has found ends up to this number. All other sessions end by their list, to the last.
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
             "asks_each": self._asks_each,
-            "one_user": names_of(*user_ids) if len(user_ids) == 1 else "",
+            "one_user": pages.names_of(*user_ids) if len(user_ids) == 1 else "",
             **self._rows(request, _in_parts(matching), number, total),
             # Asked of those who may change the user only: who has no session is told to nobody else.
             **self._deactivation(request, asked.user_ids or (), protected),
@@ -307,7 +354,7 @@ class EndingAdmin(ListAdmin):
                 "browser": _browser_of(session),
                 "signed_in": when(session.login_at) if session.login_at else "",
                 "seen": when(session.seen_at),
-                "is_own": session.sid == own_sid_of(request),
+                "is_own": session.sid == pages.own_sid_of(request),
                 "is_protected": not self.has_end_permission(request, session),
             }
             for session in islice(filter(may_show, sessions), ROWS_MAX)
@@ -349,10 +396,10 @@ class EndingAdmin(ListAdmin):
             request.GET, request.method = original, method
 
     def _back(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
+        return HttpResponseRedirect(pages.return_page_of(request).url(self.admin_site))
 
     def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-        page = return_page_of(request)
+        page = pages.return_page_of(request)
         context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
         return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
@@ -365,34 +412,12 @@ class EndingAdmin(ListAdmin):
         text = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
         if not too_few(replicas):
             messages.success(request, text)
-        elif own_sid_of(request) is None:  # Signed out.
+        elif pages.own_sid_of(request) is None:  # Signed out.
             messages.warning(request, text)
         else:
             form = EndForm(initial={**again, "again": True, "own": False, "deactivate": ""})
             return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
         return self._back(request)
-
-    def _answer_deactivation(self, request: HttpRequest, user: Any, result: AllEnded, message: str) -> HttpResponse:
-        """Say that the account of ``user`` was deactivated, and how many sessions have ended."""
-        name, query = name_html(str(user)), query_of([online.user_id_of(user)])
-        again: dict[str, Any] = {"query": query, "message": message}
-        if result.is_outage:
-            text = filled(
-                gettext(
-                    "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
-                    "be ended, because the server of the sessions does not answer. Look again in a while."
-                ),
-                user=name,
-            )
-            # Without a time, this form asks the question again.
-            context = {"unconfirmed": text, "number": 1, "continues": True, "form": EndForm(initial=again)}
-            return self._question(request, context)
-        messages.success(request, filled(gettext("The account of %(user)s was deactivated."), user=name))
-        if too_few(result.confirmed_by):
-            _, latest = online.census(SessionFilter((online.user_id_of(user),)))
-            progress = Progress(len(result.ended), len(result.ended))
-            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
-        return self._answer(request, ended_text(result.ended), result.confirmed_by, again)
 
     def _report_gone(self, request: HttpRequest, count: int) -> None:
         if count > 0:
@@ -401,7 +426,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they were over already.",
                 count,
             )
-            messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+            messages.warning(request, text % {"count": pages.shown_number(count)})
 
     def _report_protected(self, request: HttpRequest, count: int) -> None:
         if not count:
@@ -418,7 +443,7 @@ class EndingAdmin(ListAdmin):
                 "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
                 count,
             )
-        messages.warning(request, text % {"count": number_format(count, force_grouping=True)})
+        messages.warning(request, text % {"count": pages.shown_number(count)})
 
     def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
         """
@@ -436,7 +461,7 @@ class EndingAdmin(ListAdmin):
 
     def sessions(self, request: HttpRequest) -> SessionQuerySet:
         """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
-        return cast("SessionQuerySet", self.get_queryset(request))
+        return cast(SessionQuerySet, self.get_queryset(request))
 
     def look_up(self, request: HttpRequest, *sids: str) -> list[OnlineSession]:
         """Return those of the sessions ``sids`` that the administrator may see, guests' too."""
@@ -449,11 +474,7 @@ class EndingAdmin(ListAdmin):
 
     def _protected_user_ids(self, request: HttpRequest) -> list[str]:
         """Return the ids of superusers whose sessions the administrator may not end. A subclass's rule needs none."""
-        if self._has_custom_rule or is_superuser(request.user):
-            return []
-        try:
-            get_user_model()._meta.get_field("is_superuser")
-        except FieldDoesNotExist:
+        if self._has_custom_rule or is_superuser(request.user) or not users_have("is_superuser"):
             return []
         users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
         found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
@@ -497,17 +518,17 @@ class EndingAdmin(ListAdmin):
 
     def _may_end_other(self, request: HttpRequest, session: OnlineSession) -> bool:
         may = self.has_view_permission(request, session) and self.has_end_permission(request, session)
-        return may and session.sid != own_sid_of(request)
+        return may and session.sid != pages.own_sid_of(request)
 
     def _own_among(self, request: HttpRequest, matching: SessionQuerySet) -> list[OnlineSession]:
         # The administrator's own session was seen just now: any filter by time includes it.
-        own, user_ids = self.look_up(request, own_sid_of(request) or ""), matching.session_filter.user_ids
+        own, user_ids = self.look_up(request, pages.own_sid_of(request) or ""), matching.session_filter.user_ids
         if matching.session_filter.guests == "only":
             return []
         if (found := matching.found_sids) is not None:
             return [session for session in own if session.sid in found]
         if matching.session_filter.names_client:
-            return own if matching.filter(sid=own_sid_of(request)).exists() else []
+            return own if matching.filter(sid=pages.own_sid_of(request)).exists() else []
         return [session for session in own if user_ids is None or session.user_id in user_ids]
 
     def _count_protected(self, request: HttpRequest, matching: SessionQuerySet) -> int:
@@ -528,6 +549,25 @@ class EndingAdmin(ListAdmin):
         return online.count(**of_superusers._asdict())
 
 
+def signed_progress(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
+    """Return ``progress`` as a signed text for the next page's form: nobody can forge it."""
+    return signing.dumps(progress, salt=_salt(request, query, latest))
+
+
+def progress_of(request: HttpRequest, data: dict[str, Any]) -> Progress | None:
+    """Return the progress that the form's ``data`` contain; None if the signature is not ours, or for another list."""
+    if not data["progress"]:
+        return Progress()
+    try:
+        return Progress(*signing.loads(data["progress"], salt=_salt(request, data["query"], data["latest"])))
+    except signing.BadSignature:
+        return None
+
+
+def _salt(request: HttpRequest, query: Any, latest: object) -> str:
+    return f"django_redsess.ending {request.user.pk} {latest} {str(query).strip()}"
+
+
 def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
     return OnlineSession.online.none() if listed is None else listed.queryset
 
@@ -544,7 +584,7 @@ def _about(listed: ChangeList | None) -> dict[str, Any]:
     filters = chosen(listed)
     everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
     # The question itself names a single user.
-    by_others = chosen(listed, but=USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    by_others = chosen(listed, but=pages.USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
     return {"term": listed.query, "filters": by_others, **everyone}
 
 
@@ -556,11 +596,7 @@ def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:
             return
 
 
-NAMES_MAX = 3
-"""A message names so many users."""
-
-NAME_MAX = 100
-"""A longer name is cut after so many characters."""
+NAMES_MAX = 3  # A message names so many users.
 
 
 def count_text(count: int) -> SafeString:
@@ -568,7 +604,7 @@ def count_text(count: int) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return filled(text, count=number_format(count, force_grouping=True))
+    return pages.filled(text, count=pages.shown_number(count))
 
 
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
@@ -579,45 +615,24 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     """
     if len(ended) == 1 and (row := (rows or {}).get(ended[0].sid)) is not None:
         client = ", ".join(filter(None, (labels.browser_name(row.user_agent), row.address)))
-        if client and row.user_id:
-            text = gettext("The session of %(user)s was ended: %(client)s.")
-            return filled(text, user=name_html(str(row)), client=name_html(client))
         if client:
-            return filled(gettext("The session of a guest was ended: %(client)s."), client=name_html(client))
+            text = gettext("The session of a guest was ended: %(client)s.")
+            if row.user_id:
+                text = gettext("The session of %(user)s was ended: %(client)s.")
+            return pages.filled(text, user=pages.name_html(str(row)), client=pages.name_html(client))
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
     if not user_ids:
         return count_text(len(ended))
-    names, shown = names_of(*user_ids[:NAMES_MAX]), number_format(len(ended), force_grouping=True)
+    names, shown = pages.names_of(*user_ids[:NAMES_MAX]), pages.shown_number(len(ended))
     if len(user_ids) == 1 and all(session.user_id for session in ended):
         text = ngettext(
             "%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", len(ended)
         )
-        return filled(text, count=shown, user=names)
+        return pages.filled(text, count=shown, user=names)
     more = len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = filled(text, users=names, count=number_format(more, force_grouping=True))
+        users = pages.filled(text, users=names, count=pages.shown_number(more))
     else:
-        users = filled(gettext("Users: %(users)s."), users=names)
+        users = pages.filled(gettext("Users: %(users)s."), users=names)
     return format_html("{} {}", count_text(len(ended)), users)
-
-
-def filled(text: str, **values: str) -> SafeString:
-    """Return the translated ``text`` as HTML, with its placeholders filled."""
-    escaped = {name: conditional_escape(value) for name, value in values.items()}
-    return mark_safe(conditional_escape(text) % escaped)  # noqa: S308  # all parts are escaped
-
-
-def names_of(*user_ids: str) -> SafeString:
-    """Return the names of these users as the list shows them, as HTML."""
-    users, names = users_by_id(set(user_ids)), []
-    for user_id in user_ids:
-        row = OnlineSession(user_id=user_id)
-        row.user = users.get(user_id)
-        names.append((name_html(str(row)),))
-    return format_html_join(", ", "{}", names)
-
-
-def name_html(name: str) -> SafeString:
-    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))

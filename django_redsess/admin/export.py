@@ -5,39 +5,29 @@ from __future__ import annotations
 import csv
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
-from django.http import (
-    HttpRequest,
-    HttpResponseBadRequest,
-    HttpResponseNotAllowed,
-    QueryDict,
-    StreamingHttpResponse,
-)
+from django.http import HttpRequest, HttpResponseBadRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone, translation
 
 from django_redsess.admin import history
 from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
+from django_redsess.online.searching import LookedThrough
+from django_redsess.querysets import SessionQuerySet
 
-if TYPE_CHECKING:
-    from django_redsess.online.searching import LookedThrough
-    from django_redsess.querysets import SessionQuerySet
-
-AT_ONCE = 900
-"""So many sessions are written at a time. With the overlap, they are one read."""
+AT_ONCE = 900  # So many sessions are written at a time. With the overlap, they are one read.
 
 OVERLAP = 100
 """So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
 
-BYTE_ORDER_MARK = "\ufeff"
-"""Without it, Excel reads a CSV file in the code page of the system, and garbles names."""
+BYTE_ORDER_MARK = "\ufeff"  # Without it, Excel reads a CSV file in the code page of the system, and garbles names.
 
 CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
 """The last row of a CSV file that is not whole. A JSON file has no end then."""
@@ -48,9 +38,7 @@ Batches = Iterator[list[Record]]
 
 
 def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
-    """Send the sessions that match the query, in the ``format`` of the form. By POST, since it writes a history."""
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
+    """Send the sessions that match the query, in the ``format`` of the form."""
     if not sessions_admin.has_export_permission(request):
         raise PermissionDenied
     file_format = request.POST.get("format", "")
@@ -61,18 +49,23 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
-    history.save_export(request, sessions.count(), file_format, _query_text(request.GET))
+    query = "&".join(f"{name}={value}" for name, values in request.GET.lists() for value in values)
+    history.save_export(request, sessions.count(), file_format, query)
     batches = _batches(sessions, partial(sessions_admin.has_view_permission, request))
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
-    parts = _csv(batches) if file_format == "csv" else _json(batches, looked_through, is_all)
-    parts = _telling_of_failure(parts, CUT_OFF if file_format == "csv" else b"")
+    if file_format == "csv":
+        content_type, parts = "text/csv", _telling_of_failure(_csv(batches), CUT_OFF)
+    else:
+        content_type, parts = "application/json", _telling_of_failure(_json(batches, looked_through, is_all), b"")
     # A server that runs asynchronously would collect all of an ordinary iterator.
     content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
-    content_type = "text/csv" if file_format == "csv" else "application/json"
-    response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
-    name = _file_name(file_format, looked_through, is_all)
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
+    part = "" if is_all else newest or "-part"
+    name = f"online-sessions-{timezone.localdate():%Y-%m-%d}{part}.{file_format}"
+    disposition = f'attachment; filename="{name}"'
+    return StreamingHttpResponse(
+        content, content_type=f"{content_type}; charset=utf-8", headers={"Content-Disposition": disposition}
+    )
 
 
 def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
@@ -133,20 +126,9 @@ def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
         raise
 
 
-async def _in_threads(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Yield ``parts``, each made where this server runs synchronous code."""
-    iterator = iter(parts)
     # StopIteration can't leave a thread.
-    make = sync_to_async(lambda: next(iterator, None))
+    make = sync_to_async(lambda: next(parts, None))
     while (part := await make()) is not None:
         yield part
-
-
-def _file_name(file_format: str, looked_through: LookedThrough | None, is_all: bool) -> str:
-    newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
-    part = "" if is_all else newest or "-part"
-    return f"online-sessions-{timezone.localdate():%Y-%m-%d}{part}.{file_format}"
-
-
-def _query_text(query: QueryDict) -> str:
-    return "&".join(f"{name}={value}" for name, values in query.lists() for value in values)

@@ -6,7 +6,7 @@ The chart is SVG in the page, without scripts or files. It can be read without c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from math import ceil
@@ -14,17 +14,16 @@ from typing import Any, NamedTuple
 
 from django.contrib.admin.views.main import ORDER_VAR
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_date
-from django.utils.formats import date_format, get_format, number_format
+from django.utils.formats import date_format, get_format
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
-from django_redsess.admin.lists import ListAdmin
+from django_redsess.admin.pages import ListAdmin, shown_number
 from django_redsess.conf import conf
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
 
@@ -109,7 +108,7 @@ def draw(
     points = sampled if day else [*sampled, now]
     step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
     plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
-    levels = [(plot.y(number), _number(number)) for number in range(0, top + 1, top if small else step)]
+    levels = [(plot.y(number), shown_number(number)) for number in range(0, top + 1, top if small else step)]
     margin = 10 + CHARACTER * max(len(label) for _, label in levels)
     gone = evicted(sampled)
     has_stopped = not day and now.at - sampled[-1].at > GAP
@@ -129,7 +128,7 @@ def draw(
         "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
         "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
         "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
-        "evicted": [_number(count) for count in gone] if any(gone) and not small else None,
+        "evicted": [shown_number(count) for count in gone] if any(gone) and not small else None,
     }
     return render_to_string("django_redsess/online_chart.html", context)
 
@@ -147,7 +146,7 @@ def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
 
 def day_name(at: datetime) -> str:
     """Return the day of ``at`` as text: day of the week and date."""
-    return date_format(localtime(at), f"D {get_format('DATE_FORMAT')}")
+    return _time(at, f"D {get_format('DATE_FORMAT')}")
 
 
 def _scale(peak: int) -> tuple[int, int]:
@@ -164,7 +163,7 @@ def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
     form = "TIME_FORMAT" if hourly else "D" if span <= timedelta(days=7) else "MONTH_DAY_FORMAT"
     # In every time zone, a full hour is at a full quarter of an hour of UTC.
     quarters = range(ceil(plot.start.timestamp() / 900), int(plot.end.timestamp() // 900) + 1)
-    local = [localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]
+    local = [timezone.localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]
     # When summer time ends, an hour comes twice, the second time with fold set: label it once.
     full = [(at, _time(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
     room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
@@ -190,17 +189,13 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
     words = {"last": counts[-1], "most": most, "least": least}
     return (
         {"line": "".join(lines), "area": "".join(areas), "dots": "".join(dots)}
-        | {name: _number(count.number) for name, count in words.items()}
+        | {name: shown_number(count.number) for name, count in words.items()}
         | {f"{name}_at": _time(count.at, plot.time_format) for name, count in words.items()}
     )
 
 
-def _time(at: datetime, form: str = "TIME_FORMAT") -> str:
-    return date_format(localtime(at), form)
-
-
-def _number(number: int) -> str:
-    return number_format(number, use_l10n=True, force_grouping=True)
+def _time(at: datetime, form: str) -> str:
+    return date_format(timezone.localtime(at), form)
 
 
 RANGES = {
@@ -212,14 +207,6 @@ RANGES = {
 
 NUMBERS_TEMPLATE = "admin/django_redsess/onlinesession/numbers.html"
 DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
-
-
-class TableRow(NamedTuple):
-    """An hour or a day of the table: its name, where it leads, and counts as text."""
-
-    name: str
-    day: str
-    counts: Sequence[str]
 
 
 def present(request: HttpRequest) -> dict[str, Any]:
@@ -238,8 +225,6 @@ def present(request: HttpRequest) -> dict[str, Any]:
 
 def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpResponse:
     """Show how many were online in the last day, week or month, or on one day."""
-    if request.method not in ("GET", "HEAD"):
-        return HttpResponseNotAllowed(["GET", "HEAD"])
     if not sessions_admin.has_view_permission(request):
         raise PermissionDenied
     today = timezone.localdate()
@@ -249,11 +234,9 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     hours, _ = RANGES[name]
     bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
     samples, now = online.until_now(hours=hours, day=bounds)
-    earlier = (day or today) - timedelta(days=1)
-    by_day, has_days = not day and name != "day", bool(day) or name == "day"
+    earlier, by_day = (day or today) - timedelta(days=1), not day and name != "day"
     # Of a day that is over, nobody who is online now is part.
     counted = [*samples, now] if samples and (not day or day == today) else samples
-    later = day + timedelta(days=1) if day and day < today else None
     context = {
         "picture": draw(samples, now, hours=hours, day=bounds),
         "rows": _rows(counted, by_day=by_day, today=day or today),
@@ -261,8 +244,8 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
         "day": day,
         "heading": title_of(hours, bounds),
         "ranges": [(each, words, not day and each == name) for each, (_, words) in RANGES.items()],
-        "earlier": earlier if has_days and earlier > today - timedelta(days=DAYS_KEPT) else None,
-        "later": later,
+        "earlier": earlier if not by_day and earlier > today - timedelta(days=DAYS_KEPT) else None,
+        "later": day + timedelta(days=1) if day and day < today else None,
         "as_of": _as_of(now.at),
         "at": now.at,
         "zone": timezone.get_current_timezone_name(),
@@ -279,29 +262,21 @@ def _day_asked_for(request: HttpRequest, today: date) -> date | None:
 
 
 def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime.combine(day, time.min), timezone.get_current_timezone())
+    return timezone.make_aware(datetime.combine(day, time.min))
 
 
-def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[TableRow]:
+def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:
     """Return the most and the fewest of each day, or of each hour; the latest first. Hours of another day name it."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]
     for _, part in groupby(timed, key=lambda each: each[0].strftime("%Y%m%d" if by_day else "%Y%m%d%H%z")):
-        (first, sample), *others = part
-        of_part = [sample, *(other for _, other in others)]
-        form = get_format("TIME_FORMAT") if first.date() == today else f"D {get_format('TIME_FORMAT')}"
-        name = day_name(first) if by_day else date_format(first.replace(minute=0), form)
-        counts = [
-            *_ends(each.signed_in for each in of_part),
-            *_ends(each.guests for each in of_part),
-        ]
-        rows.append(TableRow(name, first.date().isoformat() if by_day else "", counts))
+        times, of_part = zip(*part, strict=True)
+        form = get_format("TIME_FORMAT") if times[0].date() == today else f"D {get_format('TIME_FORMAT')}"
+        name = day_name(times[0]) if by_day else date_format(times[0].replace(minute=0), form)
+        signed_in, guests = [each.signed_in for each in of_part], [each.guests for each in of_part]
+        counts = [shown_number(count) for count in (max(signed_in), min(signed_in), max(guests), min(guests))]
+        rows.append({"name": name, "day": times[0].date().isoformat() if by_day else "", "counts": counts})
     return rows[::-1]
-
-
-def _ends(counts: Iterable[int]) -> list[str]:
-    found = list(counts)
-    return [number_format(number, use_l10n=True, force_grouping=True) for number in (max(found), min(found))]
 
 
 def _as_of(at: datetime) -> str:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
+from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import quote
-from django.contrib.admin.views.main import SEARCH_VAR
-from django.http import HttpRequest
+from django.contrib.admin.utils import quote, unquote
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.timesince import TIME_STRINGS
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
-from django_redsess.admin import links
-from django_redsess.admin.deactivation import missing
-from django_redsess.admin.filters import EVERYONE, WHO, limit_of_user, users_admin
-from django_redsess.admin.links import ItemLink, end_url, query_of, return_page_of, url_of
+from django_redsess.admin import pages
+from django_redsess.admin.ending import EndingAdmin
+from django_redsess.admin.users import limit_of_user, users_admin
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
@@ -81,7 +77,13 @@ def duration(seconds: float) -> str:
 
 def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[Deadline]:
     if details is not None:
-        yield _django_deadline(session, details)
+        age, at = details.age_seconds, details.django_deadline
+        if not age:
+            yield Deadline(gettext("At the date that the site has set"), at)
+        elif conf.SLIDING:
+            yield Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
+        else:
+            yield Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, at)
     if conf.IDLE_TIMEOUT:
         slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
         at = session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
@@ -91,179 +93,210 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
         yield Deadline(text, session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
 
 
-def _django_deadline(session: online.Session, details: online.Details) -> Deadline:
-    age = details.age_seconds
-    if not age:
-        return Deadline(gettext("At the date that the site has set"), details.django_deadline)
-    if conf.SLIDING:
-        return Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
-    return Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, details.django_deadline)
-
-
 def _after_last_request(seconds: float) -> str:
     return gettext("%(time)s after the last request") % {"time": duration(seconds)}
 
 
-OTHERS_MAX = 20
-"""How many other sessions of the same user a session's page lists."""
-
-VALUE_MAX = 1000
-"""A longer value is cut after so many characters."""
-
-KEYS_MAX = 500
-"""The most keys of a session that its page lists."""
+OTHERS_MAX = 20  # How many other sessions of the same user a session's page lists.
+VALUE_MAX = 1000  # A longer value is cut after so many characters.
+KEYS_MAX = 500  # The most keys of a session that its page lists.
 
 NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
-@dataclass(frozen=True)
-class SessionPage:
-    """What the page of ``session`` shows, read for ``request``. The methods return its parts as HTML."""
+SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")
+"""What a session's page shows first. The rest is folded."""
+
+
+class PageData(NamedTuple):
+    """What the page of a session shows, read for ``request``."""
 
     request: HttpRequest
-    site: AdminSite
-    session: OnlineSession
     details: online.Details | None
+    deadlines: list[Deadline]
     views: list[viewed.ViewedItem]
-    items: dict[str, ItemLink]
+    items: dict[str, pages.ItemLink]
     """The names of viewed items."""
     others: list[tuple[OnlineSession, bool]]
     """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
 
-    def owner(self) -> str:
+
+class SessionPageAdmin(EndingAdmin):
+    """The part of ``OnlineSessionAdmin`` that shows the page of a session. What it shows is read by ``get_object``."""
+
+    # Of the fields, only a user agent is empty.
+    empty_value_display = gettext_lazy("not stored")
+    fieldsets = (
+        (None, {"fields": SUMMARY}),
+        # Django folds it without a script.
+        (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
+    )
+    readonly_fields = (*SUMMARY, "data", "size")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
+        found = self.look_up(request, object_id)
+        if not found:
+            return None
+        [session] = found
+        details = online.details(session.sid)
+        views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+        # The lookup may add a message, which has to be there before the page is drawn.
+        names = pages.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
+        others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
+        session.page = PageData(request, details, deadlines_of(session.session, details), views, names, others)
+        return session
+
+    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
+        if not session.user_id:
+            return []
+        of_user = self.sessions(request).of_users([session.user_id])[: OTHERS_MAX + 1]
+        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
+        return others[:OTHERS_MAX]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None:
+            return fieldsets
+        # A guest's session has no others. A single deadline is told by times().
+        empty = [] if obj.user_id else ["other_sessions"]
+        if len(obj.page.deadlines) < 2:
+            empty.append("deadlines")
+        return [
+            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
+            for title, options in cast("list[tuple[Any, Any]]", fieldsets)
+        ]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        session: OnlineSession = context["original"]
+        context["has_end_permission"] = self.has_end_permission(request, session)
+        context["end_url"] = pages.end_url(request, self.admin_site, sid=session.sid)
+        if session.user_id:
+            context["end_user_url"] = pages.end_url(request, self.admin_site, query=pages.query_of([session.user_id]))
+        named = gettext("Session of %(user)s") % {"user": session}
+        context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the history of the session's user: there is who ended the user's sessions."""
+        session = self.get_object(request, unquote(object_id))
+        if session is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        url = self._url_of_user(session, "history") or page_url(request, self.admin_site, session.sid)
+        return HttpResponseRedirect(url)
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        # Django would name a database's reasons, and lead to the index.
+        present = online.find([unquote(object_id)], follow=True)
+        for session in self.look_up(request, *(found.sid for found in present)):
+            return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
+        messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
+        return self._back(request)
+
+    @admin.display(description=gettext_lazy("user"))
+    def owner(self, session: OnlineSession) -> str:
         """Show whose session it is: with links for those who may see the user."""
-        name, url = format_html("<bdi>{}</bdi>", self.session), self._url_of_user("change")
+        name, url = format_html("<bdi>{}</bdi>", session), self._url_of_user(session, "change")
         if not url:
-            return format_html("{}{}", name, own_mark(self.session))
-        account = format_html('<a href="{}">{}</a>{}', url, name, own_mark(self.session))
-        history = format_html('<a href="{}">{}</a>', self.history_url(), gettext("History of this user"))
-        return _beside([account, history])
+            return format_html("{}{}", name, pages.own_mark(session))
+        # The history says who has ended sessions of the user.
+        history = pages.link(self._url_of_user(session, "history"), gettext("History of this user"))
+        return _beside([pages.link(url, name) + pages.own_mark(session), history])
 
-    def history_url(self) -> str:
-        """Return the URL of the user's history, where ends are noted. ``""`` for those who may not see it."""
-        return self._url_of_user("history")
-
-    def origin(self) -> str:
+    @admin.display(description=gettext_lazy("from"))
+    def origin(self, session: OnlineSession) -> str:
         """Show browser, system and address, with a link to all sessions from this address."""
-        parts = [part for part in (self._browser(self.session), self._address(self.session)) if part]
-        return _beside(parts or [labels.stored("")])
+        parts = [labels.browser_name(session.user_agent), pages.address_link(session, self.admin_site)]
+        return _beside([part for part in parts if part] or [labels.stored("")])
 
-    def times(self) -> str:
+    @admin.display(description=gettext_lazy("times"))
+    def times(self, session: OnlineSession) -> str:
         """Show when the user signed in, was last seen, and when and why the session ends."""
-        session, times = self.session, []
+        page: PageData = session.page
+        times = []
         if session.login_at:
             times.append(format_html(gettext("Signed in: {time}"), time=moment(session.login_at)))
         times.append(format_html(gettext("Last seen: {time}"), time=moment(session.seen_at)))
         ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
-        times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in self._deadlines[:1])]))
-        if ends_with_browser(self.details):
+        times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in page.deadlines[:1])]))
+        if ends_with_browser(page.details):
             times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
         return _lines(times)
 
-    @property
-    def has_deadlines(self) -> bool:
-        """Whether there are several deadlines. A single one is told by :meth:`times`."""
-        return len(self._deadlines) > 1
-
-    def deadlines(self) -> str:
+    @admin.display(description=gettext_lazy("when it ends"))
+    def deadlines(self, session: OnlineSession) -> str:
         """Show each deadline. The first one is marked."""
-        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in self._deadlines]
+        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in session.page.deadlines]
         lines[:1] = [format_html("<strong>{}</strong> ({})", line, gettext("comes first")) for line in lines[:1]]
         return _lines(lines)
 
-    def viewed_items(self) -> str:
+    @admin.display(description=gettext_lazy("viewed items"))
+    def viewed_items(self, session: OnlineSession) -> str:
         """Show the viewed items, the newest first."""
-        if not self.views:
+        page: PageData = session.page
+        if not page.views:
             return gettext("It has viewed no items.")
-        rows = [(links.item_html(view.item, self.items.get(view.item)), moment(view.at)) for view in self.views]
+        rows = [(pages.item_html(view.item, page.items.get(view.item)), moment(view.at)) for view in page.views]
         return table((gettext("Item"), gettext("Viewed")), rows)
 
-    def other_sessions(self) -> str:
+    @admin.display(description=gettext_lazy("other sessions"))
+    def other_sessions(self, session: OnlineSession) -> str:
         """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
-        limit = paragraph(limit_of_user(self.request, self.site, self.session.user_id))
-        if not self.others:
+        page: PageData = session.page
+        limit = pages.paragraph(limit_of_user(page.request, self.admin_site, session.user_id))
+        if not page.others:
             return format_html("{}{}", gettext("There are no others."), limit)
         headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
-        if any(may_end for _, may_end in self.others):
+        if any(may_end for _, may_end in page.others):
             headings.append(gettext("End"))
-        rows = [self._row(other, may_end)[: len(headings)] for other, may_end in self.others]
-        url = f"{url_of('changelist', self.site)}?{query_of([self.session.user_id])}"
-        link = format_html(
-            '<p class="redsess-below"><a href="{}">{}</a></p>', url, gettext("All sessions of this user")
-        )
-        return table(headings, rows) + link + limit
+        rows = [self._row(page.request, other, may_end)[: len(headings)] for other, may_end in page.others]
+        url = pages.url_of("changelist", self.admin_site, query={pages.USER: session.user_id})
+        return table(headings, rows) + pages.paragraph(pages.link(url, gettext("All sessions of this user"))) + limit
 
-    def data(self) -> str:
-        """Show the keys of the data, and the values to those who may see them."""
-        may_see = self.request.user.has_perm("django_redsess.view_session_data")
-        shown = data(self.details, with_values=may_see)
-        has_values = self.details is not None and bool(self.details.data)
-        return (
-            shown if may_see or not has_values else format_html("{}{}", shown, paragraph(missing("view_session_data")))
-        )
+    def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
+        browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
+        page = pages.link(page_url(request, self.admin_site, other.sid), browser)
+        where = format_html("{}{}<br>{}", page, pages.own_mark(other), pages.address_link(other, self.admin_site))
+        if may_end:
+            # A screen reader may read the links without their rows.
+            name = gettext("End: %(browser)s, %(address)s")
+            name %= {"browser": browser, "address": labels.stored(other.address)}
+            url = pages.end_url(request, self.admin_site, sid=other.sid)
+            end = pages.end_link(url, name)
+        return [where, when(other.login_at) if other.login_at else "", when(other.seen_at), end]
 
-    @cached_property
-    def _deadlines(self) -> list[Deadline]:
-        return deadlines_of(self.session.session, self.details)
+    @admin.display(description=gettext_lazy("data"))
+    def data(self, session: OnlineSession) -> str:
+        """Show the keys of the data and the size of each value, and the values to those who may see them."""
+        page: PageData = session.page
+        details, with_values = page.details, page.request.user.has_perm("django_redsess.view_session_data")
+        if details is None or details.data is None:
+            return gettext("The data can't be read.")
+        headings, rows = [gettext("Key"), gettext("Size")], []
+        if with_values:
+            headings.append(gettext("Value"))
+        for key, size in islice(details.sizes.items(), KEYS_MAX):
+            value = [_value_text(key, details.data[key])] if with_values else []
+            rows.append([visible(text) for text in (str(key), filesizeformat(size), *value)])
+        if not rows:
+            return gettext("It has no data.")
+        left = len(details.sizes) - len(rows)
+        more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
+        lacking = "" if with_values else pages.missing("view_session_data")
+        return table(headings, rows) + pages.paragraph(more) + pages.paragraph(lacking)
 
-    def _url_of_user(self, page: str) -> str:
-        user, of_users = self.session.user, users_admin(self.request, self.site)
-        if user is None or of_users is None or not of_users.has_view_or_change_permission(self.request, user):
+    @admin.display(description=gettext_lazy("size in the store"))
+    def size(self, session: OnlineSession) -> str:
+        # A plain space lets the line break.
+        return filesizeformat(session.session.size).replace("\xa0", " ")
+
+    def _url_of_user(self, session: OnlineSession, page: str) -> str:
+        # "" for those who may not see the user.
+        request, user = session.page.request, session.user
+        of_users = users_admin(request, self.admin_site)
+        if user is None or of_users is None or not of_users.has_view_or_change_permission(request, user):
             return ""
-        return links.admin_url(user, self.site, page)
-
-    def _row(self, other: OnlineSession, may_end: bool) -> list[str]:
-        browser = labels.stored(self._browser(other))
-        url = page_url(self.request, self.site, other.sid)
-        where = format_html('<a href="{}">{}</a>{}<br>{}', url, browser, own_mark(other), self._address(other))
-        signed_in = when(other.login_at) if other.login_at else ""
-        return [where, signed_in, when(other.seen_at), self._end(other) if may_end else ""]
-
-    def _end(self, other: OnlineSession) -> str:
-        # A screen reader may read the links without their rows.
-        browser, address = labels.stored(self._browser(other)), labels.stored(other.address)
-        name = gettext("End: %(browser)s, %(address)s") % {"browser": browser, "address": address}
-        url = end_url(self.request, self.site, sid=other.sid)
-        return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, name, gettext("End"))
-
-    def _browser(self, session: OnlineSession) -> str:
-        return labels.browser_name(session.user_agent)
-
-    def _address(self, session: OnlineSession) -> str:
-        return address_link(session, self.site)
-
-
-def address_link(session: OnlineSession, site: AdminSite) -> str:
-    """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
-    if not session.address:
-        return ""
-    query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
-    url = f"{url_of('changelist', site)}?{urlencode(query)}"
-    # An address is written from left to right, wherever it stands.
-    return format_html('<a href="{}"><bdi dir="ltr">{}</bdi></a>', url, session.address)
-
-
-def own_mark(session: OnlineSession) -> SafeString:
-    """Return what marks the administrator's own session, as HTML. Nothing for another one."""
-    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
-
-
-def data(details: online.Details | None, *, with_values: bool) -> str:
-    """Show the keys of a session's data and the size of each value; ``with_values`` shows the values, too."""
-    if details is None or details.data is None:
-        return gettext("The data can't be read.")
-    headings, rows = [gettext("Key"), gettext("Size")], []
-    if with_values:
-        headings.append(gettext("Value"))
-    for key, size in islice(details.sizes.items(), KEYS_MAX):
-        value = [_value_text(key, details.data[key])] if with_values else []
-        rows.append([visible(text) for text in (str(key), filesizeformat(size), *value)])
-    if not rows:
-        return gettext("It has no data.")
-    left = len(details.sizes) - len(rows)
-    more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
-    return table(headings, rows) + paragraph(more)
+        return pages.admin_url(user, self.admin_site, page)
 
 
 def moment(at: datetime) -> SafeString:
@@ -273,13 +306,7 @@ def moment(at: datetime) -> SafeString:
 
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
     """Return the URL of the page of a session. It returns to the same list as ``request``."""
-    url, parameters = url_of("change", site, quote(sid)), return_page_of(request).parameters
-    return f"{url}?{urlencode(parameters)}" if parameters else url
-
-
-def paragraph(text: str) -> SafeString:
-    """Return ``text`` as a paragraph below a field; nothing for no text."""
-    return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
+    return pages.url_of("change", site, quote(sid), query=pages.return_page_of(request).parameters)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:

@@ -1,75 +1,44 @@
-"""The admin's list of sessions, with its columns and its search box, and the page of a session."""
+"""The admin's list of sessions, with its columns and its search box."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import NotRelationField, get_fields_from_path, unquote
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.http.response import HttpResponseBase
-from django.template.defaultfilters import filesizeformat
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import URLPattern, path
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess import online, querysets, viewed
-from django_redsess.admin import links
-from django_redsess.admin.deactivation import missing, own_sid_of
-from django_redsess.admin.ending import EndingAdmin
+from django_redsess import online
+from django_redsess.admin import filters, pages
 from django_redsess.admin.export import export_view
-from django_redsess.admin.filters import (
-    BROWSER,
-    EVERYONE,
-    GUESTS,
-    USER,
-    WHO,
-    ActiveFilter,
-    BrowserFilter,
-    StaffFilter,
-    SystemFilter,
-    UserFilter,
-    WhoFilter,
-    chosen,
-    ids_of,
-    limit_of_user,
-    only_by_seen,
-    users_admin,
-    visible_users,
-)
-from django_redsess.admin.links import end_url, query_of, return_page_of
 from django_redsess.admin.numbers import numbers_view, present
-from django_redsess.admin.session_page import OTHERS_MAX, SessionPage, address_link, own_mark, page_url
+from django_redsess.admin.session_page import SessionPageAdmin
+from django_redsess.admin.users import limit_of_user, users_admin, visible_users
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import when
 from django_redsess.online.user_agents import BROWSERS
+from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client_address import network_of
 
-if TYPE_CHECKING:
-    from django.db.models import Model, QuerySet
-
-    from django_redsess.querysets import SessionQuerySet
-
-
-SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")
-"""What a session's page shows first. The rest is folded."""
-
-BROWSER_MAX = 60
-"""Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent."""
+BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 
 
 class _Labelled(NamedTuple):
@@ -103,23 +72,11 @@ def _labelled(label: str, value: str) -> SafeString:
     return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
 
 
-ABSENT_MAX = 3
-"""An empty list names so many users who are not signed in."""
-
-SEARCH_MAX = 200
-"""The longest text that is searched for: each word nests the database's query deeper."""
+ABSENT_MAX = 3  # An empty list names so many users who are not signed in.
+SEARCH_MAX = 200  # The longest text that is searched for: each word nests the database's query deeper.
 
 # Four numbers, or two colons.
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
-
-
-class AbsentUser(NamedTuple):
-    """A user who is not signed in. ``deactivate_url`` is ``""`` for who may not deactivate the account."""
-
-    name: str
-    is_active: bool
-    url: str
-    deactivate_url: str
 
 
 def _name_of(model: type[Model], search_field: str) -> str:
@@ -136,7 +93,7 @@ def _name_of(model: type[Model], search_field: str) -> str:
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(EndingAdmin):
+class OnlineSessionAdmin(SessionPageAdmin):
     """
     The list of who is online, and the page of a session.
 
@@ -146,17 +103,16 @@ class OnlineSessionAdmin(EndingAdmin):
     list_display = ("user", "client", "signed_in", "seen", "end")
     search_fields = ("user",)
     ordering = ("-login_at",)
-    list_filter = (WhoFilter, ActiveFilter, StaffFilter, BrowserFilter, SystemFilter, UserFilter)
+    list_filter = (
+        filters.WhoFilter,
+        filters.ActiveFilter,
+        filters.StaffFilter,
+        filters.BrowserFilter,
+        filters.SystemFilter,
+        filters.UserFilter,
+    )
     actions = ("end_selected",)
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
-    # Of the fields, only a user agent is empty.
-    empty_value_display = gettext_lazy("not stored")
-    fieldsets = (
-        (None, {"fields": SUMMARY}),
-        # Django folds it without a script.
-        (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
-    )
-    readonly_fields = (*SUMMARY, "data", "size")
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
@@ -174,36 +130,38 @@ class OnlineSessionAdmin(EndingAdmin):
         self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
 
     def get_urls(self) -> list[URLPattern]:
-        def page(view: Callable[..., HttpResponseBase], name: str) -> URLPattern:
-            to_view = self.admin_site.admin_view(partial(view, self))
-            return path(f"{name}/", to_view, name=f"django_redsess_onlinesession_{name}")
-
-        return [page(numbers_view, "numbers"), page(export_view, "export"), *super().get_urls()]
+        view = self.admin_site.admin_view
+        numbers, export = require_safe(partial(numbers_view, self)), require_POST(partial(export_view, self))
+        return [
+            path("numbers/", view(numbers), name="django_redsess_onlinesession_numbers"),
+            path("export/", view(export), name="django_redsess_onlinesession_export"),
+            *super().get_urls(),
+        ]
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may export the list: all sessions that match, in one file."""
         return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        return self._sessions_for(request).counting_once()
+        own_sid, links_users = pages.own_sid_of(request), users_admin(request, self.admin_site) is not None
+        return OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # Django refuses a URL that names a filter which is not in this list.
         may_see_users = users_admin(request, self.admin_site) is not None
-        return [each for each in super().get_list_filter(request) if may_see_users or each is not StaffFilter]
+        return [each for each in super().get_list_filter(request) if may_see_users or each is not filters.StaffFilter]
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-seen_at",) if only_by_seen(request) else self.ordering
+        return ("-seen_at",) if filters.only_by_seen(request) else self.ordering
 
     def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("seen",) if only_by_seen(request) else ("signed_in", "seen")
+        return ("seen",) if filters.only_by_seen(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and not is_in_use():
-            messages.warning(
-                request, gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
-            )
-        users, query = request.GET.getlist(USER), request.GET.copy()
+            text = gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
+            messages.warning(request, text)
+        users, query = request.GET.getlist(pages.USER), request.GET.copy()
         for name in (PAGE_VAR, ERROR_FLAG):
             query.pop(name, None)
         context = {
@@ -225,45 +183,38 @@ class OnlineSessionAdmin(EndingAdmin):
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
-        looked, asked = sessions.looked_through, sessions.session_filter
-        count = changelist.result_count
-        is_narrowed = bool(changelist.query or changelist.has_active_filters)
+        asked, count = sessions.session_filter, changelist.result_count
+        by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.WHO: pages.EVERYONE})
         title = ngettext("%(count)s online session", "%(count)s online sessions", count)
         if sessions.is_cut:
             title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
-        elif is_narrowed and not count:
+        elif not count and (changelist.query or changelist.has_active_filters):
             # "0 online sessions" would say that nobody is online.
             title = gettext("No matching session")
         return {
-            "title": title % {"count": number_format(count, force_grouping=True)},
-            "chosen": chosen(changelist),
-            "looked_through": looked,
-            "index_helps": request.user.is_superuser and asked.network is not None and not conf.INDEX_ADDRESSES,
+            "title": title % {"count": pages.shown_number(count)},
+            "chosen": filters.chosen(changelist),
+            "looked_through": sessions.looked_through,
+            "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
             "absent_users": self.absent_users(request, changelist),
             "may_see_users": users_admin(request, self.admin_site) is not None,
-            "with_guests_query": changelist.get_query_string({WHO: EVERYONE})
-            if conf.INDEX_ADDRESSES and asked.network is not None and not asked.guests
-            else "",
-            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]) if changelist.query else "",
+            "with_guests_query": with_guests if by_network and conf.INDEX_ADDRESSES and not asked.guests else "",
+            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
 
     def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
         # Links below the list, or who may do that.
         if not self.has_end_permission(request):
-            return {"missing": missing("end_onlinesession")}
+            return {"missing": pages.missing("end_onlinesession")}
         if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
-            return {"missing": missing("end_all_onlinesession")}
+            return {"missing": pages.missing("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
-            return {"end_all_url": end_url(request, self.admin_site)}
+            return {"end_all_url": pages.end_url(request, self.admin_site)}
         # Of a search or a filter: all that it lists, on all pages.
-        query = request.GET.urlencode()
-        return {"end_these_url": end_url(request, self.admin_site, query=query)} if changelist.result_count else {}
-
-    def _sessions_for(self, request: HttpRequest) -> SessionQuerySet:
-        links_users = users_admin(request, self.admin_site) is not None
-        return OnlineSession.online.marking(own_sid_of(request), links_users=links_users)
+        these = pages.end_url(request, self.admin_site, query=request.GET.urlencode())
+        return {"end_these_url": these} if changelist.result_count else {}
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
@@ -276,31 +227,29 @@ class OnlineSessionAdmin(EndingAdmin):
         if "end" in columns:
             for row in rows:
                 if self.has_end_permission(request, row):
-                    row.end_url = end_url(request, self.admin_site, sid=row.sid)
+                    row.end_url = pages.end_url(request, self.admin_site, sid=row.sid)
         items = {row.session.newest_item for row in rows} - {""}
         if items and columns & {"seen", "newest_item"}:
-            found = links.links_of(request, self.admin_site, items)
+            found = pages.links_of(request, self.admin_site, items)
             for row in rows:
                 item = row.session.newest_item
-                row.newest = found.get(item, links.ItemLink(querysets.visible(item), "")) if item else None
+                row.newest = found.get(item, pages.ItemLink(visible(item), "")) if item else None
                 row.shows_newest_below = "newest_item" not in columns
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
-        apart = (
-            format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
-            if session.described
-            else ""
-        )
-        return format_html("<bdi>{}</bdi>{}{}", session, own_mark(session), apart)
+        html = format_html("<bdi>{}</bdi>{}", session, pages.own_mark(session))
+        if session.described:
+            html += format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
+        return html
 
     @admin.display(description=gettext_lazy("user"))
     def account(self, session: OnlineSession) -> str:
         """Link to the user's page, if there is one, and mark the administrator's own session."""
-        url = links.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
-        name = format_html('<a href="{}">{}</a>', url, session) if url else str(session)
-        return format_html("{}{}", name, own_mark(session))
+        url = pages.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
+        name = pages.link(url, str(session)) if url else str(session)
+        return format_html("{}{}", name, pages.own_mark(session))
 
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
@@ -314,16 +263,13 @@ class OnlineSessionAdmin(EndingAdmin):
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it."""
-        return address_link(session, self.admin_site) or labels.stored("")
+        return pages.address_link(session, self.admin_site) or labels.stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
         """Name the browser and its system, with the whole user agent on hover."""
-        return format_html(
-            '<span title="{}">{}</span>',
-            session.user_agent,
-            labels.stored(labels.browser_name(session.user_agent)),
-        )
+        name = labels.stored(labels.browser_name(session.user_agent))
+        return format_html('<span title="{}">{}</span>', session.user_agent, name)
 
     @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
     def signed_in(self, session: OnlineSession) -> str:
@@ -335,7 +281,7 @@ class OnlineSessionAdmin(EndingAdmin):
         time = _labelled(gettext("last seen"), when(session.seen_at))
         if not (session.newest and session.shows_newest_below):
             return time
-        item = _labelled(gettext("viewed"), links.name_html(session.newest))
+        item = _labelled(gettext("viewed"), pages.item_name_html(session.newest))
         return format_html(
             '<div>{}<br><span class="redsess-newest" title="{}">{}</span></div>', time, session.newest.name, item
         )
@@ -344,15 +290,10 @@ class OnlineSessionAdmin(EndingAdmin):
     def expires(self, session: OnlineSession) -> str:
         return _labelled(gettext("expires"), when(session.expires_at))
 
-    @admin.display(description=gettext_lazy("size in the store"))
-    def size(self, session: OnlineSession) -> str:
-        # A plain space lets the line break.
-        return filesizeformat(session.session.size).replace("\xa0", " ")
-
     @admin.display(description=gettext_lazy("viewed"), empty_value="-")
     def newest_item(self, session: OnlineSession) -> str:
         """Name the item that was viewed last, with a link to its page."""
-        return links.name_html(session.newest) if session.newest else ""
+        return pages.item_name_html(session.newest) if session.newest else ""
 
     @admin.display(description=gettext_lazy("end"), empty_value="-")
     def end(self, session: OnlineSession) -> str:
@@ -360,17 +301,15 @@ class OnlineSessionAdmin(EndingAdmin):
         if not session.end_url:
             return ""
         label = gettext("End the session of %(session)s") % {"session": _named(session)}
-        return format_html(
-            '<a class="redsess-end" href="{}" aria-label="{}">{}</a>', session.end_url, label, gettext("End")
-        )
+        return pages.end_link(session.end_url, label)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
         found.search_help_text = str(self.search_help_text or self._search_help(request))
-        if request.GET.get(WHO) in (GUESTS, EVERYONE):
+        if request.GET.get(pages.WHO) in (pages.GUESTS, pages.EVERYONE):
             # Django has counted signed-in sessions: without any, it would offer no actions.
-            listed = cast("SessionQuerySet", found.root_queryset)
-            visitors = listed.only_guests() if request.GET[WHO] == GUESTS else listed.with_guests()
+            listed = cast(SessionQuerySet, found.root_queryset)
+            visitors = listed.only_guests() if request.GET[pages.WHO] == pages.GUESTS else listed.with_guests()
             found.full_result_count = visitors.count()
             found.show_admin_actions = bool(found.full_result_count)
         return found
@@ -390,15 +329,15 @@ class OnlineSessionAdmin(EndingAdmin):
             return sessions.none(), False
         if network := network_of(term):
             return sessions.of_network(network.text), False
-        return sessions.of_users(ids_of(request, self._users_of(request, term), sessions)), False
+        return sessions.of_users(filters.ids_of(request, self._users_of(request, term), sessions)), False
 
-    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[AbsentUser]:
+    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
         """
-        Return up to 3 users whom an empty list asks for, and who are not signed in.
+        Return up to 3 users whom an empty list asks for, and who are not signed in, as the template reads them.
 
         None if there are more, for administrators who may not see users, and where a site does not list all sessions.
         """
-        term, user_ids = changelist.query.strip(), request.GET.getlist(USER)
+        term, user_ids = changelist.query.strip(), request.GET.getlist(pages.USER)
         of_users = users_admin(request, self.admin_site)
         if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
             return []
@@ -420,37 +359,35 @@ class OnlineSessionAdmin(EndingAdmin):
         if asked.guests and (asked.browser is not None or asked.system is not None):
             notes.append(gettext("The browsers of guests are not stored."))
         if asked.guests and asked.network is not None and not conf.INDEX_ADDRESSES:
-            notes.append(
-                gettext("The addresses of guests are not stored without %(setting)s.") % {"setting": "INDEX_ADDRESSES"}
-            )
+            text = gettext("The addresses of guests are not stored without %(setting)s.")
+            notes.append(text % {"setting": "INDEX_ADDRESSES"})
         return notes
 
-    def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> str:
+    def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:
         """
-        Return the query string that finds browsers by the searched text, if it finds no user but browsers; else ``""``.
+        Return the query that finds browsers by the searched text, if it finds no user but browsers; else None.
 
-        The query string has a filter in place of the search. A search that meant users now and browsers later could end
+        The query has a filter in place of the search. A search that meant users now and browsers later could end
         other sessions than the page showed.
         """
-        term = changelist.query.strip()
-        if changelist.result_count or not term or len(term) > SEARCH_MAX or network_of(term) or BROWSER in request.GET:
-            return ""
+        term, has_browser = changelist.query.strip(), filters.BROWSER in request.GET
+        if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or network_of(term):
+            return None
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)
         query.pop(PAGE_VAR, None)
         # The filter has a choice of this name.
-        query[BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
+        query[filters.BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
         if not self._matching(request, query.urlencode()).exists():
-            return ""
+            return None
         text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
         messages.info(request, text % {"term": Truncator(term).chars(60)})
-        return query.urlencode()
+        return query
 
     def _users_of(self, request: HttpRequest, term: str) -> QuerySet[Any]:
-        users: QuerySet[Any] = get_user_model()._base_manager.all()
         of_users = users_admin(request, self.admin_site)
-        if of_users is not None:
-            users = of_users.get_queryset(request)
+        every = get_user_model()._base_manager
+        users: QuerySet[Any] = every.all() if of_users is None else of_users.get_queryset(request)
         if of_users is not None and of_users.get_search_fields(request):
             users, _ = of_users.get_search_results(request, users, term)
         else:
@@ -458,11 +395,12 @@ class OnlineSessionAdmin(EndingAdmin):
             users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
         return users.order_by("pk")
 
-    def _absent(self, request: HttpRequest, user: Any) -> AbsentUser:
+    def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
         is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
         if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
-            deactivate_url = end_url(request, self.admin_site, query=query_of([user_id]))
-        return AbsentUser(str(user), is_active, links.admin_url(user, self.admin_site), deactivate_url)
+            deactivate_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
+        url = pages.admin_url(user, self.admin_site)
+        return {"name": str(user), "is_active": is_active, "url": url, "deactivate_url": deactivate_url}
 
     def _search_help(self, request: HttpRequest) -> str:
         of_users = users_admin(request, self.admin_site)
@@ -472,90 +410,3 @@ class OnlineSessionAdmin(EndingAdmin):
         # A theme may show the beginning only: who knows the page of users expects the rest.
         text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
         return text % {"fields": ", ".join(name for name in names if name)}
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        found = self.look_up(request, object_id)
-        if not found:
-            return None
-        [session] = found
-        details = online.details(session.sid)
-        views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
-        # The lookup may add a message, which has to be there before the page is drawn.
-        names = links.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
-        others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
-        session.page = SessionPage(request, self.admin_site, session, details, views, names, others)
-        return session
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        fieldsets = super().get_fieldsets(request, obj)
-        if obj is None:
-            return fieldsets
-        # A guest's session has no others.
-        empty = [] if obj.user_id else ["other_sessions"]
-        if not obj.page.has_deadlines:
-            empty.append("deadlines")
-        return [
-            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
-            for title, options in cast("list[tuple[Any, Any]]", fieldsets)
-        ]
-
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        session: OnlineSession = context["original"]
-        context["has_end_permission"] = self.has_end_permission(request, session)
-        context["end_url"] = end_url(request, self.admin_site, sid=session.sid)
-        if session.user_id:
-            context["end_user_url"] = end_url(request, self.admin_site, query=query_of([session.user_id]))
-        named = gettext("Session of %(user)s") % {"user": session}
-        context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
-        return super().render_change_form(request, context, *args, **kwargs)
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the history of the session's user: there is who ended the user's sessions."""
-        session = self.get_object(request, unquote(object_id))
-        if session is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
-        url = session.page.history_url() or page_url(request, self.admin_site, session.sid)
-        return HttpResponseRedirect(url)
-
-    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
-        # Django would name a database's reasons, and lead to the index.
-        present = online.find([unquote(object_id)], follow=True)
-        for session in self.look_up(request, *(found.sid for found in present)):
-            return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
-        messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
-        return HttpResponseRedirect(return_page_of(request).url(self.admin_site))
-
-    @admin.display(description=gettext_lazy("user"))
-    def owner(self, session: OnlineSession) -> str:
-        return session.page.owner()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("from"))
-    def origin(self, session: OnlineSession) -> str:
-        return session.page.origin()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("times"))
-    def times(self, session: OnlineSession) -> str:
-        return session.page.times()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("when it ends"))
-    def deadlines(self, session: OnlineSession) -> str:
-        return session.page.deadlines()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("viewed items"))
-    def viewed_items(self, session: OnlineSession) -> str:
-        return session.page.viewed_items()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("other sessions"))
-    def other_sessions(self, session: OnlineSession) -> str:
-        return session.page.other_sessions()  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("data"))
-    def data(self, session: OnlineSession) -> str:
-        return session.page.data()  # type: ignore[no-any-return]
-
-    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
-        if not session.user_id:
-            return []
-        of_user = self.sessions(request).of_users([session.user_id])[: OTHERS_MAX + 1]
-        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
-        return others[:OTHERS_MAX]

@@ -1,30 +1,126 @@
-"""A user's sessions in the admin of users."""
+"""Users in the admin: who may see and deactivate them, deactivating an account, and the sessions on a user's page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.sites import AdminSite
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import router, transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
-from django_redsess.admin import session_page
-from django_redsess.admin.ending import EndingAdmin
-from django_redsess.admin.links import end_url, query_of, url_of
+from django_redsess.admin import history
+from django_redsess.admin.pages import USER, end_url, link, paragraph, query_of, url_of
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
-from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.ending import BulkEnding, least
+from django_redsess.online.listing import USERS_MAX, SessionFilter
+from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session import user_limit
+from django_redsess.signals import EndedSession
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-    from django.db.models import QuerySet
 
-    from django_redsess.querysets import SessionQuerySet
+def users_admin(request: HttpRequest, site: AdminSite) -> admin.ModelAdmin[Any] | None:
+    """Return the admin of users if the administrator may see users there, else None."""
+    found = site._registry.get(get_user_model())
+    return found if found is not None and found.has_view_or_change_permission(request) else None
 
-SESSION_FIELDS = ("online_sessions", "online_sessions_to_end")
-"""The fields that show a user's sessions: without and with a button that ends them."""
+
+def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
+    of_users = users_admin(request, site)
+    return {} if of_users is None else users_by_id(user_ids, among=of_users.get_queryset(request))
+
+
+def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
+    """
+    Describe the limit of a user's sessions. ``""`` for administrators who may not see the user.
+
+    They must not learn whether there is a user with this id, nor what the limit may tell, such as who is staff.
+    """
+    return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
+
+
+def users_have(field: str) -> bool:
+    """Tell whether users have this field: a user model of the site's own may lack it."""
+    return field in {each.name for each in get_user_model()._meta.get_fields()}
+
+
+def is_superuser(user: object) -> bool:
+    return bool(getattr(user, "is_superuser", False))
+
+
+def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
+    """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
+    users = site._registry.get(get_user_model())
+    return users is not None and users.has_change_permission(request)
+
+
+def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> AbstractBaseUser | None:
+    """
+    Return the user with this primary key if the administrator may deactivate the account, else None.
+
+    They may if the user's page in ``site`` would let them change "active". Nobody can deactivate their own account.
+    Only superusers deactivate superusers.
+    """
+    users = site._registry.get(get_user_model())
+    user: Any = users.get_object(request, user_id) if users is not None else None
+    if users is None or user is None or user.pk == request.user.pk:
+        return None
+    if is_superuser(user) and not is_superuser(request.user):
+        return None
+    if not users.has_change_permission(request, user):
+        return None
+    # The form leaves out read-only fields, and those that the page does not show to this administrator.
+    form = users.get_form(request, user, change=True)
+    return user if "is_active" in form.base_fields else None
+
+
+AllEnded = tuple[list[EndedSession], int | None, bool]
+
+
+def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
+    """
+    Deactivate ``user``, then end all sessions of the user. ``message`` is shown on the devices of the user.
+
+    Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether an
+    outage has left some.
+    """
+    using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
+
+    def end() -> None:
+        done.append(_end_all(online.user_id_of(user), message))
+
+    with transaction.atomic(using=using):
+        # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
+        # END_ON_DEACTIVATION, whose message is another one.
+        transaction.on_commit(end, using=using)
+        user.is_active = False
+        user.save(update_fields=["is_active"])
+        history.save_deactivation(request, user, message)
+    if not done:
+        # The request has a transaction of its own (ATOMIC_REQUESTS). Its commit ends them once more.
+        end()
+    return done[0]
+
+
+def _end_all(user_id: str, message: str) -> AllEnded:
+    work = BulkEnding(SessionFilter((user_id,)), message=message)
+    ended, replicas = list[EndedSession](), None
+    try:
+        while not work.done:
+            batch = work.end_batch()
+            ended += batch
+            replicas = least(replicas, batch.confirmed_by)
+    except SessionStoreUnavailable:
+        return ended, replicas, True
+    return ended, replicas, False
 
 
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -45,34 +141,29 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             self.actions = [*self.actions, "end_sessions"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # A page without fieldsets shows all readonly fields: take ours out, and add the one that is allowed.
+        # A page without fieldsets shows all readonly fields: take ours out, and add it where it is allowed.
         fieldsets: list[tuple[Any, Any]] = [
-            (title, {**options, "fields": [name for name in options["fields"] if name not in SESSION_FIELDS]})
+            (title, {**options, "fields": [name for name in options["fields"] if name != "online_sessions"]})
             for title, options in super().get_fieldsets(request, obj)
         ]
         sessions = self._sessions_admin
         if obj is not None and sessions is not None and sessions.has_view_permission(request):
-            # Django calls the methods that show a field without the request.
-            obj.redsess_sessions = sessions.sessions(request).of_users([online.user_id_of(obj)])
-            query = query_of([online.user_id_of(obj)])
-            obj.redsess_end_url = end_url(request, self.admin_site, query=query)
-            may_end = sessions.has_end_permission(request)
-            fieldsets.append((gettext("Sessions"), {"fields": [SESSION_FIELDS[may_end]]}))
+            user_ids = [online.user_id_of(obj)]
+            # Django calls the method that shows the field without the request.
+            obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
+            if sessions.has_end_permission(request):
+                obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
+            fieldsets.append((gettext("Sessions"), {"fields": ["online_sessions"]}))
         return fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return [*super().get_readonly_fields(request, obj), *SESSION_FIELDS]
+        return [*super().get_readonly_fields(request, obj), "online_sessions"]
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin
-        if sessions is None:
-            return False
-        return sessions.has_view_permission(request) and sessions.has_end_permission(request)
+        return bool(sessions and sessions.has_view_permission(request) and sessions.has_end_permission(request))
 
-    @admin.action(
-        description=gettext_lazy("End all sessions of selected users"),
-        permissions=["end_sessions"],
-    )
+    @admin.action(description=gettext_lazy("End all sessions of selected users"), permissions=["end_sessions"])
     def end_sessions(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Ask whether to end all sessions of these users."""
         users = list(queryset.only("pk")[: USERS_MAX + 1])
@@ -80,33 +171,23 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        sessions = cast(EndingAdmin, self._sessions_admin)
-        return sessions.ask(request, {"query": query_of([online.user_id_of(user) for user in users])})
+        query = query_of([online.user_id_of(user) for user in users])
+        return self._sessions_admin.ask(request, {"query": query})  # type: ignore[no-any-return]
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
-        """Show how many sessions the user has and may have, with a link to them."""
-        return self._sessions_html(user, may_end=False)
-
-    @admin.display(description=gettext_lazy("online sessions"))
-    def online_sessions_to_end(self, user: AbstractBaseUser) -> str:
-        """Show the same as :meth:`online_sessions`, with a button that ends them."""
-        return self._sessions_html(user, may_end=True)
-
-    @property
-    def _sessions_admin(self) -> EndingAdmin | None:
-        return cast("EndingAdmin | None", self.admin_site._registry.get(OnlineSession))
-
-    def _sessions_html(self, user: AbstractBaseUser, *, may_end: bool) -> str:
-        user_id, limit = online.user_id_of(user), session_page.paragraph(user_limit.describe(user))
+        """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
+        user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
-        count, query = sessions.count(), query_of([user_id])
+        count = sessions.count()
         if not count:
             return format_html("{}{}", gettext("This user is not signed in."), limit)
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        html = format_html('<a href="{}?{}">{}</a>', url_of("changelist", self.admin_site), query, text)
-        if may_end:
-            url = getattr(user, "redsess_end_url", f"{url_of('confirm', self.admin_site)}?{query}")
-            label = gettext("End all of them")
-            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, label)
+        html = link(url_of("changelist", self.admin_site, query={USER: user_id}), text)
+        if url := getattr(user, "redsess_end_url", ""):
+            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
         return html + limit
+
+    @property
+    def _sessions_admin(self) -> Any:
+        return self.admin_site._registry.get(OnlineSession)

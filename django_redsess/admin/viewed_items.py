@@ -5,45 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import viewed
-from django_redsess.admin import history, links
-from django_redsess.admin.links import link_html
-from django_redsess.admin.lists import ListAdmin
+from django_redsess.admin import history
+from django_redsess.admin.pages import ListAdmin, item_html, links_of, shown_number
 from django_redsess.conf import conf
 from django_redsess.models import PopularItem
-from django_redsess.querysets import item_of, visible
+from django_redsess.querysets import RankingQuerySet, item_of, visible
 
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
-    from django_redsess.querysets import RankingQuerySet
-
-
-def _views(count: int) -> str:
-    return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": _number(count)}
-
-
-def _number(number: int) -> str:
-    return number_format(number, force_grouping=True)
-
-
-LEAST_SHARE = 0.001
-"""A smaller share is shown as less than this one."""
+LEAST_SHARE = 0.001  # A smaller share is shown as less than this one.
 
 
 @admin.register(PopularItem)
@@ -60,7 +45,7 @@ class PopularItemAdmin(ListAdmin):
     reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
-        return PopularItem.viewed.resolving(partial(links.links_of, request, self.admin_site)).counting_once()
+        return PopularItem.viewed.resolving(partial(links_of, request, self.admin_site)).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
         # Some databases raise an error for text with a NUL character, when Django looks for the history.
@@ -87,14 +72,13 @@ class PopularItemAdmin(ListAdmin):
         """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        return self.to_list(urlencode({SEARCH_VAR: unquote(object_id)}))
+        return self.to_list({SEARCH_VAR: unquote(object_id)})
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
-        # The first asks, by GET. The second resets views, by POST only.
         return [
-            path("confirm/", view(self.confirm_view), name="django_redsess_popularitem_confirm"),
-            path("reset/", view(self.reset_view), name="django_redsess_popularitem_reset"),
+            path("confirm/", view(require_safe(self.confirm_view)), name="django_redsess_popularitem_confirm"),
+            path("reset/", view(require_POST(self.reset_view)), name="django_redsess_popularitem_reset"),
             *super().get_urls(),
         ]
 
@@ -104,19 +88,14 @@ class PopularItemAdmin(ListAdmin):
     @admin.action(description=gettext_lazy("Reset views of selected items"), permissions=["reset"])
     def reset_selected(self, request: HttpRequest, queryset: QuerySet[PopularItem]) -> HttpResponse:
         """Ask whether to reset the selected items, or all items: all of a list without a search."""
-        ranking: RankingQuerySet = queryset  # type: ignore[assignment]
-        return self.ask(request, ranking.items)
+        return self.ask(request, cast(RankingQuerySet, queryset).items)
 
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to reset all items."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
         return self.ask(request, None)
 
     def reset_view(self, request: HttpRequest) -> HttpResponse:
         """Reset the items that were confirmed, and save that in their histories."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         self._require_permission(request)
         if "all" in request.POST:
             return self._reset_all(request)
@@ -129,18 +108,14 @@ class PopularItemAdmin(ListAdmin):
             number, count, _ = viewed.total()
             context: dict[str, Any] = {"all": True}
         else:
-            ranking: RankingQuerySet = self.get_queryset(request)  # type: ignore[assignment]
-            rows = list(ranking.filter(item__in=items))
+            rows = list(self.get_queryset(request).filter(item__in=items))
             number, count = len(rows), sum(row.views for row in rows)
-            context = {
-                "found": [(link_html(row), row.pk, _views(row.views)) for row in rows],
-                "gone": len(items) - number,
-            }
-        if number:
-            context |= {"number": number, "views": _views(count)}
-            return self.page(request, self.reset_template, gettext("Reset views"), context)
-        self._report_nothing(request)
-        return self.to_list()
+            found = [(item_html(row.item, row.object), row.pk, _views(row.views)) for row in rows]
+            context = {"found": found, "gone": len(items) - number}
+        if not number:
+            return self._nothing_to_reset(request)
+        context |= {"number": number, "views": _views(count)}
+        return self.page(request, self.reset_template, gettext("Reset views"), context)
 
     def _reset_named(self, request: HttpRequest, items: Sequence[str]) -> HttpResponse:
         chosen = dict.fromkeys(items)
@@ -155,24 +130,22 @@ class PopularItemAdmin(ListAdmin):
             done = {item: count for item, count in counts.items() if count}
             self._log(request, done)
         if not done:
-            self._report_nothing(request)
-            return self.to_list()
+            return self._nothing_to_reset(request)
         text = ngettext("%(count)s item was reset (%(views)s).", "%(count)s items were reset (%(views)s).", len(done))
-        messages.success(request, text % {"count": _number(len(done)), "views": _views(sum(done.values()))})
+        messages.success(request, text % {"count": shown_number(len(done)), "views": _views(sum(done.values()))})
         if gone := len(chosen) - len(done):
             text = ngettext(
                 "%(count)s item was not reset: it had no views any more.",
                 "%(count)s items were not reset: they had no views any more.",
                 gone,
             )
-            messages.warning(request, text % {"count": _number(gone)})
+            messages.warning(request, text % {"count": shown_number(gone)})
         return self.to_list()
 
     def _reset_all(self, request: HttpRequest) -> HttpResponse:
         count = viewed.reset_all()
         if not count:
-            self._report_nothing(request)
-            return self.to_list()
+            return self._nothing_to_reset(request)
         text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
         history.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
@@ -186,8 +159,9 @@ class PopularItemAdmin(ListAdmin):
             lines.append(history.line(request, PopularItem, visible(item), visible(item), text))
         LogEntry.objects.bulk_create(lines)
 
-    def _report_nothing(self, request: HttpRequest) -> None:
+    def _nothing_to_reset(self, request: HttpRequest) -> HttpResponse:
         messages.warning(request, gettext("There are no views here to reset."))
+        return self.to_list()
 
     def _require_permission(self, request: HttpRequest) -> None:
         if not (self.has_reset_permission(request) and self.has_view_permission(request)):
@@ -195,15 +169,15 @@ class PopularItemAdmin(ListAdmin):
 
     @admin.display(description=gettext_lazy("rank"))
     def rank(self, row: PopularItem) -> str:
-        return number_format(row.rank, force_grouping=True)
+        return shown_number(row.rank)
 
     @admin.display(description=gettext_lazy("item"))
     def name(self, row: PopularItem) -> str:
-        return links.link_html(row)
+        return item_html(row.item, row.object)
 
     @admin.display(description=gettext_lazy("views"))
     def viewed(self, row: PopularItem) -> str:
-        return number_format(row.views, force_grouping=True)
+        return shown_number(row.views)
 
     @admin.display(description=gettext_lazy("share"))
     def share(self, row: PopularItem) -> str:
@@ -223,3 +197,7 @@ class PopularItemAdmin(ListAdmin):
             f"{100 * row.of_most:.2f}",
             text,
         )
+
+
+def _views(count: int) -> str:
+    return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": shown_number(count)}

@@ -17,13 +17,14 @@ from django.core import checks
 from django.utils.encoding import force_str
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from django_redsess.backend import is_in_use
 from django_redsess.checks.server import (
     ASKS_SERVER,
+    SERVER,
     Told,
     is_of_database,
     may_ask,
     name_of_cache,
+    pools,
     why_unfit,
     why_unusable,
 )
@@ -69,11 +70,9 @@ def _said_of(pool: Any) -> Iterator[Told]:
         if unfit := why_unfit(hello):
             yield unfit
         elif pool.cluster is None and hello.get("mode") == "cluster":
-            message = (
-                f"The server of {name_of_cache()} is a node of a cluster: sessions on other nodes can't be reached."
-            )
+            node = f"The server of {name_of_cache()} is a node of a cluster"
             hint = f"Add to OPTIONS: {FACTORY}. Name several nodes in LOCATION, and set REDSESS['PARTITIONS'] to 64."
-            yield "W026", message, hint
+            yield "W026", f"{node}: sessions on other nodes can't be reached.", hint
         else:
             yield from _refused(pool)
             yield from _evicting(pool)
@@ -138,9 +137,7 @@ def _saving(pool: Any) -> list[Told]:
         reply = sending.ask(pool, "CONFIG", "GET", "save", "appendonly")
     except (RedisError, OSError):  # Managed servers hide it.
         return []
-    # A list of names and values, or a dict in the newer protocol.
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    config = {force_str(name): force_str(value) for name, value in pairs}
+    config = _fields(reply)
     if not config.get("save") or config.get("appendonly") != "no":
         return []
     message = "The server of the sessions saves snapshots, but no append-only file (appendonly no)."
@@ -151,12 +148,6 @@ def _saving(pool: Any) -> list[Told]:
     return [("W056", message, hint)]
 
 
-def the_cluster() -> Cluster | None:
-    """Return the cluster of the sessions, if the alias has the factory for clusters."""
-    found = connections.pool()
-    return found if isinstance(found, Cluster) else None
-
-
 def every() -> list[Any]:
     """
     Return the pools of all servers that hold the sessions, or will after a failover.
@@ -164,61 +155,52 @@ def every() -> list[Any]:
     That is the only server, or the primaries of the cluster and their replicas. Raises redis-py's ConnectionError if no
     node of the cluster tells the others.
     """
-    cluster = the_cluster()
-    if cluster is None:
-        return [connections.pool()]
-    primaries = cluster.nodes()
-    return [*primaries, *_replicas(cluster, primaries)]
-
-
-def _replicas(cluster: Cluster, primaries: list[Any]) -> Iterator[Any]:
-    for primary in primaries:
+    cluster = connections.pool()
+    primaries: list[Any] = cluster.nodes()
+    for primary in primaries if isinstance(cluster, Cluster) else []:
         with suppress(RedisError):
             ranges = sending.ask(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
-            for host, port in sorted(told):
-                yield cluster.at(("" if host == "?" else host, port), primary)
-            return
+            return [*primaries, *(cluster.at(address, primary) for address in sorted(told))]
+    return primaries
 
 
 def name_of(pool: Any) -> str:
     """Return host and port of a cluster's node; an empty text for the only server."""
-    if the_cluster() is None:
+    if pool.cluster is None:
         return ""
     return named((pool.connection_kwargs["host"], pool.connection_kwargs["port"]))
 
 
-def mode_of(pool: Any) -> str:
-    """Return ``"cluster"``, ``"standalone"`` or ``"sentinel"``, as :func:`hello_of` tells; or an empty text."""
-    return hello_of(pool).get("mode", "")
-
-
 def hello_of(pool: Any) -> dict[str, str]:
     """
-    Return what the server tells of itself, such as ``mode`` and ``version``. It is empty if it tells nothing.
+    Return what the server tells of itself: ``version``, and as ``mode`` standalone, cluster or sentinel.
 
-    HELLO tells it, which needs no permission. Raises redis-py's ConnectionError or TimeoutError if the server does not
-    answer, and its AuthenticationError.
+    It is empty if it tells nothing. HELLO tells it, which needs no permission. Raises redis-py's ConnectionError or
+    TimeoutError if the server does not answer, and its AuthenticationError.
     """
     # A connection of its own: a cluster refuses all databases but the first, which the pool may not use.
     connection = pool.alone(db=0)
     try:
         connection.connect()
         connection.send_command("HELLO")
-        reply = connection.read_response()
+        return _fields(connection.read_response())
     except ResponseError:
         return {}
     finally:
         connection.disconnect()
+
+
+def _fields(reply: Any) -> dict[str, str]:
     # A list of names and values, or a dict in the newer protocol.
-    fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-    return {force_str(name): force_str(value) for name, value in fields.items()}
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {force_str(name): force_str(value) for name, value in pairs}
 
 
 COVERAGE = "cluster-require-full-coverage"
 AGREED = (
-    *("appendonly", "cluster-node-timeout", "maxmemory", "maxmemory-policy", "min-replicas-max-lag"),
-    "min-replicas-to-write",
+    *("appendonly", "cluster-node-timeout", "maxmemory", "maxmemory-policy"),
+    *("min-replicas-max-lag", "min-replicas-to-write"),
 )
 """The settings that a failover must not change: a replica takes the place of its primary with its own."""
 
@@ -238,13 +220,9 @@ class NodeState(NamedTuple):
 @checks.register(ASKS_SERVER)
 def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of another database than 0, unless the cluster has it: most have no other."""
-    try:
-        cluster = the_cluster() if is_in_use() else None
-    except Exception:  # That is E004.
+    node = pools().get(SERVER)
+    if node is None or node.cluster is None:
         return []
-    if cluster is None:
-        return []
-    node = cluster.any_node()
     database = node.connection_kwargs.get("db")
     if not database or (may_ask() and _can_connect(node)):
         return []
@@ -264,7 +242,7 @@ def _can_connect(pool: Any) -> bool:
 @checks.register(ASKS_SERVER)
 def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
     """Ask whether the server is a cluster, and whether its nodes fit PARTITIONS and one another."""
-    if not may_ask() or (cluster := the_cluster()) is None:
+    if not may_ask() or not isinstance(cluster := connections.pool(), Cluster):
         return []
     try:
         primaries = cluster.nodes()
@@ -281,7 +259,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
     unusable = []
     for pool in cluster.start_nodes():
         try:
-            if mode_of(pool) not in ("", "cluster"):
+            if hello_of(pool).get("mode", "cluster") != "cluster":
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [problem("W027", f"{name_of_cache()} {wrong}", hint)]
@@ -306,12 +284,10 @@ def _told_by(pool: Any) -> NodeState | None:
     round_trip = (monotonic() - begun) * 1000
     if isinstance(time, ResponseError):
         return None
-    clock = Clock()
-    ahead = clock.learn(time) - monotonic() * 1000
+    ahead = Clock().learn(time) - monotonic() * 1000
     # Managed services refuse CONFIG. What a setting is, is not known then.
-    values = [] if isinstance(config, ResponseError) else config
-    pairs = values.items() if isinstance(values, dict) else zip(values[::2], values[1::2], strict=True)
-    return NodeState(name_of(pool), {force_str(a): force_str(b) for a, b in pairs}, ahead, round_trip)
+    config = {} if isinstance(config, ResponseError) else _fields(config)
+    return NodeState(name_of(pool), config, ahead, round_trip)
 
 
 def _too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
@@ -334,8 +310,7 @@ def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
     return [problem("W030", message, hint)]
 
 
-def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
-    different = []
+def _different(told: list[NodeState]) -> Iterator[checks.CheckMessage]:
     for name in AGREED:
         by_value: dict[str, list[str]] = {}
         for each in told:
@@ -344,10 +319,8 @@ def _different(told: list[NodeState]) -> list[checks.CheckMessage]:
         if len(by_value) > 1:
             listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
             message = f"Nodes of the cluster differ in {name}: {listed}."
-            different.append(
-                problem("W031", message, "Set it alike on all nodes: a replica may take over at any time.")
-            )
-    return different
+            hint = "Set it alike on all nodes: a replica may take over at any time."
+            yield problem("W031", message, hint)
 
 
 def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:

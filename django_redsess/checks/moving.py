@@ -55,9 +55,7 @@ def _of_own(found: OwnSource) -> list[checks.CheckMessage]:
     locations = [settings.CACHES.get(alias, {}).get("LOCATION") for alias in (there.alias, here[0])]
     if there.prefix != here[1] or locations[0] != locations[1]:
         return []
-    message = (
-        f"MOVE_FROM is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
-    )
+    message = f"MOVE_FROM is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
     return [problem("E062", message, "Set REDSESS['PREFIX'] to a new one, and PREFIX in MOVE_FROM to the old one.")]
 
 

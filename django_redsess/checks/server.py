@@ -1,12 +1,10 @@
-"""
-System checks of the entry of CACHES that sessions use, of the store that it names, and of a master behind Sentinel.
-"""
+"""System checks of the entry of CACHES that sessions use, of its store, and of a master behind Sentinel."""
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,11 +60,12 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
     if entry is None or not _is_of_django_redis(entry):
         wrong = "which does not exist" if entry is None else "which is not a cache of django-redis"
         fitting = [name for name, each in settings.CACHES.items() if _is_of_django_redis(each)]
-        hint = f"CACHES has {_names(settings.CACHES)}: add one with the BACKEND 'django_redis.cache.RedisCache'."
+        listed = ", ".join(map(repr, fitting or settings.CACHES))
+        hint = f"CACHES has {listed}: add one with the BACKEND 'django_redis.cache.RedisCache'."
         if fitting:
-            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {_names(fitting)}."
+            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {listed}."
         return [problem("E004", f"{subject}, {wrong}.", hint)]
-    if "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in _pools():
+    if "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
         message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
         return [problem("E053", message, TO_SENTINELS)]
     try:
@@ -84,7 +83,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of a LOCATION of several servers: only a cluster's factory takes all of them."""
-    pool = _pools().get(SERVER)
+    pool = pools().get(SERVER)
     if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
         return []
     urls = _urls(settings.CACHES[settings.SESSION_CACHE_ALIAS])
@@ -98,7 +97,7 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse a connection that decodes replies: a record is bytes."""
-    pool = _pools().get(SERVER)
+    pool = pools().get(SERVER)
     # In a URL the option is a text, and redis-py takes every text as true, even "false".
     if pool is None or not pool.connection_kwargs.get("decode_responses"):
         return []
@@ -110,15 +109,14 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
-    pool = _pools().get(SERVER)
+    pool = pools().get(SERVER)
     if pool is None:
         return []
     alias = settings.SESSION_CACHE_ALIAS
     ours = _databases(settings.CACHES[alias])
     shared = [name for name, entry in settings.CACHES.items() if name != alias and ours & _databases(entry)]
-    messages = [
-        f"CACHES[{name!r}] is in the Redis database of the sessions: its clear() ends them all." for name in shared
-    ]
+    effect = "is in the Redis database of the sessions: its clear() ends them all."
+    messages = [f"CACHES[{name!r}] {effect}" for name in shared]
     if alias == "default" and pool.cluster is None:
         messages.append("Sessions are in the default cache: cache.clear() ends them all.")
     elif alias == "default":
@@ -139,7 +137,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
     )
     return [
         problem("W010", f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
-        for whose, pool in _pools().items()
+        for whose, pool in pools().items()
         if (missing := _missing_timeouts(pool))
     ]
 
@@ -147,7 +145,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of a pool in which requests wait longer for a connection than for an answer of the server."""
-    pool = _pools().get(SERVER)
+    pool = pools().get(SERVER)
     if pool is None:
         return []
     wait_seconds, timeout = pool.wait_seconds, pool.connection_kwargs.get("socket_timeout")
@@ -168,15 +166,15 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of retries by redis-py, which multiply ours."""
     return [
         problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
-        for whose, pool in _pools().items()
+        for whose, pool in pools().items()
         if _repeats(pool)
     ]
 
 
 def may_ask() -> bool:
     """Tell whether checks may ask the server. Without time-outs, one that does not answer would hold up manage.py."""
-    pools = _pools()
-    if not pools or any(_missing_timeouts(pool) or _repeats(pool) for pool in pools.values()):
+    found = pools()
+    if not found or any(_missing_timeouts(pool) or _repeats(pool) for pool in found.values()):
         return False
     # Wrong settings may give no names of keys, and a wrong entry of CACHES no connection.
     if check_settings() or check_cache():
@@ -193,13 +191,12 @@ def name_of_cache() -> str:
     return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
 
 
-def _names(aliases: Iterable[str]) -> str:
-    return ", ".join(map(repr, aliases))
+def pools() -> dict[str, Any]:
+    """
+    Return a pool of ``SERVER``, and behind Sentinel one of ``SENTINELS``, without opening a connection.
 
-
-def _pools() -> dict[str, Any]:
-    # The pools that sessions use, without opening a connection; none if they can't be made, which is E004. All
-    # sentinels have the same options, so one stands for all.
+    It is empty if they can't be made, which is E004. All nodes have the same options, and so have all sentinels.
+    """
     if not is_in_use():
         return {}
     try:
@@ -301,8 +298,9 @@ def why_unusable(pool: Any, error: Exception) -> Told:
     if isinstance(error, InvalidResponse):
         message = "The server that holds the sessions can't be reached: what answers there is no Redis or Valkey."
         return "W050", message, f"Change host and port in LOCATION of {name_of_cache()}."
+    said = f"{message_of(error)}.".replace("..", ".")
     if has_answered(error):
-        return "W050", f"{message_of(error)}.".replace("..", "."), _what_to_change(pool, error)
+        return "W050", said, _what_to_change(pool, error)
     if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
         message = f"{name_of_cache()} connects with TLS (rediss://), and its server speaks without: no request works."
         return "W051", message, "Begin LOCATION with redis://, or set up TLS on the server."
@@ -310,7 +308,7 @@ def why_unusable(pool: Any, error: Exception) -> Told:
         f"If it is not to run now, nothing is wrong. Otherwise look at host, port and scheme in LOCATION of "
         f"{name_of_cache()} (rediss:// is with TLS), and whether the server runs."
     )
-    return "I049", f"{message_of(error)}.".replace("..", "."), hint
+    return "I049", said, hint
 
 
 def is_of_database(error: Exception) -> bool:

@@ -68,9 +68,8 @@ def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
         found.append(problem("W024", f"REDSESS['MAX_GUESTS'] has no effect: {message}", hint))
     if conf.INDEX_ADDRESSES is True and conf.CLIENT_ADDRESS == "none":
         message = "REDSESS['INDEX_ADDRESSES'] has no effect: CLIENT_ADDRESS is 'none', so no address is stored."
-        found.append(
-            problem("W033", message, "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False.")
-        )
+        hint = "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False."
+        found.append(problem("W033", message, hint))
     return found
 
 
@@ -112,12 +111,12 @@ def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
         return [problem("E019", message, hint)]
     if not is_in_use():
         return []
+    own = [path for path in found if import_string(path) is not DjangoSessionMiddleware]
+    derive = f": derive {own[0]!r} from it" if own else ""
     hint = (
-        "Put it in place of Django's SessionMiddleware. Without it, sessions have no address, browser and time of the "
-        "last visit, cookies are not renewed, and an outage of the server is not answered with 503."
+        f"Put it in place of Django's SessionMiddleware{derive}. Without it, sessions have no address, browser and "
+        "time of the last visit, cookies are not renewed, and an outage of the server is not answered with 503."
     )
-    if own := [path for path in found if import_string(path) is not DjangoSessionMiddleware]:
-        hint = f"Put it in place of Django's SessionMiddleware: derive {own[0]!r} from it.{hint.partition('.')[2]}"
     return [problem("W005", "'django_redsess.middleware.SessionMiddleware' is not in MIDDLEWARE.", hint)]
 
 
@@ -142,7 +141,7 @@ def check_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require the middleware that records views, if VIEWED_VIEWS is set, and a VIEWED_RESOLVE that can be imported."""
+    """Require the middleware that records views, below the session middleware, if VIEWED_VIEWS is set."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
@@ -154,31 +153,32 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
     if recording and opening and min(recording) < min(opening):
         message = "ViewedItemsMiddleware is above the session middleware: no view is recorded."
         found.append(problem("E015", message, f"Move it in MIDDLEWARE, below {settings.MIDDLEWARE[min(opening)]!r}."))
-    if is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
-        message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
-        hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
-        found.append(problem("E016", message, hint))
     return found
 
 
 @checks.register(checks.Tags.security)
-def check_limit(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require a MAX_SESSIONS_PER_USER that can be imported, if it is the path of a function."""
+def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Require that the functions can be imported whose paths VIEWED_RESOLVE and MAX_SESSIONS_PER_USER are."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
+    found = []
+    if is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
+        message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
+        hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
+        found.append(problem("E016", message, hint))
     path = conf.MAX_SESSIONS_PER_USER
-    if not is_path(path) or _is_function(path):
-        return []
-    message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
-    return [problem("E017", message, "It must name a function that takes a user and returns an integer or None.")]
+    if is_path(path) and not _is_function(path):
+        message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
+        hint = "It must name a function that takes a user and returns an integer or None."
+        found.append(problem("E017", message, hint))
+    return found
 
 
 @checks.register(checks.Tags.security, deploy=True)
 def check_unlimited(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if no MAX_SESSIONS_PER_USER is set: nobody notices a stolen password that opens session after session."""
-    if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not is_in_use():
-        return []
-    if conf.MAX_SESSIONS_PER_USER is not None:
+    is_dict = isinstance(getattr(settings, "REDSESS", {}), Mapping)
+    if not (is_dict and is_in_use() and conf.MAX_SESSIONS_PER_USER is None):
         return []
     message = f"{user_limit.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
     hint = "Set it to the number of devices that a person uses, such as 10. A sign-in above it ends the oldest session."

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from django_redsess.conf import conf
 from django_redsess.online import samples
 from django_redsess.session import eviction
-from django_redsess.session.eviction import Allowed, Batch, cleaned, limits, names_wanted
+from django_redsess.session.eviction import Batch, cleaned, limits, names_wanted
 from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.signals import session_ended
 from django_redsess.transport import lua_scripts
@@ -38,33 +38,19 @@ class Backlog(NamedTuple):
     due_guests: int
 
 
-def expire(*, limit: int) -> list[Call[Batch]]:
-    """End up to ``limit`` due sessions of each partition, at most 250."""
-    return on_each(lua_scripts.EXPIRE, lua_scripts.EXPIRE.arguments(limit=_batch(limit), named=names_wanted()), cleaned)
-
-
-def evict(allowed: Allowed, *, limit: int) -> list[Call[Batch]]:
-    """Evict up to ``limit`` sessions of each partition, at most 250: guests' first, the longest unseen first."""
-    return on_each(lua_scripts.EVICT, lua_scripts.EVICT.arguments(**limits(allowed, _batch(limit))), cleaned)
-
-
 def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
     """Count all sessions and due sessions of each partition. Of so many due ones it is looked up who are guests'."""
-    return on_each(lua_scripts.BACKLOG, lua_scripts.BACKLOG.arguments(sampled=sampled), _backlog)
+
+    def read(reply: list[int]) -> Backlog:
+        due, signed_in, guests, looked_at, of_guests = reply
+        return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
+
+    return on_each(lua_scripts.BACKLOG, lua_scripts.BACKLOG.arguments(sampled=sampled), read)
 
 
 def next_deadline() -> list[Call[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
-    return on_each(lua_scripts.NEXT_DEADLINE, (), _seconds)
-
-
-def _backlog(reply: list[int]) -> Backlog:
-    due, signed_in, guests, looked_at, of_guests = reply
-    return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+    return on_each(lua_scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
 
 
 def _batch(limit: int) -> int:
@@ -84,7 +70,8 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
     session whose deadline has moved meanwhile stays.
     """
-    calls = expire(limit=batch_size)
+    args = lua_scripts.EXPIRE.arguments(limit=_batch(batch_size), named=names_wanted())
+    calls = on_each(lua_scripts.EXPIRE, args, cleaned)
     if len(calls) > 1:
         # Most partitions have nothing to do, and all of them can be asked at once.
         firsts = drive(together(next_deadline()))
@@ -107,7 +94,8 @@ def evicted(
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
     allowed = eviction.allowed(maximum, guests)
-    calls = evict(allowed, limit=batch_size)
+    args = lua_scripts.EVICT.arguments(**limits(allowed, _batch(batch_size)))
+    calls = on_each(lua_scripts.EVICT, args, cleaned)
     if len(calls) > 1:
         counts = drive(together(count_backlog(sampled=0)))
         counted = zip(calls, counts, strict=True)

@@ -88,8 +88,10 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
     for partition in {of(partition): partition for partition in space.partitions}.values():
         cursor = None
         while cursor != 0:
-            cursor, names = _names(partition, cursor or 0, about=1000).run()
-            yield from _keys(names, mend=mend)
+            args = lua_scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)
+            reply: list[Any] = Call(partition, lua_scripts.SCAN_KEYS, (), args, list).run()
+            cursor = int(reply[0])
+            yield from _keys([_text(name) for name in reply[1]], mend=mend)
 
 
 def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
@@ -111,8 +113,7 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
         for start in range(0, len(scores), 3 * ENTRIES_MAX):
             faults += _check_scores(partition, scores[start : start + 3 * ENTRIES_MAX], mend=mend).run()
         yield Comparison(len(scores) // 3, faults)
-        record_bytes = sum(len(record) for _, record in records)
-        about = _next_about(about, record_bytes)
+        about = _next_about(about, sum(len(record) for _, record in records))
 
 
 def _score(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
@@ -137,9 +138,12 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
     for partition, of_partition in to_check.items():
         for start in range(0, len(of_partition), NAMES_AT_ONCE):
             some = of_partition[start : start + NAMES_AT_ONCE]
-            faults, long = _check_names(partition, some, mend=mend).run()
-            yield Comparison(len(some), faults)
-            for name in long:
+            script = lua_scripts.CHECK_KEYS
+            args = script.arguments(mend=mend, names=[_raw(name) for name in some])
+            reply: list[list[bytes]] = Call(partition, script, script.keys(partition), args, list).run()
+            faults, too_long = reply
+            yield Comparison(len(some), _faults(faults))
+            for name in map(_text, too_long):
                 owner = name.removeprefix(partition.online_user_of(""))
                 yield from _entries(partition, name, mend=mend, owner=owner)
 
@@ -158,41 +162,10 @@ def _check(
     return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
 
 
-def _check_names(partition: Partition, names: Sequence[str], *, mend: bool) -> Call[tuple[list[Fault], list[str]]]:
-    """
-    Compare up to 100 keys with the sessions. Each key belongs to one session or one user. With ``mend``, mend them.
-
-    Returns the faults, and those of ``names`` that are lists too long for this call: :func:`_check` is for them.
-    """
-    return Call(
-        partition,
-        lua_scripts.CHECK_KEYS,
-        lua_scripts.CHECK_KEYS.keys(partition),
-        lua_scripts.CHECK_KEYS.arguments(mend=mend, names=[_raw(name) for name in names]),
-        lambda reply: (_faults(reply[0]), [_text(name) for name in reply[1]]),
-    )
-
-
 def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
     """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, score, sid, …"""
     script = lua_scripts.CHECK_PLACES
     return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
-
-
-def _names(partition: Partition, cursor: int, *, about: int) -> Call[tuple[int, list[str]]]:
-    """
-    List some names of keys that may be this store's, from ``cursor`` on. It is 0 at first and when done.
-
-    They are those of the server that has ``partition``.
-    """
-    space = keyspace()
-    return Call(
-        partition,
-        lua_scripts.SCAN_KEYS,
-        (),
-        lua_scripts.SCAN_KEYS.arguments(cursor=cursor, pattern=space.pattern, about=about),
-        lambda reply: (int(reply[0]), [_text(name) for name in reply[1]]),
-    )
 
 
 def _next_about(about: int, record_bytes: int) -> int:

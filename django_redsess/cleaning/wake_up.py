@@ -30,16 +30,6 @@ class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
-class Sleep(Protocol):
-    """How a cleaner sleeps."""
-
-    def wait(self, seconds: float, *, until: HasFileno) -> None:
-        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
 def sleep_until_due(partitions: Sequence[Partition]) -> Sleep:
     """Return a way to sleep until a session of these ``partitions`` is due."""
     return Polls() if partitions and isinstance(pool(), Cluster) else Waker(partitions)
@@ -53,6 +43,7 @@ class Polls:
     """
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
+        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
         ends = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
@@ -78,6 +69,7 @@ class Waker:
         self._bells = [_Bell(partition) for partition in partitions]
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
+        """Return when :meth:`Polls.wait` does."""
         ends = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
@@ -92,6 +84,10 @@ class Waker:
     def close(self) -> None:
         for bell in self._bells:
             bell.close()
+
+
+Sleep = Polls | Waker
+"""How a cleaner sleeps."""
 
 
 class _Bell:

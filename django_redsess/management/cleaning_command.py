@@ -12,14 +12,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser
 from django.db import close_old_connections
-from redis.exceptions import ResponseError
 
 from django_redsess.cleaning import BATCH_MAX, BATCH_SIZE
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.terminal import LINE_SECONDS, CommandWithExamples, Stop, progress_bar
+from django_redsess.management.terminal import (
+    LINE_SECONDS,
+    CommandWithExamples,
+    Stop,
+    command_errors,
+    progress_bar,
+    say,
+)
 
 T = TypeVar("T")
 
@@ -48,52 +53,28 @@ class CleaningCommand(CommandWithExamples):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("--forever", action="store_true", help="run until SIGTERM or Ctrl-C, as a service")
-        add(
-            "--batch-size",
-            type=int,
-            default=BATCH_SIZE,
-            metavar="N",
-            help=f"the size of a batch, 1 to {BATCH_MAX} (default: {BATCH_SIZE})",
-        )
+        batch_help = f"the size of a batch, 1 to {BATCH_MAX} (default: {BATCH_SIZE})"
+        add("--batch-size", type=int, default=BATCH_SIZE, metavar="N", help=batch_help)
         self.add_reporting(parser)
 
     def add_reporting(self, parser: CommandParser) -> None:
         """Add the options that tell others how the work goes."""
         add = parser.add_argument
-        add(
-            "--heartbeat",
-            type=Path,
-            metavar="FILE",
-            help="touch FILE after each answer of the server",
-        )
-        add(
-            "--json",
-            action="store_true",
-            help="print the counts as one line of JSON, and nothing else on stdout",
-        )
+        add("--heartbeat", type=Path, metavar="FILE", help="touch FILE after each answer of the server")
+        add("--json", action="store_true", help="print the counts as one line of JSON, and nothing else on stdout")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self.validate()
-        confirmed = self.confirmed()
-        self.stop = Stop()
-        self._started = self._reported = self._answered = time.monotonic()
-        self._bar: Any = None
-        self._reported_counts: dict[str, int] = dict(self.counts)
-        with ExitStack() as stack:
-            stack.enter_context(self.stop.listening())
-            stack.enter_context(self._outages_on_terminal())
-            stack.callback(self.close)
-            try:
+        with command_errors():
+            confirmed = self.confirmed()
+            self.stop = Stop()
+            self._started = self._reported = self._answered = time.monotonic()
+            self._bar: Any = None
+            self._reported_counts = dict(self.counts)
+            with self.stop.listening(), self._outages_on_terminal(), ExitStack() as self.until_the_end:
                 if confirmed:
                     self._run()
-            except ImproperlyConfigured as error:
-                raise CommandError(str(error)) from error
-            except ResponseError as error:
-                raise CommandError(f"The server refuses: {error}") from error
-            finally:
-                if self._bar is not None:
-                    self._bar.close()
         self._summarize()
 
     def validate(self) -> None:
@@ -110,12 +91,6 @@ class CleaningCommand(CommandWithExamples):
         """Return whether to begin. A subclass may ask."""
         return True
 
-    def at_least_one(self, option: str) -> None:
-        """Raise CommandError if ``option`` is below 1."""
-        number = self.options[option]
-        if number is not None and number < 1:
-            raise CommandError(f"--{option.replace('_', '-')} must be 1 or more, not {number}.")
-
     def work(self) -> None:
         """Do one pass: all work that is there now, or until ``self.stop.asked``."""
         raise NotImplementedError
@@ -125,15 +100,12 @@ class CleaningCommand(CommandWithExamples):
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Wait until there may be more work."""
+        """Wait until there may be more work. What this opens is entered into ``self.until_the_end``."""
         raise NotImplementedError
 
     def sentence(self, counts: dict[str, int]) -> str:
         """Return a sentence about what was done."""
         raise NotImplementedError
-
-    def close(self) -> None:
-        """Close what :meth:`rest` opened."""
 
     def batch_done(self, what: str, count: int, looked_at: int | None = None) -> bool:
         """
@@ -157,10 +129,7 @@ class CleaningCommand(CommandWithExamples):
         """Print a line for a person, unless the verbosity is 0."""
         if self.options["verbosity"] > 0:
             self._clear_bar()
-            if self.options["json"]:
-                self.stderr.write(line, style_func=str)
-            else:
-                self.stdout.write(line)
+            say(line, self.for_people)
 
     def patiently(self, work: Callable[[], T]) -> T | None:
         """
@@ -187,7 +156,7 @@ class CleaningCommand(CommandWithExamples):
     def _run(self) -> None:
         forever = self.options["forever"]
         if not forever and self.options["verbosity"] > 0 and sys.stderr.isatty():
-            self._bar = progress_bar(self.patiently(self.total))
+            self._bar = self.until_the_end.enter_context(progress_bar(self.patiently(self.total), wanted=True))
         while True:
             self.patiently(self.work)
             if self.stop.asked or not forever:

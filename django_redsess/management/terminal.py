@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
@@ -17,24 +17,57 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online import Session
 from django_redsess.online.labels import printable
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
-
-    from django_redsess.online import Session
+    from django.contrib.auth.base_user import AbstractBaseUser
 
 
 class CommandWithExamples(BaseCommand):
     """A command whose help shows ``examples``, each in a line of its own that can be copied."""
 
     examples: Sequence[str]
+    options: dict[str, Any]
     # Not those that ask the server: the command asks it, and says itself what is wrong.
     requires_system_checks = (Tags.caches, Tags.security)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         epilog = "\n  ".join(["Examples:", *self.examples])
         return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
+
+    def refuse_together(self, *names: str) -> None:
+        """Raise CommandError if more than one of these options is given."""
+        # By identity: 0 is a number that is given.
+        given = [name for name in names if self.options[name] is not None and self.options[name] is not False]
+        if len(given) > 1:
+            first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+            raise CommandError(f"{first} and {second} can't be given together.")
+
+    def refuse_below(self, least: int, option: str) -> None:
+        """Raise CommandError if this option is given, and is a number below ``least``."""
+        number = self.options[option]
+        if number is not None and number < least:
+            raise CommandError(f"--{option.replace('_', '-')} must be {least} or more, not {number}.")
+
+    @property
+    def for_people(self) -> OutputWrapper:
+        """Where lines for a person go: with ``--json``, stdout has nothing else."""
+        return self.stderr if self.options["json"] else self.stdout
+
+    def confirm(self, question: str, *, to: str, refused: str) -> bool:
+        """Ask on the terminal before doing ``to``. Return whether the answer is yes. Ctrl-C raises ``refused``."""
+        need_terminal(to)
+        try:
+            say(f"{question} [y/N] ", self.for_people, ending="")
+            self.for_people.flush()
+            answer = sys.stdin.readline()
+        except KeyboardInterrupt:
+            say("", self.for_people)
+            raise CommandError(refused, returncode=STOPPED) from None
+        if not answer:
+            say("", self.for_people)
+        return answer.strip().lower() in ("y", "yes")
 
 
 class _Help(DjangoHelpFormatter):
@@ -97,20 +130,6 @@ def need_terminal(to: str) -> None:
         raise CommandError(f"There is no terminal to ask on: give --noinput to {to} without asking.")
 
 
-def confirm(question: str, out: OutputWrapper, *, refused: str) -> bool:
-    """Ask on the terminal, and return whether the answer is yes. Ctrl-C raises CommandError with ``refused``."""
-    try:
-        say(f"{question} [y/N] ", out, ending="")
-        out.flush()
-        answer = sys.stdin.readline()
-    except KeyboardInterrupt:
-        say("", out)
-        raise CommandError(refused, returncode=STOPPED) from None
-    if not answer:
-        say("", out)
-    return answer.strip().lower() in ("y", "yes")
-
-
 class Stop:
     """Whether SIGTERM or Ctrl-C has asked the command to stop after the batch under way. A second one kills it."""
 
@@ -149,10 +168,11 @@ class Stop:
         signal.signal(number, signal.SIG_DFL)
 
 
-def progress_bar(total: int | None) -> Any:
-    """Start a bar on stderr up to ``total``; None for an unknown total. Returns None if tqdm is not installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, unit="", unit_scale=False, leave=False, dynamic_ncols=True)
+def progress_bar(total: int | None, *, wanted: bool) -> AbstractContextManager[Any]:
+    """Show a bar on stderr up to ``total``, if it is known. The context is None if not ``wanted``, or without tqdm."""
+    with suppress(ImportError):
+        if wanted:
+            from tqdm import tqdm
+
+            return tqdm(total=total, unit="", leave=False, dynamic_ncols=True)
+    return nullcontext()

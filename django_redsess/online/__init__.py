@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 
 from django_redsess.online import listing, samples, searching
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
-from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, session_of_row
+from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.session import notice, script_calls
@@ -41,8 +41,7 @@ class Details:
     age_seconds: float
 
 
-def read_details(sid: str) -> Steps[Details | None]:
-    """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
+def _details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
     loaded = yield from script_calls.read(sid)
@@ -94,17 +93,7 @@ __all__ = [
 Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
 
 
-def _sessions(
-    *,
-    offset: int = 0,
-    limit: int = 100,
-    order: Order | None = None,
-    user_ids: Sequence[str] | None = None,
-    guests: Guests = False,
-    active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
-) -> Steps[list[Session]]:
-    session_filter = filter_of(user_ids, guests, active_seconds, **client)
+def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if order not in (None, *get_args(Order)):
@@ -122,8 +111,7 @@ def _sessions(
         session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
     )
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
-    found = [session_of_row(row, owners) for row in rows]
-    return [session for session in found if session is not None]
+    return sessions_of(rows, owners)
 
 
 def sessions(
@@ -154,17 +142,7 @@ def sessions(
     Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
     ``network`` that is none.
     """
-    return drive(
-        _sessions(
-            offset=offset,
-            limit=limit,
-            order=order,
-            user_ids=user_ids,
-            guests=guests,
-            active_seconds=active_seconds,
-            **client,
-        )
-    )
+    return drive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
 async def asessions(
@@ -178,24 +156,13 @@ async def asessions(
     **client: Unpack[ClientFilters],
 ) -> list[Session]:
     """Await what :func:`sessions` returns."""
-    return await adrive(
-        _sessions(
-            offset=offset,
-            limit=limit,
-            order=order,
-            user_ids=user_ids,
-            guests=guests,
-            active_seconds=active_seconds,
-            **client,
-        )
-    )
+    return await adrive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
 def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
     rows = yield from matching.page(offset, limit, latest_first=latest_first)
-    found = [session_of_row(row) for row in rows]
     # A session may have got another address or browser since the search.
-    return [session for session in found if session and matching.wanted.has(session.address, session.user_agent)]
+    return [each for each in sessions_of(rows) if matching.wanted.has(each.address, each.user_agent)]
 
 
 def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> list[Session]:
@@ -206,18 +173,14 @@ def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matc
     return drive(searching.matching(session_filter, by_seen=by_seen))
 
 
-def _of_user(user: AbstractBaseUser, *, limit: int = 100) -> Steps[list[Session]]:
-    return (yield from _sessions(limit=limit, user_ids=[user_id_of(user)]))
-
-
 def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
     """Return up to ``limit`` sessions of ``user``, newest sign-in first. Raises ValueError for an unsaved user."""
-    return drive(_of_user(user, limit=limit))
+    return sessions(limit=limit, user_ids=[user_id_of(user)])
 
 
 async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
     """Await what :func:`of_user` returns."""
-    return await adrive(_of_user(user, limit=limit))
+    return await asessions(limit=limit, user_ids=[user_id_of(user)])
 
 
 def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
@@ -225,13 +188,12 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     found, named = list[Session](), set(wanted)
     while wanted:
         rows = yield from listing.find(wanted)
-        found += [session for row in rows if (session := session_of_row(row)) is not None]
+        found += sessions_of(rows)
         there = {row.sid for row in rows}
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
         for sid in gone:
-            note = yield from script_calls.note_of(sid)
-            rotated_to = script_calls.rotated_to(note)
+            rotated_to = script_calls.rotated_to((yield from script_calls.note_of(sid)))
             # Another program may have written notes that form a circle.
             if rotated_to and rotated_to not in named:
                 wanted.append(rotated_to)
@@ -253,29 +215,17 @@ async def afind(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
     return await adrive(_find(sids, follow=follow))
 
 
-def _get(sid: str) -> Steps[Session | None]:
-    found = yield from _find([sid])
-    return found[0] if found else None
-
-
 def get(sid: str) -> Session | None:
     """Return the live session ``sid``, a guest's too. None if it is gone or due, or if ``sid`` is no sid."""
-    return drive(_get(sid))
+    return next(iter(find([sid])), None)
 
 
 async def aget(sid: str) -> Session | None:
     """Await what :func:`get` returns."""
-    return await adrive(_get(sid))
+    return next(iter(await afind([sid])), None)
 
 
-def _count(
-    *,
-    user_ids: Sequence[str] | None = None,
-    guests: Guests = False,
-    active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
-) -> Steps[int]:
-    session_filter = filter_of(user_ids, guests, active_seconds, **client)
+def _count(session_filter: SessionFilter) -> Steps[int]:
     if session_filter.names_client:
         return (yield from searching.matching(session_filter)).count
     return (yield from listing.total(session_filter))
@@ -292,7 +242,7 @@ def count(
     Return how many sessions match. Arguments and errors are those of :func:`sessions`. With both ``user_ids`` and
     ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each partition.
     """
-    return drive(_count(user_ids=user_ids, guests=guests, active_seconds=active_seconds, **client))
+    return drive(_count(filter_of(user_ids, guests, active_seconds, **client)))
 
 
 async def acount(
@@ -303,19 +253,11 @@ async def acount(
     **client: Unpack[ClientFilters],
 ) -> int:
     """Await what :func:`count` returns."""
-    return await adrive(_count(user_ids=user_ids, guests=guests, active_seconds=active_seconds, **client))
-
-
-def _census(session_filter: SessionFilter) -> Steps[tuple[int, int]]:
-    """Count the sessions. Return the number, and the server's time in milliseconds, or that of the newest session."""
-    counted, at = yield from listing.census(session_filter.of_any_client)
-    if session_filter.names_client:
-        counted = (yield from searching.matching(session_filter)).count
-    return counted, at
+    return await adrive(_count(filter_of(user_ids, guests, active_seconds, **client)))
 
 
 def census(session_filter: SessionFilter) -> tuple[int, int]:
-    return drive(_census(session_filter))
+    return drive(listing.census(session_filter))
 
 
 def total(session_filter: SessionFilter, *, listed: bool = False) -> int:
@@ -324,18 +266,16 @@ def total(session_filter: SessionFilter, *, listed: bool = False) -> int:
 
 def details(sid: str) -> Details | None:
     """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
-    return drive(read_details(sid))
+    return drive(_details(sid))
 
 
 async def adetails(sid: str) -> Details | None:
     """Await what :func:`details` returns."""
-    return await adrive(read_details(sid))
+    return await adrive(_details(sid))
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
-    message = notice.check(message)
-    named = [sid for sid in sids if is_sid(sid)]
-    return (yield from kick(named, message=message, keep_users=keep_users, follow=True))
+    return (yield from kick(sids, message=notice.check(message), keep_users=keep_users, follow=True))
 
 
 def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
@@ -354,10 +294,6 @@ async def aend(*sids: str, message: str = "", keep_users: Collection[str] = ()) 
     return await adrive(_end(*sids, message=message, keep_users=keep_users))
 
 
-def _end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
-    return (yield from end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
-
-
 def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
     """
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
@@ -366,16 +302,12 @@ def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = 
     copy of its cookie is then worth nothing. ``message`` is as in :func:`end`. Raises ValueError for a longer message,
     and for a user without a primary key.
     """
-    return drive(_end_user(user, keep=keep, message=message))
+    return drive(end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
 async def aend_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
     """Await what :func:`end_user` returns."""
-    return await adrive(_end_user(user, keep=keep, message=message))
-
-
-def _end_all(*, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
-    return (yield from end_all_of(None, Reason.KICKED, keep=keep, message=message))
+    return await adrive(end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
 def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
@@ -385,12 +317,12 @@ def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
     Each call to the server ends up to 250, so that others are served in between. ``keep`` and ``message`` are as in
     :func:`end_user`.
     """
-    return drive(_end_all(keep=keep, message=message))
+    return drive(end_all_of(None, Reason.KICKED, keep=keep, message=message))
 
 
 async def aend_all(*, keep: str | None = None, message: str = "") -> EndedCount:
     """Await what :func:`end_all` returns."""
-    return await adrive(_end_all(keep=keep, message=message))
+    return await adrive(end_all_of(None, Reason.KICKED, keep=keep, message=message))
 
 
 def end_in_batches(
@@ -416,11 +348,7 @@ def end_in_batches(
 def until_now(
     *, hours: float = 24, day: tuple[datetime, datetime] | None = None
 ) -> tuple[Sequence[Sample | Present], Present]:
-    return drive(samples.until_now(hours=hours, day=day))
-
-
-def _history(*, hours: float = 24) -> Steps[list[Sample]]:
-    return (yield from samples.history(hours=hours))
+    return drive(samples.until_now(hours, day))
 
 
 def history(*, hours: float = 24) -> list[Sample]:
@@ -434,12 +362,12 @@ def history(*, hours: float = 24) -> list[Sample]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    return drive(_history(hours=hours))
+    return drive(samples.history(hours))
 
 
 async def ahistory(*, hours: float = 24) -> list[Sample]:
     """Await what :func:`history` returns."""
-    return await adrive(_history(hours=hours))
+    return await adrive(samples.history(hours))
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,17 +41,15 @@ class BulkEnding:
         keep: Collection[str] = (),
         keep_users: Collection[str] = (),
     ) -> None:
-        if session_filter.active_seconds is not None and latest is None:
-            raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
+        by_seen, seconds, since = session_filter.only_by_seen, session_filter.active_seconds, None
+        if seconds is not None:
+            if latest is None:
+                raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
+            since = f"{latest - seconds * 1000:.0f}"
         self.done, self.confirmation = False, confirmation()
         self._keep, self._message = keep, message if reason is Reason.KICKED else ""
-        by_seen = session_filter.only_by_seen
-        since = None
-        if session_filter.active_seconds is not None and latest is not None:
-            since = f"{latest - session_filter.active_seconds * 1000:.0f}"
         self._ending = script_calls.Ending(reason, message, latest, since, keep, keep_users, self.confirmation)
-        self._low: str = "-inf"
-        self._high: str = "+inf"
+        self._low, self._high = "-inf", "+inf"
         if by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
         elif latest is not None:
@@ -61,13 +59,11 @@ class BulkEnding:
         # None until the sessions are found. Only those that no list has together must be.
         self._found: list[tuple[Partition, list[str]]] | None = []
         lists = lists_of(session_filter, by_seen=by_seen)
-        if session_filter.names_client:
-            network = range_of(session_filter)
-            if network is None:
-                self._found, lists = None, []
-            else:
-                self._low, self._high = str(network.first), str(network.last)
-                lists = address_lists_of(session_filter)
+        if network := range_of(session_filter):
+            self._low, self._high = str(network.first), str(network.last)
+            lists = address_lists_of(session_filter)
+        elif session_filter.names_client:
+            self._found, lists = None, []
         self._left = [(partition, name) for partition, names in lists for name in names]
         self._place: tuple[str, int] = self._low, 0
 
@@ -139,11 +135,18 @@ def tell_others(ended: Collection[EndedSession], message: str, *, among: Collect
 
 
 def kick(
-    sids: Sequence[str], *, message: str, latest: int | None = None, keep_users: Collection[str] = (), **how: bool
+    sids: Iterable[str],
+    *,
+    message: str,
+    latest: int | None = None,
+    keep_users: Collection[str] = (),
+    follow: bool = False,
 ) -> Steps[EndedList]:
-    """Kick these sessions as :func:`operations.end` does, and tell their users elsewhere, too."""
-    stays: dict[str, Any] = {"latest": latest, "keep_users": keep_users, **how}
-    ended = yield from script_calls.end(sids, Reason.KICKED, message=message, **stays)
+    """Kick sessions as :func:`script_calls.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
+    named = [sid for sid in sids if is_sid(sid)]
+    ended = yield from script_calls.end(
+        named, Reason.KICKED, message=message, latest=latest, keep_users=keep_users, follow=follow
+    )
     yield from tell_others(ended, message)
     return ended
 
@@ -175,13 +178,9 @@ def recheck_replicas() -> EndedList:
 
     Without the setting ``CONFIRM_ENDS``, nothing is sent.
     """
-    return drive(_looking_again())
-
-
-def _looking_again() -> Steps[EndedList]:
     confirms = confirmation()
     for partition in keyspace().partitions if confirms else ():
-        yield from script_calls.Ending(confirms=confirms).of_sids(partition, ())
+        script_calls.Ending(confirms=confirms).of_sids(partition, ()).run()
     return EndedList([], *replica_status(confirms))
 
 
@@ -193,8 +192,7 @@ def end_batch(
 
     Arguments are as in :class:`BulkEnding`.
     """
-    named = [sid for sid in sids if is_sid(sid)]
-    return drive(kick(named, message=message, latest=latest, keep_users=keep_users))
+    return drive(kick(sids, message=message, latest=latest, keep_users=keep_users))
 
 
 class OneByOneEnding:
@@ -206,21 +204,12 @@ class OneByOneEnding:
     one stopped starts with the other's ``kept``. The keyword arguments are those of :func:`end_batch`.
     """
 
-    def __init__(
-        self,
-        sessions: Any,
-        may_end: Callable[[Any], bool],
-        kept: int,
-        *,
-        message: str,
-        latest: int,
-        keep_users: Collection[str],
-    ) -> None:
+    def __init__(self, sessions: Any, may_end: Callable[[Any], bool], kept: int, **options: Any) -> None:
         # In this order, a session that signs in or is seen meanwhile moves to a place that was read already, or to one
         # that will be. If a session that is kept is seen meanwhile, one other may be skipped: it is still in the list.
         self._sessions = sessions.order_by("seen_at" if sessions.session_filter.only_by_seen else "-login_at")
         self._may_end = may_end
-        self._options: dict[str, Any] = {"message": message, "latest": latest, "keep_users": keep_users}
+        self._options = options
         self.kept, self.done = kept, False
 
     def end_batch(self) -> EndedList:
@@ -243,13 +232,7 @@ class FoundEnding:
     :class:`OneByOneEnding`.
     """
 
-    def __init__(
-        self,
-        sessions: Any,
-        may_end: Callable[[Any], bool],
-        limit: int,
-        **options: Any,
-    ) -> None:
+    def __init__(self, sessions: Any, may_end: Callable[[Any], bool], limit: int, **options: Any) -> None:
         self._options, seconds = options, sessions.session_filter.active_seconds
         asked_at = datetime.fromtimestamp(options["latest"] / 1000, UTC)
         # As in BulkEnding: the last seconds are counted back from the question, and later sign-ins stay.

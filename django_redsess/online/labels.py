@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
@@ -21,9 +20,7 @@ from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
 from django_redsess.online.ending import too_few
-
-if TYPE_CHECKING:
-    from django_redsess.online.listing import Session
+from django_redsess.online.listing import Session
 
 
 def browser_name(user_agent: str) -> str:
@@ -162,10 +159,6 @@ def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-PROBE = "Your sessions"
-"""A catalogue that has this text has our texts."""
-
-
 def in_our_language() -> override:
     """
     Return a context in which a page is rendered in one language: the active one, if it has our texts.
@@ -184,4 +177,4 @@ def in_our_language() -> override:
 
 def _has_our_texts(language: str) -> bool:
     # gettext() would also find the texts of LANGUAGE_CODE, which Django adds to each other language.
-    return language.startswith("en") or PROBE in translation(language)._catalog  # type: ignore[attr-defined]
+    return language.startswith("en") or "Your sessions" in translation(language)._catalog  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ as long. The scripts are used only where sessions are due, since these have to b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
@@ -217,7 +217,7 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
 
 
 def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
-    # Returns the sorted sets that list these sessions, by partition.
+    """Return the sorted sets that list these sessions, by partition."""
     space = keyspace()
     if session_filter.user_ids is None:
         if session_filter.guests == "only":
@@ -237,7 +237,7 @@ def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> l
 
 
 def address_lists_of(session_filter: SessionFilter) -> list[tuple[Partition, list[str]]]:
-    # Returns the sorted sets that have the addresses of the sessions in those of lists_of(), in the same order.
+    """Return the sorted sets of these sessions' addresses, in the order of :func:`lists_of`."""
     partitions = keyspace().partitions
     if session_filter.guests == "only":
         return [(partition, [partition.guests_addresses]) for partition in partitions]
@@ -284,12 +284,10 @@ BEYOND = int(TIME_MAX) + 1
 def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
     """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count`."""
     if session_filter.user_ids is None:
-        lists = Lists.of(session_filter)
-        if len(lists.partitions) > 1:
-            counts = yield from lists.counts()
-            return sum(map(sum, counts))
-    counted, _ = yield from census(session_filter, listed=listed)
-    return counted
+        lists = lists_of(session_filter)
+        if len(lists) > 1:
+            return sum(map(sum, (yield from Lists.of(session_filter, lists).counts())))
+    return (yield from census(session_filter, listed=listed))[0]
 
 
 def text_of(score: int) -> str:
@@ -306,10 +304,9 @@ class Lists:
     names: list[list[str]]
 
     @classmethod
-    def of(cls, session_filter: SessionFilter, *, by_seen: bool | None = None) -> Lists:
-        """Return the lists of these sessions, which are not those of certain users."""
-        partitions, names = zip(*lists_of(session_filter, by_seen=by_seen), strict=True)
-        return cls(session_filter, list(partitions), list(names))
+    def of(cls, session_filter: SessionFilter, lists: Sequence[tuple[Partition, list[str]]]) -> Lists:
+        """Put together what :func:`lists_of` or :func:`address_lists_of` returns, unless it is of several users."""
+        return cls(session_filter, [partition for partition, _ in lists], [names for _, names in lists])
 
     @property
     def of_each(self) -> int:
@@ -318,13 +315,13 @@ class Lists:
 
     def counts(self) -> Steps[list[list[int]]]:
         """Count the sessions of each list. First end up to 200 due sessions of each partition."""
-        if self.session_filter.active_seconds is None:
-            return (yield from self.without_due(lambda name, _: head(2, "ZCARD", name), range(len(self.partitions))))
 
         def count(name: str, at: int) -> bytes:
+            if self.session_filter.active_seconds is None:
+                return head(2, "ZCARD", name)
             return head(4, "ZCOUNT", name) + tail(self._since(at), "+inf")
 
-        return (yield from self.without_due(count, range(len(self.partitions))))
+        return (yield from self.ask(count, ends_due=True))
 
     def lower(self, scores: Sequence[int]) -> Steps[list[list[int]]]:
         """Return for each of ``scores`` how many sessions each partition has with a lower one."""
@@ -340,17 +337,24 @@ class Lists:
             [sum(replies[start : start + width]) for replies in found] for start in range(0, len(scores) * width, width)
         ]
 
-    def scores_at(self, ranks: Sequence[Sequence[int]]) -> Steps[list[list[float | None]]]:
-        """Return the score of the entry with this rank of each list, from the highest score. None if there is none."""
+    def from_ranks(
+        self, numbers: Sequence[int], ranks: Sequence[Sequence[int]], count: int = 1, *, latest_first: bool = False
+    ) -> Steps[list[list[list[Scored]]]]:
+        """
+        Read up to ``count`` entries of each list of the partitions with these ``numbers``.
 
-        def commands(number: int, _: int) -> bytes:
-            of_partition = zip(self.names[number], ranks[number], strict=True)
-            return b"".join(
-                [head(6, "ZRANGE", name) + tail(rank, rank, "REV", "WITHSCORES") for name, rank in of_partition]
-            )
+        ``ranks`` has the rank of the first one for each list of each partition.
+        """
+        order = ("REV", "WITHSCORES") if latest_first else ("WITHSCORES",)
 
-        found = yield from ask_each("page", self.partitions, commands, self.of_each)
-        return [[with_scores(reply)[0][0] if reply else None for reply in replies] for replies in found]
+        def commands(position: int, _: int) -> bytes:
+            starts = zip(self.names[numbers[position]], ranks[numbers[position]], strict=True)
+            size = 4 + len(order)
+            return b"".join([head(size, "ZRANGE", name) + tail(at, at + count - 1, *order) for name, at in starts])
+
+        partitions = [self.partitions[number] for number in numbers]
+        found = yield from ask_each("page", partitions, commands, self.of_each)
+        return [[with_scores(reply) for reply in replies] for replies in found]
 
     def read(
         self, numbers: Sequence[int], count: int, *, begin: int, latest_first: bool, ends_due: bool
@@ -371,40 +375,38 @@ class Lists:
             low = text_of(begin) if since == "-inf" else str(max(begin, int(since)))
             return head(parts, "ZRANGE", name) + tail(low, "+inf") + limit
 
-        if ends_due:
-            found = yield from self.without_due(entries, numbers)
-        else:
-            found = yield from self._ask(entries, numbers)
+        found = yield from self.ask(entries, numbers, ends_due=ends_due)
         return [[with_scores(reply) for reply in replies] for replies in found]
 
     def _since(self, at: int) -> str:
         active = self.session_filter.active_seconds
         return "-inf" if active is None else f"{at - active * 1000:.0f}"
 
-    def _ask(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
-        def commands(number: int, at: int) -> bytes:
-            return b"".join([command(name, at) for name in self.names[numbers[number]]])
+    def ask(
+        self, command: Callable[[str, int], bytes], numbers: Sequence[int] | None = None, *, ends_due: bool = False
+    ) -> Steps[list[list[Any]]]:
+        """
+        Send for each list what ``command`` makes of its name and the server's time.
 
-        partitions = [self.partitions[number] for number in numbers]
-        return (yield from ask_each("page", partitions, commands, self.of_each))
+        ``numbers`` are those of the partitions, by default all. ``ends_due`` first ends up to 200 due sessions of each.
+        """
+        asked = range(len(self.partitions)) if numbers is None else numbers
+        partitions = [self.partitions[number] for number in asked]
 
-    def without_due(self, command: Callable[[str, int], bytes], numbers: Sequence[int]) -> Steps[list[list[Any]]]:
-        """Send ``command`` for each list, after ending up to 200 due sessions of each partition."""
+        def commands(position: int, at: int) -> bytes:
+            due = head(4, "ZCOUNT", partitions[position].expire, "-inf") + tail(at) if ends_due else b""
+            return b"".join([due, *(command(name, at) for name in self.names[asked[position]])])
 
-        def commands(number: int, at: int) -> bytes:
-            partition, names = self.partitions[numbers[number]], self.names[numbers[number]]
-            due = head(4, "ZCOUNT", partition.expire, "-inf") + tail(at)
-            return b"".join([due, *(command(name, at) for name in names)])
-
-        partitions = [self.partitions[number] for number in numbers]
-        found = yield from ask_each("page", partitions, commands, 1 + self.of_each)
-        late = [number for number, (due, *_) in zip(numbers, found, strict=True) if due]
-        results = {number: replies for number, (_, *replies) in zip(numbers, found, strict=True)}
+        found = yield from ask_each("page", partitions, commands, ends_due + self.of_each)
+        if not ends_due:
+            return found
+        late = [number for number, (due, *_) in zip(asked, found, strict=True) if due]
+        results = {number: replies for number, (_, *replies) in zip(asked, found, strict=True)}
         if late:
             calls = dict(zip(self.partitions, count(self.session_filter), strict=True))
             yield from together([calls[self.partitions[number]] for number in late])
-            results.update(zip(late, (yield from self._ask(command, late)), strict=True))
-        return [results[number] for number in numbers]
+            results.update(zip(late, (yield from self.ask(command, late)), strict=True))
+        return [results[number] for number in asked]
 
 
 SHALLOW = 1_000
@@ -431,14 +433,13 @@ def page(
     if not lists:
         return []
     if session_filter.has_list(by_seen=by_seen):
-        passed, found = yield from _of_lists(
-            Lists.of(session_filter, by_seen=by_seen), first, last, latest_first=latest_first
-        )
+        spread = Lists.of(session_filter, lists)
+        passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
     else:
         passed, found = 0, (yield from _of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
-    members = [member.decode(errors="replace") for _, member in found[first - passed :]]
-    sids = [sid for sid in members if is_sid(sid)]
-    log_foreign_entries(len(members) - len(sids))
+    entries = found[first - passed :]
+    sids = sids_of(entries)
+    _log_foreign(len(entries) - len(sids))
     return (yield from find(sids, due_too=True))
 
 
@@ -448,9 +449,8 @@ def _of_one(
     """Read a page that one partition has."""
     [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
     entries, with_rows, rows = yield from read
-    log_foreign_entries(sum(not is_sid(member.decode(errors="replace")) for _, member in entries))
-    left = [member.decode(errors="replace") for _, member in entries[with_rows:]]
-    rest = yield from find([sid for sid in left if is_sid(sid)], due_too=True)
+    _log_foreign(len(entries) - len(sids_of(entries)))
+    rest = yield from find(sids_of(entries[with_rows:]), due_too=True)
     return [*rows, *rest]
 
 
@@ -535,12 +535,13 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     """
     total = sum(map(sum, counts))
     ranks = [[max(0, count - 1 - rank * count // total) for count in of_partition] for of_partition in counts]
-    scores = yield from lists.scores_at(ranks)
+    there = yield from lists.from_ranks(range(len(ranks)), ranks, latest_first=True)
     found = sorted(
         (int(max(1 - BEYOND, min(score, BEYOND - 1))), count)
-        for of_partition, of_counts in zip(scores, counts, strict=True)
-        for score, count in zip(of_partition, of_counts, strict=True)
-        if score is not None and count
+        for of_partition, of_counts in zip(there, counts, strict=True)
+        for entries, count in zip(of_partition, of_counts, strict=True)
+        for score, _ in entries
+        if count
     )
     if not found:
         return []
@@ -551,8 +552,13 @@ def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: 
     return [found[0][0], likely, found[-1][0] + 1]
 
 
-def log_foreign_entries(count: int) -> None:
-    """Log that so many entries of lists are no sids: another program wrote them."""
+def sids_of(entries: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the sids of ``entries``, each of which ends in its member. Another program may have written others."""
+    members = (member.decode(errors="replace") for *_, member in entries)
+    return [member for member in members if is_sid(member)]
+
+
+def _log_foreign(count: int) -> None:
     if count:
         logger.warning("A list of sessions has entries that are no session ids: %d.", count)
 
@@ -580,26 +586,21 @@ class Session:
     newest_item: str
 
 
-def session_of_row(row: Row, owners: Collection[str] | None = None) -> Session | None:
-    # Another program may have written to a user's list. A session is the user's only if its record says so.
-    try:
-        record = unpack(row.sid, row.record)
-        if owners is not None and record.user_id not in owners:
-            raise RecordError("it is in the list of a user whose it is not")
-        user_id, client = record.user_id, client_of(record)
-    except RecordError as error:
-        log_unusable(row.sid, error)
-        if owners is not None:
-            return None
-        user_id, client = "", Client()
-    return Session(
-        row.sid,
-        user_id,
-        row.login_at,
-        row.seen_at,
-        row.expires_at,
-        client.address,
-        client.user_agent,
-        len(row.record),
-        row.newest_item,
-    )
+def sessions_of(rows: Iterable[Row], owners: Collection[str] | None = None) -> list[Session]:
+    """Return the sessions of ``rows``; of the lists of certain users, ``owners``, only those that are theirs."""
+    found = []
+    for sid, login_at, seen_at, expires_at, newest_item, packed in rows:
+        try:
+            record = unpack(sid, packed)
+            # Another program may have written to a user's list. A session is the user's only if its record says so.
+            if owners is not None and record.user_id not in owners:
+                raise RecordError("it is in the list of a user whose it is not")
+            user_id, (address, user_agent) = record.user_id, client_of(record)
+        except RecordError as error:
+            log_unusable(sid, error)
+            if owners is not None:
+                continue
+            user_id, (address, user_agent) = "", Client()
+        size = len(packed)
+        found.append(Session(sid, user_id, login_at, seen_at, expires_at, address, user_agent, size, newest_item))
+    return found

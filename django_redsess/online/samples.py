@@ -99,15 +99,13 @@ def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present
     return found
 
 
-def history(*, hours: float = 24) -> Steps[list[Sample]]:
+def history(hours: float) -> Steps[list[Sample]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``."""
     found = yield from samples(-hours * 3600)
     return _added_up([text for _, text in found])
 
 
-def until_now(
-    *, hours: float = 24, day: tuple[datetime, datetime] | None = None
-) -> Steps[tuple[Sequence[Sample | Present], Present]]:
+def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tuple[Sequence[Sample | Present], Present]]:
     """
     Return the samples of the last ``hours``, and how many are online now.
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 from django_redsess.conf import conf
 from django_redsess.online import listing
@@ -27,28 +26,19 @@ from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.round_trips import (
     Bound,
     Call,
-    EndedSessions,
     Parts,
     Scored,
     Steps,
-    ask_each,
     batches,
     bisect,
     guess_by_share,
     merged,
     narrowed,
     together,
-    with_scores,
 )
 from django_redsess.transport.sending import head, tail
 
-ENTRIES_AT_ONCE = 2_500
-"""How many entries of a list one call reads."""
-
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
-
-Placed = tuple[float, int, bytes]
-"""Score of the address, number of the list, sid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +52,9 @@ class AddressLists:
     @classmethod
     def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
         """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
-        partitions, names = zip(*listing.address_lists_of(base), strict=True)
-        lists = Lists(base, list(partitions), list(names))
+        lists = Lists.of(base, listing.address_lists_of(base))
         ends = tail(network.first, network.last)
-        counts = yield from lists.without_due(lambda name, _: head(4, "ZCOUNT", name) + ends, range(len(partitions)))
+        counts = yield from lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends, ends_due=True)
         return cls(lists, network, counts)
 
     @property
@@ -76,10 +65,10 @@ class AddressLists:
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
-        found: list[Scored] = []
-        for offset in range(0, max(map(max, self.counts)), ENTRIES_AT_ONCE):
-            args = lua_scripts.IN_NETWORK.arguments(
-                first=self.network.first, last=self.network.last, offset=offset, count=ENTRIES_AT_ONCE
+        script, found = lua_scripts.IN_NETWORK, list[Scored]()
+        for offset in range(0, max(map(max, self.counts)), LISTED_AT_ONCE):
+            args = script.arguments(
+                first=self.network.first, last=self.network.last, offset=offset, count=LISTED_AT_ONCE
             )
             calls = []
             for partition, names, other_names, counts in zip(
@@ -87,8 +76,8 @@ class AddressLists:
             ):
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
-                    keys = lua_scripts.IN_NETWORK.keys(partition, lists=pairs)
-                    calls.append(Call(partition, lua_scripts.IN_NETWORK, keys, args, _entries))
+                    keys = script.keys(partition, lists=pairs)
+                    calls.append(Call(partition, script, keys, args, lambda reply: scored(b" ".join(reply))))
             for entries in (yield from together(calls)):
                 found += entries
         kept = {member: score for score, member in found if since is None or score >= since}
@@ -97,37 +86,27 @@ class AddressLists:
     def page(self, offset: int, limit: int) -> Steps[list[str]]:
         """Read the sids from rank ``offset`` on, in the order of their addresses."""
         before = tail("-inf", f"({self.network.first}")
-        below = yield from self._ask(lambda name: head(4, "ZCOUNT", name) + before)
+        below = yield from self.lists.ask(lambda name, _: head(4, "ZCOUNT", name) + before)
         skipped, surplus = [[0] * len(counts) for counts in self.counts], 0
         if offset:
             skipped, surplus = yield from self._search(offset, below)
 
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Placed]]:
-            def commands(position: int, _: int) -> bytes:
-                number = numbers[position]
-                starts = map(sum, zip(below[number], skipped[number], strict=True))
-                return b"".join(
-                    head(5, "ZRANGE", name) + tail(start, start + count - 1, "WITHSCORES")
-                    for name, start in zip(self.lists.names[number], starts, strict=True)
-                )
+        starts = [list(map(sum, zip(*both, strict=True))) for both in zip(below, skipped, strict=True)]
+        last, of_each = self.network.last, self.lists.of_each
 
-            partitions = [self.lists.partitions[number] for number in numbers]
-            found = yield from ask_each("page", partitions, commands, self.lists.of_each)
+        def read(numbers: Sequence[int], count: int) -> Steps[Parts[tuple[float, int, bytes]]]:
+            found = yield from self.lists.from_ranks(numbers, starts, count)
+            # Equal addresses are in the order of their lists, as _search() leaves them out.
             return [
                 [
-                    [
-                        (score, number * self.lists.of_each + each, member)
-                        for score, member in with_scores(reply)
-                        if score <= self.network.last
-                    ]
-                    for each, reply in enumerate(replies)
+                    [(score, number * of_each + each, member) for score, member in entries if score <= last]
+                    for each, entries in enumerate(of_partition)
                 ]
-                for number, replies in zip(numbers, found, strict=True)
+                for number, of_partition in zip(numbers, found, strict=True)
             ]
 
         entries = yield from merged(read, len(self.counts), limit + surplus)
-        members = [member.decode(errors="replace") for _, _, member in entries[surplus:]]
-        return [sid for sid in members if is_sid(sid)]
+        return listing.sids_of(entries[surplus:])
 
     def _search(self, rank: int, below: list[list[int]]) -> Steps[tuple[list[list[int]], int]]:
         """
@@ -142,7 +121,7 @@ class AddressLists:
 
         def bound_at(score: int) -> Steps[Bound]:
             ends = tail(self.network.first, f"({score}")
-            found = yield from self._ask(lambda name: head(4, "ZCOUNT", name) + ends)
+            found = yield from self.lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends)
             return Bound(score, [count for counts in found for count in counts])
 
         low, high = Bound(self.network.first, [0] * len(flat)), Bound(self.network.last + 1, flat)
@@ -170,32 +149,15 @@ class AddressLists:
 
     def _near(self, rank: int, below: list[list[int]]) -> Steps[list[int]]:
         """Return scores near the page: that of the entry in each list before which is the list's share of ``rank``."""
-        total = self.total
-
-        def commands(number: int, _: int) -> bytes:
-            ranks = [
-                start + min(count - 1, rank * count // total) if count else -1
-                for start, count in zip(below[number], self.counts[number], strict=True)
-            ]
-            # Nothing is at the rank after the last.
-            return b"".join(
-                head(5, "ZRANGE", name) + (tail(at, at, "WITHSCORES") if at >= 0 else tail(1, 0, "WITHSCORES"))
-                for name, at in zip(self.lists.names[number], ranks, strict=True)
-            )
-
-        found = yield from ask_each("page", self.lists.partitions, commands, self.lists.of_each)
-        scores = [with_scores(reply)[0][0] for replies in found for reply in replies if reply]
-        return [int(score) for score in scores if self.network.first <= score <= self.network.last]
-
-    def _ask(self, command: Any) -> Steps[list[list[Any]]]:
-        def commands(number: int, _: int) -> bytes:
-            return b"".join(command(name) for name in self.lists.names[number])
-
-        return (yield from ask_each("page", self.lists.partitions, commands, self.lists.of_each))
-
-
-def _entries(reply: list[bytes]) -> list[Scored]:
-    return [entry for text in reply for entry in scored(text)]
+        total, first, last = self.total, self.network.first, self.network.last
+        ranks = [
+            [start + max(0, min(count - 1, rank * count // total)) for start, count in zip(*both, strict=True)]
+            for both in zip(below, self.counts, strict=True)
+        ]
+        found = yield from self.lists.from_ranks(range(len(ranks)), ranks)
+        # A list without such a session has one of another network there.
+        scores = [score for lists in found for entries in lists for score, _ in entries]
+        return [int(score) for score in scores if first <= score <= last]
 
 
 def scored(text: bytes) -> list[Scored]:
@@ -278,10 +240,10 @@ def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[M
     by_seen = by_seen or base.only_by_seen
     if wanted.network is not None and has_index(base):
         lists = yield from AddressLists.read(base, wanted.network)
-        if range_of(session_filter) and lists.total > SCAN_LIMIT:
-            return InAddressOrder(wanted, lists)
         if lists.total <= SCAN_LIMIT:
             return (yield from _in_network(session_filter, wanted, lists, by_seen=by_seen))
+        if range_of(session_filter):
+            return InAddressOrder(wanted, lists)
     sids, is_all = yield from _newest(base, by_seen=by_seen)
     matches, looked = yield from _look_through(sids, wanted, base)
     return Matching(wanted, matches, LookedThrough(looked, is_all=is_all and looked == len(sids)))
@@ -360,17 +322,15 @@ def _newest_texts(
                 # If a later call ended due sessions, it would find other ranks.
                 keeps_due=keeps_due or offset > 0,
             ),
-            _texts,
+            lambda reply, _: reply,
         )
         for offset in range(0, count, LISTED_AT_ONCE)
         for partition, names in lists
     ]
     found = yield from together(calls)
+    separator = b" " if with_scores else b""
     return [
-        [
-            b" ".join(parts) if with_scores else b"".join(parts)
-            for parts in zip(*found[number :: len(lists)], strict=True)
-        ]
+        [separator.join(parts) for parts in zip(*found[number :: len(lists)], strict=True)]
         for number in range(len(lists))
     ]
 
@@ -379,9 +339,8 @@ def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[
     total, _ = yield from listing.census(base)
     calls = listing.read_entries(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True)
     parts = yield from together(calls)
-    entries = sorted((entry for found, _, _ in parts for entry in found), reverse=True)
-    members = [member.decode(errors="replace") for _, member in entries[:SCAN_LIMIT]]
-    return [sid for sid in members if is_sid(sid)], total <= len(members)
+    entries = sorted((entry for found, _, _ in parts for entry in found), reverse=True)[:SCAN_LIMIT]
+    return listing.sids_of(entries), total <= len(entries)
 
 
 def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> Steps[tuple[list[str], int]]:
@@ -451,12 +410,11 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
             for partition, batch in left
         ]
         answers = yield from together(calls)
-        rest = []
-        for (partition, batch), records in zip(left, answers, strict=True):
+        asked, left = left, []
+        for (partition, batch), records in zip(asked, answers, strict=True):
             found.update(zip(batch, records, strict=False))
             if len(records) < len(batch):
-                rest.append((partition, batch[len(records) :]))
-        left = rest
+                left.append((partition, batch[len(records) :]))
     return {sid: found[sid] for sid in sids if sid in found}
 
 
@@ -467,7 +425,3 @@ def _records(reply: list[bytes]) -> list[bytes]:
         start, end = end, end + length
         records.append(text[start:end])
     return records
-
-
-def _texts(reply: list[bytes], _: EndedSessions) -> list[bytes]:
-    return reply

@@ -28,14 +28,10 @@ _PRODUCTS = (
 _SYSTEMS = (
     ("Windows", "Windows"),
     ("Android", "Android"),
-    ("iOS", "iPhone"),
-    ("iOS", "iPad"),
-    ("iOS", "iPod"),
-    ("macOS", "Mac OS X"),
-    ("macOS", "Macintosh"),
+    *(("iOS", text) for text in ("iPhone", "iPad", "iPod")),
+    *(("macOS", text) for text in ("Mac OS X", "Macintosh")),
     ("ChromeOS", "CrOS"),
-    ("Linux", "Linux"),
-    ("Linux", "X11"),
+    *(("Linux", text) for text in ("Linux", "X11")),
 )
 _ALSO = {"mac os x": "macos", "mac": "macos", "chrome os": "chromeos"}
 
@@ -68,24 +64,16 @@ def is_system(user_agent: str, system: str) -> bool:
 @lru_cache(maxsize=4096)
 def _names_of(user_agent: str) -> tuple[str, ...]:
     # "Chrome 120" and "Chrome Mobile 120"; "HeadlessChrome 120", as it calls itself. In lower case.
-    family, product, version = _browser(user_agent)
+    products = dict(_PRODUCT.findall(user_agent))
+    first = next(iter(products), "")
+    family, product = next((known for known in _PRODUCTS if known[1] in products), ("", first))
+    version = products.get(product, "")
+    if not family and "Safari" in products and "Version" in products and "Android" not in user_agent:
+        family, product, version = "Safari", "Safari", products["Version"]
     names = [family, product] if family else [product]
     if family and "Mobile" in user_agent:
         names += [f"{family} Mobile", f"Mobile {family}"]
     return tuple(f"{name} {version}".strip().lower() for name in names if name)
-
-
-@lru_cache(maxsize=4096)
-def _browser(user_agent: str) -> tuple[str, str, str]:
-    # The browser, the name that it gives itself, and its version.
-    products = dict(_PRODUCT.findall(user_agent))
-    for family, product in _PRODUCTS:
-        if product in products:
-            return family, product, products[product]
-    if "Safari" in products and "Version" in products and "Android" not in user_agent:
-        return "Safari", "Safari", products["Version"]
-    product = next(iter(products), "")
-    return "", product, products.get(product, "")
 
 
 PACKED_MAX = 400

@@ -38,11 +38,6 @@ TIMEOUT_SECONDS = 0.5
 """The time-out that the README recommends. It is used for the map where an alias has none."""
 
 
-def unchanged(address: Address) -> Address:
-    """Return ``address``: a node can be reached where it says."""
-    return address
-
-
 class Cluster:
     """
     Stands for the pool of an alias whose server is a cluster.
@@ -55,7 +50,7 @@ class Cluster:
         self,
         start: Sequence[Address],
         make_pool: Callable[[Address], Any],
-        remap: Callable[[Address], Address] = unchanged,
+        remap: Callable[[Address], Address] | None = None,
     ) -> None:
         self.start, self._make_pool, self._remap = start, make_pool, remap
         self._pools: dict[Address, Pool] = {}
@@ -173,7 +168,8 @@ class Cluster:
         host, port = told
         # A node that does not know how it is reached leaves out the host: it is that of the node that was asked. "?"
         # stands for a name that the node should have and has not.
-        return self._remap((by.connection_kwargs["host"] if host in ("", "?") else host, port))
+        address = (by.connection_kwargs["host"] if host in ("", "?") else host, port)
+        return self._remap(address) if self._remap else address
 
     def _take(self, owners: Owners) -> None:
         self._moving = {slot for slot in self._moving if owners[slot] == self._owners[slot]}

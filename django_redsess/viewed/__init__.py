@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
@@ -58,35 +58,14 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, lambda reply, _: bool(reply), (), touches, 2)
 
 
 def count_view(item: str) -> Call[bool]:
     """Count a view of ``item`` that was recorded in another partition."""
-    partition = keyspace().of_item(item)
-    keys = lua_scripts.COUNT_VIEW.keys(partition, popularity=partition.viewed)
-    return Call(
-        partition,
-        lua_scripts.COUNT_VIEW,
-        keys,
-        lua_scripts.COUNT_VIEW.arguments(item=item, items_max=items_max()),
-        bool,
-    )
-
-
-def history(sid: str, *, limit: int) -> Call[list[tuple[str, datetime]]]:
-    """Read what a live session viewed: items and times, newest first, at most ``limit``."""
-    partition = keyspace().of_sid(sid)
-    script = lua_scripts.RECENT_ITEMS
-    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=limit), _history)
-
-
-def forget_viewed(sid: str, item: str | None = None) -> Call[int]:
-    """Forget that a session viewed ``item`` (None: all items). Return how many items were forgotten."""
-    partition = keyspace().of_sid(sid)
-    script = lua_scripts.FORGET_ITEMS
-    keys = script.keys(partition, items=partition.viewed_by(sid))
-    return Call(partition, script, keys, script.arguments(item=item), int)
+    partition, script = keyspace().of_item(item), lua_scripts.COUNT_VIEW
+    keys = script.keys(partition, popularity=partition.viewed)
+    return Call(partition, script, keys, script.arguments(item=item, items_max=items_max()), bool)
 
 
 def record_view(session: SessionStore, item: str) -> Steps[bool]:
@@ -117,16 +96,6 @@ def count_pending_view(session: SessionStore) -> Steps[None]:
     if item:
         session.pending = session.pending._replace(uncounted="")
         yield from count_view(item)
-
-
-def _noted(reply: int, _: Sequence[Any]) -> bool:
-    return bool(reply)
-
-
-def _history(reply: list[bytes]) -> list[tuple[str, datetime]]:
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    # Another program may have written anything.
-    return [(item.decode(errors="replace"), time_of(at)) for item, at in pairs]
 
 
 __all__ = [
@@ -213,12 +182,16 @@ async def arecord(session: SessionBase, item: str | int) -> bool:
     return await adrive(_record(session, item))
 
 
-def _recent(session: SessionBase | str, *, limit: int = 25) -> Steps[list[ViewedItem]]:
+def _recent(session: SessionBase | str, limit: int) -> Steps[list[ViewedItem]]:
     sid = _sid(session)
     if sid is None or limit < 1:
         return []
-    found = yield from history(sid, limit=limit)
-    return [ViewedItem(item, at) for item, at in found]
+    partition, script = keyspace().of_sid(sid), lua_scripts.RECENT_ITEMS
+    args = script.arguments(sid=sid, limit=limit)
+    reply: list[Any] = yield from Call(partition, script, script.keys(partition), args, list)
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    # Another program may have written anything.
+    return [ViewedItem(item.decode(errors="replace"), time_of(at)) for item, at in pairs]
 
 
 def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
@@ -228,20 +201,22 @@ def recent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
     ``session`` is a session or a sid. The list is empty if there is no such session. Raises TypeError for a session of
     another engine.
     """
-    return drive(_recent(session, limit=limit))
+    return drive(_recent(session, limit))
 
 
 async def arecent(session: SessionBase | str, *, limit: int = 25) -> list[ViewedItem]:
     """Await what :func:`recent` returns."""
-    return await adrive(_recent(session, limit=limit))
+    return await adrive(_recent(session, limit))
 
 
-def _forget(session: SessionBase | str, item: str | int | None = None) -> Steps[int]:
+def _forget(session: SessionBase | str, item: str | int | None) -> Steps[int]:
     text = None if item is None else item_id(item)
     sid = _sid(session)
     if sid is None:
         return 0
-    return (yield from forget_viewed(sid, text))
+    partition, script = keyspace().of_sid(sid), lua_scripts.FORGET_ITEMS
+    keys = script.keys(partition, items=partition.viewed_by(sid))
+    return (yield from Call(partition, script, keys, script.arguments(item=text), int))
 
 
 def forget(session: SessionBase | str, item: str | int | None = None) -> int:
@@ -259,7 +234,7 @@ async def aforget(session: SessionBase | str, item: str | int | None = None) -> 
     return await adrive(_forget(session, item))
 
 
-def _popular(*, limit: int = 10, offset: int = 0) -> Steps[list[ViewCount]]:
+def _popular(limit: int, offset: int) -> Steps[list[ViewCount]]:
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if limit < 1:
@@ -274,26 +249,22 @@ def popular(*, limit: int = 10, offset: int = 0) -> list[ViewCount]:
 
     Raises ValueError for a negative ``offset``.
     """
-    return drive(_popular(limit=limit, offset=offset))
+    return drive(_popular(limit, offset))
 
 
 async def apopular(*, limit: int = 10, offset: int = 0) -> list[ViewCount]:
     """Await what :func:`popular` returns."""
-    return await adrive(_popular(limit=limit, offset=offset))
-
-
-def _count(item: str | int) -> Steps[int]:
-    return (yield from popularity.views_of(item_id(item)))
+    return await adrive(_popular(limit, offset))
 
 
 def count(item: str | int) -> int:
     """Return how often ``item`` was viewed. Raises ValueError if ``item`` can't be an id."""
-    return drive(_count(item))
+    return popularity.views_of(item_id(item)).run()
 
 
 async def acount(item: str | int) -> int:
     """Await what :func:`count` returns."""
-    return await adrive(_count(item))
+    return await popularity.views_of(item_id(item)).arun()
 
 
 def _rank(views: int) -> Steps[int]:
@@ -327,8 +298,8 @@ async def atotal() -> ViewTotal:
     return await adrive(_total())
 
 
-def _reset(*items: str | int) -> Steps[int]:
-    return sum((yield from together(popularity.reset([item_id(item) for item in items]))))
+def _removed(calls: list[Call[int]]) -> Steps[int]:
+    return sum((yield from together(calls)))
 
 
 def reset(*items: str | int) -> int:
@@ -337,26 +308,22 @@ def reset(*items: str | int) -> int:
 
     What each session viewed stays. Raises ValueError if an item can't be an id. Then no count changes.
     """
-    return drive(_reset(*items))
+    return drive(_removed(popularity.reset([item_id(item) for item in items])))
 
 
 async def areset(*items: str | int) -> int:
     """Await what :func:`reset` returns."""
-    return await adrive(_reset(*items))
-
-
-def _reset_all() -> Steps[int]:
-    return sum((yield from together(popularity.reset_all())))
+    return await adrive(_removed(popularity.reset([item_id(item) for item in items])))
 
 
 def reset_all() -> int:
     """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
-    return drive(_reset_all())
+    return drive(_removed(popularity.reset_all()))
 
 
 async def areset_all() -> int:
     """Await what :func:`reset_all` returns."""
-    return await adrive(_reset_all())
+    return await adrive(_removed(popularity.reset_all()))
 
 
 def resolve(items: Collection[str]) -> dict[str, Any]:
@@ -429,8 +396,6 @@ def _item_viewed(request: HttpRequest) -> str:
     if match is None:
         return ""
     item = getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)
-    if item is None:
-        return ""
     try:
         if callable(item):
             found = item(request, *match.args, **match.kwargs)

@@ -58,7 +58,10 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
             return head(5, "ZRANGE", partitions[numbers[number]].viewed) + tail(start, start + count - 1, "WITHSCORES")
 
         found = yield from ask_each("popular", [partitions[number] for number in numbers], commands, 1)
-        return [[_items(number, reply)] for number, (reply,) in zip(numbers, found, strict=True)]
+        return [
+            [[(-_views(score), number, item) for score, item in with_scores(reply)]]
+            for number, (reply,) in zip(numbers, found, strict=True)
+        ]
 
     found = yield from merged(read, len(partitions), first - passed + limit)
     return [(item.decode(errors="replace"), -views) for views, _, item in found[first - passed :]]
@@ -103,16 +106,12 @@ def views_of(item: str) -> Call[int]:
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
     """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
+    script = lua_scripts.RESET_COUNTS
     by_partition: dict[Partition, list[str]] = {}
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        _call(
-            partition,
-            lua_scripts.RESET_COUNTS,
-            lua_scripts.RESET_COUNTS.arguments(items=some[at : at + AT_ONCE_MAX]),
-            int,
-        )
+        _call(partition, script, script.arguments(items=some[at : at + AT_ONCE_MAX]), int)
         for partition, some in by_partition.items()
         for at in range(0, len(some), AT_ONCE_MAX)
     ]
@@ -157,10 +156,6 @@ def _call(partition: Partition, script: Script, args: Values, read: Callable[...
     return Call(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
 
 
-def _items(number: int, reply: list[Any]) -> list[tuple[int, int, bytes]]:
-    # Another program may have written anything.
-    return [(-_views(score), number, item) for score, item in with_scores(reply)]
-
-
 def _views(score: bytes | float) -> int:
+    # Another program may have written anything.
     return -int(max(-VIEWS_MAX, min(float(score), VIEWS_MAX)))

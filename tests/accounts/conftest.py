@@ -25,14 +25,12 @@ def site(request: pytest.FixtureRequest, settings: Any) -> Any:
 
 @pytest.fixture
 def alice() -> User:
-    user: User = User.objects.create_user("alice", password=PASSWORD)
-    return user
+    return User.objects.create_user("alice", password=PASSWORD)
 
 
 @pytest.fixture
 def bob() -> User:
-    user: User = User.objects.create_user("bob", password=PASSWORD)
-    return user
+    return User.objects.create_user("bob", password=PASSWORD)
 
 
 @pytest.fixture

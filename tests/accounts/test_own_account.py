@@ -32,9 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("served", "cycle"), [("", ""), ("", "?cycle"), ("/async", "")])
 @pytest.mark.parametrize("then", ["does_nothing", "leaves_a_message", "signs_out"])
 @pytest.mark.parametrize("closing", ["deactivate", "delete"])
-def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
-    alice, partitions, told, closing: str, then: str, served: str, cycle: str
-) -> None:
+def test_closing_the_own_account_signs_out_everywhere(alice, partitions, told, closing, then, served, cycle) -> None:
     browser, elsewhere, user_id = Browser(AsyncClient() if served else Client()), sign_in(alice), alice.pk
     browser.sign_in(alice)
     response = browser.get(f"{served}/close/{closing}/{then}/{cycle}")
@@ -49,9 +47,7 @@ def test_who_closes_the_own_account_is_answered_and_signed_out_everywhere(
 @pytest.mark.parametrize(
     ("closing", "storage"), [("deactivate", "session.SessionStorage"), ("delete", "fallback.FallbackStorage")]
 )
-def test_who_closes_the_own_account_in_a_transaction_is_signed_out_and_reads_the_message(
-    alice, site, monkeypatch, closing: str, storage: str
-) -> None:
+def test_closing_the_own_account_in_a_transaction_keeps_the_message(alice, site, monkeypatch, closing, storage) -> None:
     site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     browser, user_id = sign_in(alice), alice.pk
@@ -83,9 +79,7 @@ def test_a_session_whose_user_id_is_a_number_ends_with_its_account_too(alice) ->
 
 @pytest.mark.parametrize("storage", ["fallback.FallbackStorage", "session.SessionStorage"])
 @pytest.mark.parametrize("way", [in_the_admins_form, on_the_admins_page, by_the_admins_action])
-def test_an_administrator_who_closes_the_own_account_is_signed_out_everywhere(
-    partitions, site, way, storage: str
-) -> None:
+def test_an_administrator_who_closes_the_own_account_is_signed_out_everywhere(partitions, site, way, storage) -> None:
     site.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
     boss = User.objects.create_superuser("boss", password=PASSWORD)
     browser, elsewhere, user_id = sign_in(boss), sign_in(boss), boss.pk

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 AUTH_HASHERS = "django.contrib.auth.hashers"
 
+FORM = {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
+
 
 @pytest.mark.parametrize("way", NEW_PASSWORDS, ids=lambda way: way.__name__)
 def test_a_new_password_ends_the_sessions_of_its_user_at_once(alice, bob, admin, partitions, told, way) -> None:
@@ -38,9 +40,7 @@ def test_a_new_password_ends_the_sessions_of_its_user_at_once(alice, bob, admin,
 
 
 @pytest.mark.parametrize("freed_by", ["the next request", "logout_everywhere"])
-def test_a_password_changed_in_bulk_frees_no_place_for_a_sign_in_that_is_refused_until_the_sessions_end(
-    alice, partitions, set_limit, freed_by: str
-) -> None:
+def test_a_password_changed_in_bulk_frees_no_place_until_sessions_end(alice, partitions, set_limit, freed_by) -> None:
     set_limit(1, "refuse")
     browser = sign_in(alice)
     User.objects.filter(pk=alice.pk).update(password=make_password(NEW_PASSWORD))
@@ -55,14 +55,11 @@ def test_a_password_changed_in_bulk_frees_no_place_for_a_sign_in_that_is_refused
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
 @pytest.mark.parametrize("page", ["/password-change/", "/admin/password_change/", "/admin/auth/user/%d/password/"])
-def test_who_changes_the_own_password_stays_signed_in_there_and_nowhere_else(
-    monkeypatch, partitions, page: str, atomic: bool
-) -> None:
+def test_who_changes_the_own_password_stays_signed_in_there_only(monkeypatch, partitions, page, atomic) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     boss = User.objects.create_superuser("boss", password=PASSWORD)
     browser, elsewhere = sign_in(boss), sign_in(boss)
-    form = {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
-    form |= {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD, "usable_password": "true"}
+    form = {**FORM, "password1": NEW_PASSWORD, "password2": NEW_PASSWORD, "usable_password": "true"}
     assert browser.post(page % boss.pk if "%" in page else page, form).status_code == 302
     assert name_in(browser) == "boss"
     assert count(boss) == 1
@@ -73,20 +70,17 @@ def test_with_djangos_middleware_who_changes_the_own_password_stays_signed_in_to
     ours, djangos = "django_redsess.middleware", "django.contrib.sessions.middleware"
     site.MIDDLEWARE = [name.replace(f"{ours}.Session", f"{djangos}.Session") for name in site.MIDDLEWARE]
     browser = sign_in(alice)
-    form = {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
-    assert browser.post("/password-change/", form).status_code == 302
+    assert browser.post("/password-change/", FORM).status_code == 302
     assert name_in(browser) == "alice"
 
 
 @pytest.mark.parametrize("is_signed_in", [False, True], ids=["guest", "signed in"])
 @pytest.mark.parametrize(("page", "name"), [("reset", "nobody"), ("reset-and-sign-in", "alice")])
-def test_a_password_that_is_reset_ends_all_sessions_but_the_new_one_and_interrupts_nobody(
-    alice, partitions, page: str, name: str, is_signed_in: bool
-) -> None:
+def test_a_password_reset_ends_all_sessions_but_the_new_one(alice, partitions, page, name, is_signed_in) -> None:
     elsewhere, browser = [sign_in(alice), sign_in(alice)], sign_in(alice) if is_signed_in else Client()
     user_id, token = urlsafe_base64_encode(force_bytes(alice.pk)), default_token_generator.make_token(alice)
     form_page = browser.get(f"/{page}/{user_id}/{token}/")["Location"]
-    assert browser.post(form_page, {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}).status_code == 302
+    assert browser.post(form_page, FORM).status_code == 302
     assert User.objects.get(pk=alice.pk).check_password(NEW_PASSWORD)
     assert name_in(browser) == name
     assert count(alice) == (name == "alice")
@@ -95,9 +89,7 @@ def test_a_password_that_is_reset_ends_all_sessions_but_the_new_one_and_interrup
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "ATOMIC_REQUESTS"])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_own_session_stays_whatever_key_it_gets(
-    alice, bob, monkeypatch, partitions, told, way: str, atomic: bool
-) -> None:
+def test_the_own_session_stays_whatever_key_it_gets(alice, bob, monkeypatch, partitions, told, way, atomic) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
     browser, elsewhere, other = sign_in(alice), sign_in(alice), sign_in(bob)
     sid = sid_of(elsewhere)

@@ -17,7 +17,8 @@ from hijack.signals import hijack_started
 
 from django_redsess.accounts import without_limit
 from django_redsess.backend import SessionStore
-from tests.helpers.sign_ins import SetLimit, request_of, sids_of, sign_in
+from testproject import urls
+from tests.helpers.sign_ins import request_of, sids_of, sign_in
 from tests.helpers.site.people import person
 from tests.project.docs.pages import DOCS, blocks
 
@@ -28,24 +29,15 @@ def guide(settings: Any) -> Iterator[ModuleType]:
     [text] = [block.text for block in blocks(DOCS / "howto/signing-in-as.rst") if block.caption]
     module, receivers = ModuleType("hijacking"), list(hijack_started.receivers)
     exec(text, module.__dict__)
-    use_urls(settings, module)
+    settings.ROOT_URLCONF = ModuleType("project")
+    settings.ROOT_URLCONF.urlpatterns = [path("hijack/", include(module)), *urls.urlpatterns]
     yield module
     hijack_started.receivers = receivers
 
 
-def use_urls(settings: Any, module: ModuleType) -> None:
-    from testproject import urls
-
-    project = ModuleType("project")
-    project.urlpatterns = [path("hijack/", include(module)), *urls.urlpatterns]  # type: ignore[attr-defined]
-    settings.ROOT_URLCONF = project
-
-
 @pytest.mark.django_db
 @pytest.mark.parametrize("policy", ["end_oldest", "refuse"])
-def test_a_user_whom_an_administrator_hijacks_stays_signed_in(
-    admin_client: Client, alice: User, guide: ModuleType, set_limit: SetLimit, policy: str
-) -> None:
+def test_a_user_whom_an_administrator_hijacks_stays_signed_in(admin_client, alice, guide, set_limit, policy) -> None:
     set_limit(1, policy)
     browser = Client()
     browser.force_login(alice)
@@ -65,7 +57,7 @@ def test_a_user_whom_an_administrator_hijacks_stays_signed_in(
 
 
 @pytest.mark.usefixtures("users_in_no_table", "partitions")
-def test_a_later_sign_in_counts_the_session_and_ends_both(set_limit: SetLimit) -> None:
+def test_a_later_sign_in_counts_the_session_and_ends_both(set_limit) -> None:
     set_limit(1, "end_oldest")
     own = sign_in("7")
     with without_limit():
@@ -76,7 +68,7 @@ def test_a_later_sign_in_counts_the_session_and_ends_both(set_limit: SetLimit) -
 
 
 @pytest.mark.usefixtures("users_in_no_table")
-def test_an_asynchronous_sign_in_ends_nobody_and_other_tasks_keep_their_limit(set_limit: SetLimit) -> None:
+def test_an_asynchronous_sign_in_ends_nobody_and_other_tasks_keep_their_limit(set_limit) -> None:
     set_limit(1)
 
     async def asign_in() -> str | None:

@@ -22,7 +22,7 @@ SWITCHES: dict[str, Callable[[User, Any], None]] = {
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_switch_that_is_off_keeps_the_sessions_and_leaves_others_alone(alice, site, switch: str) -> None:
+def test_a_switch_that_is_off_keeps_the_sessions_and_leaves_others_alone(alice, site, switch) -> None:
     site.REDSESS = {**site.REDSESS, switch: False}
     for name, change in SWITCHES.items():
         user = User.objects.create_user(f"user of {name}", password=PASSWORD)
@@ -35,9 +35,7 @@ def test_a_switch_that_is_off_keeps_the_sessions_and_leaves_others_alone(alice, 
 @pytest.mark.parametrize(
     ("switch", "field"), [("END_ON_DEACTIVATION", "is_active"), ("END_ON_PASSWORD_CHANGE", "password")]
 )
-def test_a_field_whose_switch_is_off_is_saved_with_one_query(
-    alice, site, commands, django_assert_num_queries, switch: str, field: str
-) -> None:
+def test_what_is_switched_off_takes_one_query(alice, site, commands, django_assert_num_queries, switch, field) -> None:
     site.REDSESS = {**site.REDSESS, switch: False}
     alice.is_active = False
     alice.set_password("another")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,23 +17,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def in_a_thread(action: Callable[[], object]) -> None:
-    """Run it in a thread of its own, and fail if it failed."""
-    failed: list[BaseException] = []
+    """Run it in a thread of its own, and fail if it fails."""
 
     def run() -> None:
         try:
             action()
-        except BaseException as error:
-            failed.append(error)
         finally:
             for connection in connections.all(initialized_only=True):
                 # Django's own way leaves one to a database in memory open, and this is one of several to it.
                 BaseDatabaseWrapper.close(connection)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert failed == []
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(run).result()
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from testproject import servers
 from tests.helpers.running import drive
 
 # Each begins a process and a database anew.
@@ -18,15 +15,11 @@ SETTINGS = "tests.helpers.site.settings.user_models"
 # In which partition a session is does not depend on its user: each kind is seen with one number of them.
 @pytest.mark.parametrize(("kind", "partitions"), [("text", 4), ("uuid", 1)], indirect=["partitions"])
 @pytest.mark.parametrize("part", ["shown", "ended", "protected", "deleted"])
-def test_primary_keys_of_any_kind_work_everywhere(
-    server: servers.Server, part: str, kind: str, partitions: int, tmp_path: Path
-) -> None:
+def test_primary_keys_of_any_kind_work_everywhere(server, part, kind, partitions, tmp_path) -> None:
     changes = {"USER_KEY": kind, "PARTITIONS": str(partitions)}
     drive("user_models", part, settings=SETTINGS, server=server, folder=tmp_path, **changes)
 
 
-def test_a_primary_key_above_255_bytes_is_refused_at_sign_in_by_an_error_that_says_so(
-    server: servers.Server, tmp_path: Path
-) -> None:
+def test_a_primary_key_above_255_bytes_is_refused_at_sign_in_by_an_error_that_says_so(server, tmp_path) -> None:
     changes = {"USER_KEY": "text", "PARTITIONS": "1"}
     drive("user_models", "too_long", settings=SETTINGS, server=server, folder=tmp_path, **changes)

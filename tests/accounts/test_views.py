@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import html
 import re
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
 from django.conf import global_settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
@@ -63,11 +64,8 @@ def press(browser: Client, url: str, **more: Any) -> str:
     return " ".join(str(message) for message in page.context["messages"])
 
 
-# The list
-
-
 @pytest.mark.usefixtures("partitions")
-def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice: User, bob: User) -> None:
+def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice, bob) -> None:
     here = sign_in(alice)
     sign_in(bob, CHROME_MAC, "203.0.113.200")
     sign_in(alice, SAFARI_IPHONE, "198.51.100.23")
@@ -82,9 +80,7 @@ def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice: User, 
 
 
 @pytest.mark.clock
-def test_the_list_tells_when_a_session_was_last_seen_in_the_sites_time_zone(
-    alice: User, redis: Any, settings: Any
-) -> None:
+def test_the_list_tells_when_a_session_was_last_seen_in_the_sites_time_zone(alice, redis, settings) -> None:
     settings.TIME_ZONE = "Asia/Kolkata"
     here, there = sign_in(alice), sign_in(alice)
     make_older(redis, sid_of(there), 130)
@@ -95,9 +91,7 @@ def test_the_list_tells_when_a_session_was_last_seen_in_the_sites_time_zone(
     assert (local.isoformat(), "IST", "2\xa0minutes ago") in shown
 
 
-def test_an_only_session_has_nothing_to_end_and_one_of_which_nothing_is_known_is_listed(
-    alice: User, new_session: Any
-) -> None:
+def test_an_only_session_has_nothing_to_end_and_one_of_which_nothing_is_known_is_listed(alice, new_session) -> None:
     here = sign_in(alice)
     page = here.get(LIST)
     assert "You are signed in on this device only." in page.text
@@ -108,7 +102,7 @@ def test_an_only_session_has_nothing_to_end_and_one_of_which_nothing_is_known_is
 
 
 @pytest.mark.usefixtures("partitions")
-def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_end(alice: User, new_session: Any) -> None:
+def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_end(alice, new_session) -> None:
     here = sign_in(alice)
     for _ in range(101):
         new_session(str(alice.pk))
@@ -122,30 +116,22 @@ def test_of_many_sessions_the_newest_are_shown_and_this_one_and_all_others_end(a
     assert [session.sid for session in online.of_user(alice)] == [sid_of(here)]
 
 
-def test_a_user_agent_full_of_markup_is_shown_as_text(alice: User) -> None:
+def test_markup_is_shown_as_text_no_session_key_is_on_the_page_and_no_cache_keeps_it(alice) -> None:
     user_agent = "<script>alert('x')</script>\"><b>{{ user }}"
     here, there = sign_in(alice), sign_in(alice, user_agent)
-    page = here.get(LIST).text
-    assert html.escape(user_agent) in page
-    assert "<script>alert" not in page
-    page = here.post(end_url(there), follow=True).text
-    assert html.escape(f"The session was ended: {user_agent}.") in page
-    assert "<script>alert" not in page
-
-
-def test_no_session_key_is_on_the_page_and_no_cache_keeps_it(alice: User) -> None:
-    browsers = [sign_in(alice) for _ in range(3)]
-    page = browsers[0].get(LIST)
-    for browser in browsers:
-        assert browser.cookies["sessionid"].value not in page.text
+    page = here.get(LIST)
     assert {"no-store", "private"} <= set(page["Cache-Control"].split(", "))
-
-
-# Ending
+    assert html.escape(user_agent) in page.text
+    ended = here.post(end_url(there), follow=True)
+    assert html.escape(f"The session was ended: {user_agent}.") in ended.text
+    for text in (page.text, ended.text):
+        assert "<script>alert" not in text
+        for browser in (here, there):
+            assert browser.cookies["sessionid"].value not in text, "a session key is on the page"
 
 
 @pytest.mark.usefixtures("partitions")
-def test_a_user_ends_one_session_or_all_others_which_learn_why_and_nobody_elses(alice: User, bob: User) -> None:
+def test_a_user_ends_one_session_or_all_others_which_learn_why_and_nobody_elses(alice, bob) -> None:
     here, bobs = sign_in(alice), sign_in(bob)
     there, *others = (sign_in(alice, agent) for agent in (SAFARI_IPHONE, CHROME_MAC, FIREFOX_LINUX))
     assert press(here, end_url(there)) == "The session was ended: Mobile Safari 26 on iOS."
@@ -160,7 +146,7 @@ def test_a_user_ends_one_session_or_all_others_which_learn_why_and_nobody_elses(
 
 
 @pytest.mark.usefixtures("partitions")
-def test_nobody_ends_somebody_elses_session(alice: User, bob: User, new_session: Any) -> None:
+def test_nobody_ends_somebody_elses_session(alice, bob, new_session) -> None:
     here, bobs, guest = sign_in(alice), sign_in(bob), new_session(basket={"larch": 1})
     over = sign_in(alice)
     press(here, end_url(over))
@@ -173,7 +159,7 @@ def test_nobody_ends_somebody_elses_session(alice: User, bob: User, new_session:
     assert online.get(guest.sid)
 
 
-def test_this_session_is_kept_though_its_key_changes_during_the_request(alice: User, settings: Any) -> None:
+def test_this_session_is_kept_though_its_key_changes_during_the_request(alice, settings) -> None:
     here, there = sign_in(alice), sign_in(alice)
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.cycling"]
     assert press(here, END_OTHERS) == "1 other session was ended."
@@ -189,10 +175,7 @@ def cycling(get_response: Any) -> Any:
     return middleware
 
 
-# Who may ask, and how
-
-
-def test_following_a_link_ends_nothing(alice: User) -> None:
+def test_following_a_link_ends_nothing(alice) -> None:
     here, there = sign_in(alice), sign_in(alice)
     for url in (END_OTHERS, end_url("A" * 20), end_url(there)):
         assert here.get(url).status_code == 405
@@ -200,9 +183,7 @@ def test_following_a_link_ends_nothing(alice: User) -> None:
 
 
 @pytest.mark.parametrize("with_middleware", [True, False])
-def test_a_page_of_another_site_ends_nothing_whether_or_not_a_site_has_the_csrf_middleware(
-    alice: User, settings: Any, with_middleware: bool
-) -> None:
+def test_a_page_of_another_site_ends_nothing_even_without_csrf_middleware(alice, settings, with_middleware) -> None:
     there, elsewhere, here = sign_in(alice), sign_in(alice), sign_in(alice)
     if not with_middleware:
         settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name.lower()]
@@ -219,21 +200,21 @@ def test_a_page_of_another_site_ends_nothing_whether_or_not_a_site_has_the_csrf_
     assert not is_signed_in(elsewhere)
 
 
-def test_a_guest_is_asked_to_sign_in_and_gets_to_the_list(client: Client, alice: User) -> None:
+def test_a_guest_is_asked_to_sign_in_and_gets_to_the_list(client, alice) -> None:
     there = sign_in(alice)
     for answer in (client.get(LIST), client.post(END_OTHERS), client.post(end_url(there))):
         assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={LIST}")
     assert is_signed_in(there)
 
 
-def test_another_session_engine_is_refused_with_a_clear_error(client: Client, settings: Any) -> None:
+def test_another_session_engine_is_refused_with_a_clear_error(client, settings) -> None:
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
     for ask in (lambda: client.get(LIST), lambda: client.post(END_OTHERS)):
         with pytest.raises(ImproperlyConfigured, match=r'needs SESSION_ENGINE = "django_redsess\.backend"\.$'):
             ask()
 
 
-def test_messages_need_not_be_installed(alice: User, settings: Any) -> None:
+def test_messages_need_not_be_installed(alice, settings) -> None:
     use_our_templates(settings)
     options = settings.TEMPLATES[0]["OPTIONS"]
     options["context_processors"] = [name for name in options["context_processors"] if "messages" not in name]
@@ -245,7 +226,7 @@ def test_messages_need_not_be_installed(alice: User, settings: Any) -> None:
     assert not is_signed_in(there)
 
 
-def test_the_page_stands_alone_or_inside_the_projects_base_template(alice: User, settings: Any, tmp_path: Path) -> None:
+def test_the_page_stands_alone_or_inside_the_projects_base_template(alice, settings, tmp_path) -> None:
     use_our_templates(settings)
     here, there = sign_in(alice), sign_in(alice)
     page = here.post(end_url(there), follow=True)
@@ -259,9 +240,6 @@ def test_the_page_stands_alone_or_inside_the_projects_base_template(alice: User,
     page = here.get(LIST)
     assert page.text.lstrip().startswith("<title>Your sessions at Acme</title><main>")
     assert len(rows(page)) == 1
-
-
-# Languages
 
 
 @pytest.fixture
@@ -284,17 +262,12 @@ def page_in(alice: User, redis: Any, languages: Any) -> Callable[..., str]:
 
 def bring_words(settings: Any, folder: Path, language: str, words: dict[str, str]) -> None:
     """Give the site a compiled catalogue of its own."""
-    file = folder / language / "LC_MESSAGES" / "django.mo"
+    file, catalogue = folder / language / "LC_MESSAGES" / "django.mo", Catalog()
+    for text, translation in words.items():
+        catalogue.add(text, translation)
     file.parent.mkdir(parents=True)
-    texts = [("", "Content-Type: text/plain; charset=UTF-8\n"), *sorted(words.items())]
-    sides = [[side.encode() for side in column] for column in zip(*texts, strict=True)]
-    at, tables, body = 28 + 16 * len(texts), b"", b""
-    for column in sides:
-        for text in column:
-            tables += struct.pack("<2I", len(text), at + len(body))
-            body += text + b"\0"
-    head = struct.pack("<7I", 0x950412DE, 0, len(texts), 28, 28 + 8 * len(texts), 0, at)
-    file.write_bytes(head + tables + body)
+    with file.open("wb") as opened:
+        write_mo(opened, catalogue)
     settings.LOCALE_PATHS = [str(folder)]
 
 
@@ -308,9 +281,7 @@ def bring_words(settings: Any, folder: Path, language: str, words: dict[str, str
         ("de", "en-GB", "en-gb", "5\xa0minutes ago", "Your sessions"),
     ],
 )
-def test_the_page_is_all_in_one_language(
-    page_in: Callable[..., str], languages: Any, of_site: str, asked: str, shown: str, ago: str, title: str
-) -> None:
+def test_the_page_is_all_in_one_language(page_in, languages, of_site, asked, shown, ago, title) -> None:
     languages.LANGUAGE_CODE = of_site
     page = page_in(asked)
     assert f'<html lang="{shown}" dir="ltr">' in page
@@ -318,7 +289,7 @@ def test_the_page_is_all_in_one_language(
     assert f"<h1>{title}</h1>" in page
 
 
-def test_a_site_may_bring_the_words_itself(page_in: Callable[..., str], languages: Any, tmp_path: Path) -> None:
+def test_a_site_may_bring_the_words_itself(page_in, languages, tmp_path) -> None:
     bring_words(languages, tmp_path, "it", {"Your sessions": "Le tue sessioni", "%(time)s ago": "%(time)s fa"})
     bring_words(languages, tmp_path, "he", {"Your sessions": "החיבורים שלך"})
     page = page_in("it")
@@ -328,9 +299,7 @@ def test_a_site_may_bring_the_words_itself(page_in: Callable[..., str], language
     assert '<html lang="he" dir="rtl">' in page_in("he")
 
 
-def test_where_urls_begin_with_the_language_the_page_links_to_none_that_the_site_lacks(
-    page_in: Callable[..., str], languages: Any
-) -> None:
+def test_where_urls_begin_with_the_language_the_page_links_to_none_that_the_site_lacks(page_in, languages) -> None:
     languages.ROOT_URLCONF = "tests.helpers.site.languages"
     languages.LANGUAGES, languages.LANGUAGE_CODE = [("it", "Italiano"), ("de", "Deutsch")], "it"
     assert page_in("de", f"/de{LIST}").count('action="/de/account/sessions/') == 2

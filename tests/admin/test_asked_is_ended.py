@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from benchmarks.fill import fill
@@ -21,20 +20,14 @@ from tests.helpers.behind import make_seen
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 
-@pytest.fixture
-def chrome_of_bob(new_session: Any, users: dict[str, User]) -> str:
-    return str(from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid)
-
-
 QUERIES = ["", "browser=Chrome", "user=BOB", "who=guests", "active=5m&browser=Chrome", "browser=Firefox", "q=bob"]
 
 
 @pytest.mark.parametrize("way", ["rule", "address"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_filters_count_where_the_sids_are_named(
-    admin_client, users, sids, chrome_of_bob, list_only, query, way
-) -> None:
-    named = [sids["alice"], sids["bob"], chrome_of_bob]
+def test_filters_count_where_sids_are_named(admin_client, users, sids, new_session, list_only, query, way) -> None:
+    chrome = from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid
+    named = [sids["alice"], sids["bob"], chrome]
     query = query.replace("BOB", str(users["bob"].pk))
     if way == "rule":
         list_only(lambda sessions: sessions.filter(sid__in=named))
@@ -94,13 +87,22 @@ def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query
     assert says_more if ended > asked(response) else ended == asked(response)
 
 
-def test_more_users_than_are_searched_are_at_least_so_many(admin_client, sids, monkeypatch) -> None:
+def test_more_users_than_are_searched_are_at_least_so_many_and_those_listed_are_ended(
+    admin_client, sids, monkeypatch
+) -> None:
     for module in (filters, querysets):
         monkeypatch.setattr(module, "USERS_MAX", 2)
-    for query, limited in (("q=a", True), ("q=alice", False)):
-        assert ("At least" in Page(admin_client.get(f"{LIST}?{query}")).text) == limited
+    for query, limited in (("q=alice", False), ("q=a", True)):
+        page = Page(admin_client.get(f"{LIST}?{query}"))
+        assert ("At least" in page.text) == limited
+        question = admin_client.get(f"{CONFIRM}?{query}")
+        assert ["More than 2 users match" in message for message in Page(question).messages] == [True] * limited
         exported = json.loads(admin_client.post(f"{LIST}export/?{query}", {"format": "json"}).getvalue())
         assert exported["is_all"] != limited
+    shown = set(page.sids) - {admin_client.session.sid}
+    assert asked(question) == len(shown)
+    answer(admin_client, question)
+    assert left() == {*sids.values(), admin_client.session.sid} - shown
 
 
 @pytest.fixture
@@ -122,9 +124,7 @@ def test_what_was_found_ends_and_nothing_else(partitions, admin_client, found, q
     assert left() == {chrome, own, *found.values()} - shown
 
 
-def test_who_was_seen_just_in_time_is_ended_after_a_long_question_and_who_arrives_later_stays(
-    admin_client, redis, found
-) -> None:
+def test_who_was_seen_just_in_time_is_ended_after_long_and_late_arrivals_stay(admin_client, redis, found) -> None:
     make_seen(redis, found["anna"], milliseconds_ago(299))
     make_seen(redis, found["ben"], milliseconds_ago(900))
     response = admin_client.get(CONFIRM + "?active=5m")
@@ -171,6 +171,9 @@ def test_the_own_session_stays_or_ends_as_the_box_says(found) -> None:
     response = browser.get(CONFIRM)
     assert asked(response) == 4
     assert 'name="own"' in response.text
+    # A form that counted nothing asks again.
+    assert asked(answer(browser, response, progress="")) == 4
+    assert {own, *found.values()} < left()
     answer(browser, response)
     assert own in left()
     arrive("anna")
@@ -187,9 +190,3 @@ def test_a_rule_of_the_sites_own_is_asked_about_each(admin_client, monkeypatch, 
     assert "Each session is checked" in Page(response).text
     answer(admin_client, response)
     assert left() == {found["ben"], admin_client.session.sid}
-
-
-def test_a_form_that_counted_nothing_asks_again(admin_client, found) -> None:
-    fields = {**Page(admin_client.get(CONFIRM)).fields, "progress": ""}
-    assert asked(admin_client.post(f"{LIST}end/", fields)) == 4
-    assert set(found.values()) < left()

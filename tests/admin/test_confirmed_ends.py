@@ -15,8 +15,7 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, ending
-from testproject.servers import Server
-from tests.helpers.admin_pages import CONFIRM, Page, answer, left, told
+from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, left, told
 from tests.helpers.outages import caches, close_connections
 from tests.helpers.sentinels import Replicated
 
@@ -27,7 +26,7 @@ TOO_FEW = (
 
 
 @pytest.fixture
-def servers(server: Server, partitions: int, settings: Any) -> Iterator[Replicated]:
+def servers(server, partitions, settings) -> Iterator[Replicated]:
     """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
     started = Replicated(server.binary)
     settings.CACHES = caches(started.server.url)
@@ -38,42 +37,36 @@ def servers(server: Server, partitions: int, settings: Any) -> Iterator[Replicat
 
 
 @pytest.fixture
-def staff(servers: Replicated, sids: dict[str, str], admin_client: Client) -> Client:
+def staff(servers, sids, admin_client) -> Client:
     """An administrator, and three users whose sessions the replica has, too."""
     servers.link()
     return admin_client
 
 
-def ask_about(client: Client, *sids: str, query: str = "") -> Any:
+def ask_about(client: Client, *sids: str) -> Any:
+    """Choose these, or ask about all there are."""
     if not sids:
-        return client.get(f"{CONFIRM}?{query}")
-    data = {"action": "end_selected", "_selected_action": sids}
-    return client.post("/admin/django_redsess/onlinesession/", data)
+        return client.get(CONFIRM)
+    return client.post(LIST, {"action": "end_selected", "_selected_action": sids})
 
 
-def test_it_says_how_many_replicas_have_it(staff: Client, sids: dict[str, str]) -> None:
+def test_it_says_how_many_replicas_have_it_where_that_is_asked_for(staff, users, sids, new_session, settings) -> None:
     response = answer(staff, ask_about(staff, sids["alice"], sids["bob"]))
     assert told(response).startswith("2 sessions were ended. Users: ")
     assert told(response).endswith(". 1 replica has this.")
-    response = answer(staff, ask_about(staff))
-    assert told(response) == "1 session of carol was ended. 1 replica has this."
+    assert told(answer(staff, ask_about(staff))) == "1 session of carol was ended. 1 replica has this."
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
+    alices, *_ = [new_session(str(user.pk)).sid for user in users.values()]
+    assert told(answer(staff, ask_about(staff, alices))) == "1 session of alice was ended."
+    assert "replica" not in told(answer(staff, ask_about(staff)))
+    assert run("--all") == {"ended": 1}
 
 
 @pytest.mark.parametrize("chosen", ["by sid", "by query", "one by one"])
-def test_where_too_few_have_it_a_button_looks_again(
-    chosen: str,
-    servers: Replicated,
-    staff: Client,
-    sids: dict[str, str],
-    settings: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_too_few_have_it_a_button_looks_again(chosen, servers, staff, sids, settings, monkeypatch) -> None:
     if chosen == "one by one":
-        monkeypatch.setattr(
-            OnlineSessionAdmin,
-            "has_end_permission",
-            lambda self, request, obj=None: request.user.has_perm("django_redsess.end_onlinesession"),
-        )
+        every = OnlineSessionAdmin.has_end_permission
+        monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", lambda self, *args: every(self, *args))
     servers.cut()
     names = sids.values() if chosen == "by sid" else ()
     response = answer(staff, ask_about(staff, *names), message="Bye")
@@ -99,9 +92,7 @@ def test_where_too_few_have_it_a_button_looks_again(
     assert len(left()) == 1
 
 
-def test_where_too_few_have_the_ends_of_a_deactivation_a_button_looks_again(
-    servers: Replicated, staff: Client, sids: dict[str, str], users: dict[str, User]
-) -> None:
+def test_where_too_few_have_the_ends_of_a_deactivation_a_button_looks_again(servers, staff, sids, users) -> None:
     servers.cut()
     response = answer(staff, ask_about(staff, sids["alice"]), deactivate=str(users["alice"].pk))
     for _ in range(2):
@@ -114,9 +105,7 @@ def test_where_too_few_have_the_ends_of_a_deactivation_a_button_looks_again(
 
 
 @pytest.mark.parametrize("chosen", ["by sid", "by query"])
-def test_looking_again_ends_again_what_has_returned(
-    chosen: str, servers: Replicated, staff: Client, sids: dict[str, str], settings: Any
-) -> None:
+def test_looking_again_ends_again_what_has_returned(chosen, servers, staff, sids, settings) -> None:
     servers.cut()
     names = sids.values() if chosen == "by sid" else ()
     response = answer(staff, ask_about(staff, *names))
@@ -131,9 +120,7 @@ def test_looking_again_ends_again_what_has_returned(
     assert left() == set()
 
 
-def test_the_least_is_kept_over_several_requests(
-    servers: Replicated, staff: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_least_is_kept_over_several_requests(servers, staff, monkeypatch) -> None:
     monkeypatch.setattr(ending, "END_MAX", 1)
     servers.cut()
     response = answer(staff, ask_about(staff))
@@ -144,16 +131,7 @@ def test_the_least_is_kept_over_several_requests(
     assert TOO_FEW in Page(response).text
 
 
-def test_without_the_setting_nothing_is_said(staff: Client, sids: dict[str, str], settings: Any) -> None:
-    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": None}
-    assert told(answer(staff, ask_about(staff, sids["alice"]))) == "1 session of alice was ended."
-    assert told(answer(staff, ask_about(staff))).startswith("2 sessions were ended. Users: ")
-    assert run("--all") == {"ended": 1}
-
-
-def test_the_self_service_page_waits_and_says_nothing_of_replicas(
-    servers: Replicated, staff: Client, sids: dict[str, str], users: dict[str, User]
-) -> None:
+def test_the_self_service_page_waits_and_says_nothing_of_replicas(servers, staff, users) -> None:
     staff.force_login(users["alice"])
     servers.cut()
     servers.server.client.config_resetstat()
@@ -164,25 +142,24 @@ def test_the_self_service_page_waits_and_says_nothing_of_replicas(
     assert servers.server.client.info("commandstats")["cmdstat_wait"]["calls"] >= 1
 
 
+def last_line(*arguments: str) -> str:
+    """What ``endsessions`` says last."""
+    out = StringIO()
+    call_command("endsessions", *arguments, "--noinput", stdout=out, stderr=StringIO())
+    return out.getvalue().splitlines()[-1]
+
+
 def run(*arguments: str) -> Any:
-    out = StringIO()
-    call_command("endsessions", *arguments, "--noinput", "--json", stdout=out, stderr=StringIO())
-    return json.loads(out.getvalue())
+    return json.loads(last_line(*arguments, "--json"))
 
 
-def test_the_command_says_it_too_and_looks_again(servers: Replicated, staff: Client, sids: dict[str, str]) -> None:
-    out = StringIO()
-    call_command("endsessions", "alice", interactive=False, stdout=out)
-    assert out.getvalue().splitlines()[-1] == "Ended 1 session of 1 user. 1 replica has this."
+def test_the_command_says_it_too_and_looks_again(servers, staff, sids) -> None:
+    assert last_line("alice") == "Ended 1 session of 1 user. 1 replica has this."
     assert run("alice") == {"ended": 0, "confirmed_by": 1}
     servers.cut()
     assert run(sids["bob"]) == {"ended": 1, "confirmed_by": 0}
-    out = StringIO()
-    call_command("endsessions", "bob", interactive=False, stdout=out)
     nothing = "There is nothing to end. Earlier ends:"
-    assert out.getvalue().splitlines()[-1] == f"{nothing} {TOO_FEW} Run it again to check replication again."
+    assert last_line("bob") == f"{nothing} {TOO_FEW} Run it again to check replication again."
     servers.link()
-    out = StringIO()
-    call_command("endsessions", "bob", interactive=False, stdout=out)
-    assert out.getvalue().splitlines()[-1] == f"{nothing} 1 replica has this."
+    assert last_line("bob") == f"{nothing} 1 replica has this."
     assert online.count() == 2

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
-from django.test import Client
+from django.test import Client, override_settings
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
@@ -37,11 +37,13 @@ def options_of(response: Any) -> list[str]:
     return [html.unescape(value) for value in re.findall(r'value="([^"]*)"', select[0])] if select else []
 
 
-def test_each_session_has_a_row_with_who_and_where_from_and_since_when(admin_client) -> None:
+@pytest.mark.parametrize("way", ["by sid", "by query"])
+def test_a_session_has_a_row_and_where_it_was_the_only_one_a_message_that_names_it(admin_client, way) -> None:
     browser = arrive("anna")
-    for query in (f"?sid={browser.session.sid}", "?q=anna"):
-        [row] = rows_of(admin_client.get(CONFIRM + query))
-        assert row == ["anna", "Firefox 140 on Linux 198.51.100.7", "just now", "just now"]
+    response = admin_client.get(f"{CONFIRM}?sid={browser.session.sid}" if way == "by sid" else f"{CONFIRM}?q=anna")
+    assert rows_of(response) == [["anna", "Firefox 140 on Linux 198.51.100.7", "just now", "just now"]]
+    message = told(answer(admin_client, response))
+    assert message == "The session of anna was ended: Firefox 140 on Linux, 198.51.100.7."
 
 
 def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
@@ -66,9 +68,13 @@ def test_a_reason_is_chosen_and_read(admin_client, users) -> None:
     shopper.force_login(users["alice"])
     response = admin_client.get(f"{CONFIRM}?sid={shopper.session.sid}")
     assert options_of(response) == ["", *map(str, END_MESSAGES)]
-    answer(admin_client, response, reason=REASON, message="Call us: 123.")
-    assert shopper.get("/").wsgi_request.session.ended.message == f"{REASON} Call us: 123."
-    assert LogEntry.objects.get().change_message == f"Ended 1 session. Message: {REASON} Call us: 123."
+    answer(admin_client, response, reason=REASON, message="<b>Call us</b>")
+    response = shopper.get("/")
+    assert response.wsgi_request.session.ended.message == f"{REASON} <b>Call us</b>"
+    assert f"{REASON} <b>Call us</b>" in Page(response).text
+    assert "<b>Call" not in response.text
+    assert not response.wsgi_request.user.is_authenticated
+    assert LogEntry.objects.get().change_message == f"Ended 1 session. Message: {REASON} <b>Call us</b>"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,12 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
     assert len(left()) == 4
 
 
-def test_a_site_has_reasons_of_its_own_or_none(admin_client, settings, sids) -> None:
+def test_reasons_are_the_sites_own_or_none_and_in_its_language(admin_client, settings, sids) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    with override_settings(LANGUAGE_CODE="de"):
+        response = admin_client.get(CONFIRM, headers={"accept-language": "en"})
+    assert "Do you want to end" in Page(response).text
+    assert "Dieses Gerät wurde als verloren gemeldet." in options_of(response)
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": ["We <moved>.", gettext_lazy("Sessions")]}
     assert options_of(admin_client.get(CONFIRM)) == ["", "We <moved>.", "Sessions"]
     settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": []}
@@ -92,14 +103,6 @@ def test_a_site_has_reasons_of_its_own_or_none(admin_client, settings, sids) -> 
     assert "reason" not in Page(response).fields
     assert 'name="reason"' not in response.text
     assert asked(answer(admin_client, response, message="x" * 201)) == 3
-
-
-def test_reasons_are_in_the_language_of_the_site(admin_client, settings, sids) -> None:
-    settings.LANGUAGE_CODE = "de"
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
-    response = admin_client.get(CONFIRM, headers={"accept-language": "en"})
-    assert "Do you want to end" in Page(response).text
-    assert "Dieses Gerät wurde als verloren gemeldet." in options_of(response)
 
 
 def test_a_setting_that_is_wrong_is_named(settings) -> None:
@@ -116,14 +119,6 @@ QUERY = "q=b&o=2&p=1"
 
 def select(client: Client, *sids: str, query: str = "", **more: str) -> Any:
     return client.post(f"{LIST}?{query}", {"action": "end_selected", "_selected_action": sids, **more})
-
-
-@pytest.mark.parametrize("way", ["by sid", "by query"])
-def test_of_one_session_the_browser_and_the_address_are_named(admin_client, way) -> None:
-    sid = arrive("anna").session.sid
-    query = f"sid={sid}" if way == "by sid" else f"user={User.objects.get(username='anna').pk}"
-    response = answer(admin_client, admin_client.get(f"{CONFIRM}?{query}"))
-    assert told(response) == "The session of anna was ended: Firefox 140 on Linux, 198.51.100.7."
 
 
 def test_three_users_are_named_and_the_others_are_counted(admin_client, redis, sids) -> None:
@@ -222,10 +217,8 @@ def test_no_value_leads_to_another_site(admin_client, sids, value) -> None:
         assert not urlsplit(location).netloc
         assert len(location) < 7000
         assert not set(location) & set("\r\n\x00 ")
-
-
-def test_a_user_whose_key_is_text_has_a_page_to_return_to(admin_client, sids) -> None:
-    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['bob']}&_return_to=user:a%2Fb%3Ac"))
+    # A user whose key is text has a page, too.
+    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['carol']}&_return_to=user:a%2Fb%3Ac"))
     assert question.links["No, take me back"] == "/admin/auth/user/a_2Fb_3Ac/change/"
 
 

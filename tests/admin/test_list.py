@@ -106,11 +106,9 @@ def carol_for_the_lamp(items: Collection[str]) -> dict[str, User]:
 
 
 @pytest.mark.parametrize("column", ["seen", "newest_item"])
-def test_an_item_has_its_name_and_a_link_from_one_lookup_a_page(
-    admin_client, users, clients, settings, monkeypatch, column
-) -> None:
+def test_an_item_is_named_by_one_lookup_a_page(admin_client, users, clients, settings, monkeypatch, column) -> None:
     asked_for.clear()
-    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_list.carol_for_the_lamp"}
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": f"{__name__}.carol_for_the_lamp"}
     if column == "newest_item":
         monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "seen", "newest_item"))
     viewed.record(clients["alice"], "lamp")
@@ -210,9 +208,7 @@ def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients
 
 
 @pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
-def test_users_whom_a_site_does_not_list_leave_room_for_those_it_lists(
-    admin_client, users, clients, monkeypatch, list_only, query
-) -> None:
+def test_users_whom_a_site_hides_take_no_room(admin_client, users, clients, monkeypatch, list_only, query) -> None:
     User.objects.update(is_staff=True)
     monkeypatch.setattr(filters, "USERS_MAX", 1)
     carol = str(users["carol"].pk)
@@ -237,18 +233,15 @@ def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_clien
     assert line not in page.text
 
 
-def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": 3}
+def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, set_limit) -> None:
+    set_limit(3)
     staff(client, "view_onlinesession", "view_user")
-    query = {"user": str(users["bob"].pk)}
-    text = client.get(LIST, query).text
-    assert "bob" in text
-    assert "At most 3 sessions" in text
     of_users = type(admin.site._registry[User])
-    monkeypatch.setattr(of_users, "get_queryset", lambda *_: User.objects.exclude(username="bob"))
-    text = client.get(LIST, query).text
-    assert "bob" not in text
-    assert "At most" not in text
+    for is_hidden in (False, True):
+        if is_hidden:
+            monkeypatch.setattr(of_users, "get_queryset", lambda *_: User.objects.exclude(username="bob"))
+        text = client.get(LIST, {"user": str(users["bob"].pk)}).text
+        assert ("bob" in text, "At most 3 sessions" in text) == (not is_hidden, not is_hidden)
 
 
 @pytest.mark.usefixtures("clients")
@@ -257,29 +250,23 @@ def test_a_search_that_looked_through_a_part_says_how_far(admin_client, client, 
     line = "This search looked through the newest 2 sessions only. Older sessions may match, too."
     assert line not in Page(admin_client.get(LIST, {"q": "198.51.100.0/24"})).text
     monkeypatch.setattr(searching, "SCAN_LIMIT", 2)
-    page = Page(admin_client.get(LIST, {"q": "0.0.0.0/0"}))
-    assert line in page.text
-    assert "INDEX_ADDRESSES" in page.text
-    assert "At least " in page.text
-    page = Page(staff(client, "view_onlinesession").get(LIST, {"q": "0.0.0.0/0"}))
-    assert line in page.text
-    assert "INDEX_ADDRESSES" not in page.text
+    for whoever, is_superuser in ((admin_client, True), (staff(client, "view_onlinesession"), False)):
+        text = Page(whoever.get(LIST, {"q": "0.0.0.0/0"})).text
+        assert line in text
+        assert "At least " in text
+        assert ("INDEX_ADDRESSES" in text) == is_superuser
     assert line not in Page(admin_client.get(LIST)).text
 
 
-def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_done(
-    admin_client, clients, new_session
-) -> None:
+def test_whoever_is_searched_for_and_not_signed_in_is_named_with_what_can_be_done(admin_client, clients) -> None:
     lukas = User.objects.create_user("lukas", email="lukas@example.com")
     page = Page(admin_client.get(LIST, {"q": "lukas@"}))
-    assert "lukas is not signed in. Open the account Deactivate the account Clear the search" in page.text
+    assert "lukas is not signed in." in page.text
     assert page.links["Open the account"] == f"/admin/auth/user/{lukas.pk}/change/"
-    question = admin_client.get(page.links["Deactivate the account"])
-    assert "You can deactivate the account of lukas." in Page(question).text
-    response = answer(admin_client, question, deactivate=str(lukas.pk))
+    response = answer(admin_client, admin_client.get(page.links["Deactivate the account"]), deactivate=str(lukas.pk))
     assert Page(response).messages == ["The account of lukas was deactivated."]
     page = Page(admin_client.get(LIST, {"user": lukas.pk}))
-    assert "lukas is not signed in. The account is deactivated. Open the account" in page.text
+    assert "lukas is not signed in. The account is deactivated." in page.text
     assert "Deactivate the account" not in page.links
     # Who is signed in, but not in this browser, is not said to be away.
     for query in ({"q": "alice"}, {"user": User.objects.get(username="alice").pk}):
@@ -292,7 +279,7 @@ def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
     for text, found in (("Firefox", ["alice", "carol"]), ("Windows", ["bob"]), ("Guests, by last seen", ["guest"])):
         filtered = Page(admin_client.get(LIST + links[text]))
         assert sorted(filtered.names) == found
-        assert f"Filters: {text}. Clear all filters" in filtered.text
+        assert f"Filters: {text}." in filtered.text
     for query, found in (
         ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
         ({"browser": "Firefox", "q": "carol"}, ["carol"]),
@@ -307,18 +294,15 @@ def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
 
 
 @pytest.mark.usefixtures("clients")
-def test_an_empty_list_says_why_and_leads_to_where_more_is_found(admin_client, settings) -> None:
+def test_an_empty_list_leads_to_where_more_is_found_and_says_what_is_not_stored(admin_client, settings) -> None:
     page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
     assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
     assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
     page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
-    for who, total in (("guests", 1), ("everyone", 5)):
-        assert f"0 results ({total} total)" in Page(admin_client.get(LIST, {"who": who, "q": "203.0.113.9"})).text
-    note, query = "The addresses of guests are not stored without INDEX_ADDRESSES.", {"q": "198.51.100.0/24"}
     for is_stored in (True, False):
         settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": is_stored}
-        for who in ("everyone", "guests"):
-            assert (note in Page(admin_client.get(LIST, {**query, "who": who})).text) != is_stored
-        assert note not in Page(admin_client.get(LIST, query)).text
+        for who, is_told in (("everyone", not is_stored), ("guests", not is_stored), ("", False)):
+            page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24", "who": who}))
+            assert ("The addresses of guests are not stored" in page.text) == is_told

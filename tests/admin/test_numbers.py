@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, time, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from django.contrib.auth.models import Permission, User
-from django.test import Client
 from django.utils import timezone
 from django.utils.formats import date_format
 
 from django_redsess import cleaning
-from tests.helpers.admin_pages import LIST, Page
+from tests.helpers.admin_pages import LIST, Page, staff
 from tests.helpers.behind import note, now_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.clock]
@@ -55,17 +54,48 @@ def test_there_is_a_picture_of_enough_samples_above_the_whole_list(admin_client,
     assert "redsess-chart" not in admin_client.get(LIST, {"who": "everyone"}).text
 
 
+@pytest.mark.parametrize(("language", "grouped"), [("en", ","), ("de", "."), ("fr", "\xa0"), ("ar", "")])
+def test_the_picture_is_small_and_drawn_in_every_language(
+    admin_client, redis, settings, partitions, language, grouped
+) -> None:
+    settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, language
+    note_hours(redis, *(minutes / 60 for minutes in range(0, 1440, 2)), signed_in=1_999_460 // partitions)
+    [picture] = re.findall("<figure.*?</figure>", admin_client.get(NUMBERS).text, re.DOTALL)
+    assert f"1{grouped}999{grouped}460" in picture
+    # Of so many samples, only some are drawn.
+    assert len(picture.encode()) < 15_000
+    # A number as it is written in a language would break the drawing.
+    for element in ElementTree.fromstring(picture).iter():
+        for name in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "stroke-width", "font-size"):
+            float((element.get(name) or "0").removesuffix("%"))
+        for name in ("viewBox", "d"):
+            for number in re.sub("[A-Za-z]", " ", element.get(name) or "").split():
+                float(number)
+
+
+def test_who_was_evicted_meanwhile_is_told_guests_apart(admin_client, admin_user, redis, new_session, settings) -> None:
+    note_hours(redis, 3, 2)
+    assert "Evicted" not in Page(admin_client.get(NUMBERS)).text
+    settings.REDSESS = {"MAX_SESSIONS": 1}
+    for session in [{"user": "1"}] * 10 + [{"colour": "blue"}] * 20:
+        new_session(**session)
+    cleaning.sample()
+    admin_client.force_login(admin_user)
+    # How many of the newest stay differs with the partitions.
+    text = Page(admin_client.get(NUMBERS)).text
+    assert re.search(r"Evicted above the maximum: 1\d guests, 1[01] signed in", text)
+
+
 @pytest.mark.parametrize("query", ["", "?who=everyone"])
-def test_the_list_has_a_link_to_itself(admin_client, query: str) -> None:
-    page = Page(admin_client.get(LIST + query))
+def test_the_list_has_a_link_to_itself(admin_client, settings, query) -> None:
+    settings.REDSESS = {"PASSIVE_HEADER": "X-Quiet"}
+    response = admin_client.get(LIST + query)
+    page = Page(response)
     assert re.search(r"As of \d+:\d\d:\d\d [ap]\.m\.", page.text)
     assert page.links["Refresh"] == LIST + query
     assert page.links["Online over time"] == NUMBERS
-
-
-def test_the_header_of_passive_requests_is_that_of_the_settings(admin_client, settings) -> None:
-    settings.REDSESS = {"PASSIVE_HEADER": "X-Quiet"}
-    assert 'data-redsess-refresh="X-Quiet"' in admin_client.get(LIST).text
+    # What its script sends prolongs nothing.
+    assert 'data-redsess-refresh="X-Quiet"' in response.text
 
 
 def test_a_week_and_a_month_have_a_row_for_each_day_with_a_link(admin_client, redis, partitions) -> None:
@@ -120,12 +150,10 @@ def test_another_day_is_the_last_24_hours(admin_client) -> None:
         assert "Next day" not in Page(page).links
 
 
-def test_the_page_is_for_those_who_may_see_sessions(client: Client) -> None:
-    staff = User.objects.create_user("staff", is_staff=True)
-    client.force_login(staff)
+def test_the_page_is_for_those_who_may_see_sessions(client) -> None:
+    assert client.get(NUMBERS).status_code == 302
+    staff(client)
     assert client.get(NUMBERS).status_code == 403
-    staff.user_permissions.add(Permission.objects.get(codename="view_onlinesession"))
+    staff(client, "view_onlinesession", name="viewer")
     assert client.get(NUMBERS).status_code == 200
     assert client.post(NUMBERS).status_code == 405
-    client.logout()
-    assert client.get(NUMBERS).status_code == 302

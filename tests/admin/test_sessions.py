@@ -17,14 +17,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks.fill import fill
 from django_redsess import online, viewed
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.online import listing
 from django_redsess.transport.keys import keyspace
-from tests.admin.visits import FIREFOX, from_place
+from testproject.shop.models import Product
+from tests.admin.visits import FIREFOX, arrive, from_place
 from tests.helpers.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
-from tests.helpers.behind import make_due, make_older, make_seen, make_signed_in
+from tests.helpers.behind import make_due, make_older, make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
@@ -49,30 +49,23 @@ def new_session(new_session) -> Callable[..., Any]:
 
 
 def test_a_row_says_who_from_where_when_and_what_was_viewed_last(admin_client) -> None:
-    User.objects.create_user("alice", password="secret")
-    shopper = Client(REMOTE_ADDR="198.51.100.9", headers={"user-agent": FIREFOX})
-    shopper.post("/login/", {"username": "alice", "password": "secret"})
-    session = shopper.session
+    session = arrive("alice").session
     viewed.record(session, "lamp")
     viewed.record(session, "kite")
     row, own = Page(admin_client.get(LIST)).rows
     assert row["user"] == "alice"
     assert row["sid"] == session.sid
-    assert row["client"] == "Firefox 140 on Linux 198.51.100.9"
+    assert row["client"] == "Firefox 140 on Linux 198.51.100.7"
     assert row["signed_in"] == "just now"
     assert row["seen"] == "just now kite"
     assert row["end"] == "End"
-    # The own session is marked, here and on its page.
+    # The own session is marked.
     assert (own["user"], row["own"], bool(own["own"])) == ("admin", "", True)
-    assert 'class="redsess-own"' in admin_client.get(page_of(own["sid"])).text
-    assert 'class="redsess-own"' not in admin_client.get(page_of(session.sid)).text
 
 
-def test_a_user_who_is_deleted_in_the_admin_is_listed_as_that(admin_client, users, sids) -> None:
+def test_a_user_who_is_deleted_is_listed_as_that(admin_client, users, sids) -> None:
     user_id = users["bob"].pk
-    url = f"/admin/auth/user/{user_id}/delete/"
-    assert admin_client.get(url).status_code == 200
-    assert admin_client.post(url, {"post": "yes"}).status_code == 302
+    users["bob"].delete()
     row = Page(admin_client.get(LIST)).rows[1]
     assert row["user"] == f"deleted user {user_id}"
     assert not any("/auth/user/" in href for href in row["hrefs"])
@@ -112,38 +105,27 @@ def test_no_page_shows_a_session_key(admin_client, users, new_session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "order"),
-    [("Signed in", ["alice", "bob", "carol"]), ("Last seen", ["carol", "alice", "bob"])],
+    ("query", "header"),
+    [("", "Signed in"), ("", "Last seen"), ("?who=everyone", "Last seen"), ("?active=1h", "Last seen")],
 )
-def test_a_header_sorts_and_once_more_the_other_way_round(admin_client, redis, sids, header, order) -> None:
-    page = Page(admin_client.get(LIST))
-    assert page.names == ["carol", "bob", "alice", "admin"]
-    for ago, name in enumerate(reversed(order)):
-        # Only the order by last seen has to be made: signed in they did one after the other.
-        if header == "Last seen":
-            make_seen(redis, sids[name], milliseconds_ago(60 * (ago + 1)))
+def test_a_header_sorts_and_once_more_the_other_way_round(admin_client, redis, sids, query, header) -> None:
+    signed_in = seen = ["carol", "bob", "alice"]
+    if header == "Last seen":
+        seen = ["alice", "bob", "carol"]
+        for minutes, name in enumerate(seen, 1):
+            make_seen(redis, sids[name], milliseconds_ago(60 * minutes))
+    page = Page(admin_client.get(LIST + query))
+    assert page.names == (["admin", *seen] if query else [*signed_in, "admin"])
+    # What is listed by last seen sorts by nothing else.
+    assert ("Signed in" in {text for text, href in page.all_links if "o=" in href}) == (query == "")
     orders = []
     for _ in range(2):
         [href] = [href for text, href in page.all_links if text == header and "o=" in href]
         page = Page(admin_client.get(LIST + href))
         orders.append([name for name in page.names if name != "admin"])
-    assert sorted(orders) == sorted([order, order[::-1]])
-
-
-@pytest.mark.parametrize("query", ["?who=everyone", "?active=1h"])
-def test_what_is_listed_by_last_seen_sorts_by_nothing_else(admin_client, redis, sids, query) -> None:
-    for minutes, name in ((3, "carol"), (1, "alice"), (2, "bob")):
-        make_seen(redis, sids[name], milliseconds_ago(60 * minutes))
-    page = Page(admin_client.get(LIST + query))
-    assert page.names == ["admin", "alice", "bob", "carol"]
-    assert "Signed in" not in {text for text, href in page.links.items() if "o=" in href}
-    orders = []
-    for _ in range(2):
-        page = Page(admin_client.get(LIST + page.links["Last seen"]))
-        orders.append([name for name in page.names if name != "admin"])
     assert sorted(orders) == [["alice", "bob", "carol"], ["carol", "bob", "alice"]]
     # An address that somebody kept from before.
-    assert admin_client.get(f"{LIST}{query}&o=3").status_code == 200
+    assert admin_client.get(f"{LIST}{query or '?'}&o=3").status_code == 200
 
 
 def test_guests_are_listed_with_everyone_only_and_have_a_page(admin_client, sids, new_session) -> None:
@@ -186,14 +168,11 @@ def test_filters_and_search_hold_together(admin_client, redis, users, sids, new_
         "?staff=1&active=1h&who=everyone": ["bob", "admin", "alice"],
         "?who=everyone&active=5m": ["guest", "carol", "bob", "admin"],
         f"?staff=1&user={carol}&user={bob}": ["bob"],
-        "?staff=1&q=bob": ["bob"],
         "?staff=1&q=carol": [],
         "?active=5m&q=alice": [],
         "?active=1h&q=alice": ["alice"],
-        "?active=1d": ["carol", "bob", "admin", "alice"],
         f"?user={bob}&q=alice": [],
         f"?staff=1&q={sids['carol']}": [],
-        f"?staff=1&q={sids['bob']}": ["bob"],
         f"?active=1h&q={sids['alice']}": ["alice"],
         f"?active=5m&q={sids['alice']}": [],
     }.items():
@@ -210,36 +189,13 @@ def test_search_finds_sessions_by_id_and_by_what_the_page_of_users_looks_at(admi
     assert (page.names, page.sids, page.count) == (["guest"], [guest.sid], 1)
 
 
-@pytest.mark.slow
-def test_all_pages_together_show_each_session_once(partitions, admin_client, redis, settings, monkeypatch) -> None:
-    # The session that turns the pages must not move among those that were last seen.
-    settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 86_400}
-    # Beyond that depth, a page of several partitions is searched for.
-    monkeypatch.setattr(listing, "SHALLOW", 100)
-    monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 50)
-    # Django takes its time for each cell.
-    monkeypatch.setattr(OnlineSessionAdmin, "list_display", ("user", "signed_in", "seen"))
-    fill(redis, 300, viewed=0)
-    expected = {session.sid for session in online.sessions(limit=1000)}
-    assert len(expected) == 301
-    # Most of them signed in at the same moment.
-    at = milliseconds_ago(60)
-    for sid in sorted(expected - {admin_client.session.sid})[:200]:
-        make_signed_in(redis, sid, at)
-    for query in ("?o=3", "?o=-3", "?o=4", "?o=-4"):
-        pages = list(walk(admin_client, LIST + query))
-        found = [sid for page in pages for sid in page.sids]
-        assert len(pages) == 7
-        assert {page.count for page in pages} == {301}
-        assert len(found) == 301
-        assert set(found) == expected
-
-
 @pytest.mark.usefixtures("few_on_a_page")
-@pytest.mark.parametrize("query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=4"])
-def test_pages_of_a_filtered_list_show_each_session_once(
-    partitions, admin_client, new_session, settings, query
-) -> None:
+@pytest.mark.parametrize(
+    "query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=3", "o=-3", "o=4", "o=-4"]
+)
+def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, monkeypatch, query) -> None:
+    # Beyond that depth, a page of several partitions is searched for.
+    monkeypatch.setattr(listing, "SHALLOW", 2)
     # The session that turns the pages must not move among those that were last seen.
     settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 86_400}
     users = [User.objects.create_user(f"shopper{number}", is_staff=True) for number in range(3)]
@@ -264,9 +220,7 @@ def test_names_come_in_one_query_a_page(admin_client, new_session) -> None:
 
 @pytest.mark.parametrize("query", ["", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
-def test_a_page_takes_three_round_trips_beside_that_of_the_request_itself(
-    admin_client, sids, commands, monkeypatch, query, per_page
-) -> None:
+def test_a_page_takes_three_round_trips_of_its_own(admin_client, sids, commands, monkeypatch, query, per_page) -> None:
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", per_page)
     admin_client.get(LIST)
     commands()
@@ -291,8 +245,9 @@ def is_in(at: datetime, **time: float) -> bool:
     return abs(at - datetime.now(UTC) - timedelta(**time)) < timedelta(seconds=30)
 
 
-def test_a_row_leads_to_the_page_of_the_session(admin_client, client, users, new_session, monkeypatch) -> None:
-    session = from_place(new_session(str(users["alice"].pk)))
+def test_a_row_leads_to_the_page_of_the_session(admin_client, client, redis, users, new_session, monkeypatch) -> None:
+    session, at = from_place(new_session(str(users["alice"].pk))), milliseconds_ago(600)
+    make_seen(redis, session.sid, at)
     href = Page(admin_client.get(LIST)).links["alice"]
     assert href == page_of(session.sid)
     response = admin_client.get(href)
@@ -302,6 +257,8 @@ def test_a_row_leads_to_the_page_of_the_session(admin_client, client, users, new
         assert fact in page.text
     assert page.links["alice"] == f"/admin/auth/user/{users['alice'].pk}/change/"
     assert page.links["History of this user"] == f"/admin/auth/user/{users['alice'].pk}/history/"
+    # Looking at it is not using it.
+    assert redis.zscore(keyspace().of_sid(session.sid).recent, session.sid) == at
     # Without a parser of user agents, the browser is shown as it came.
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ua_parser", None)
@@ -319,34 +276,27 @@ def test_a_row_leads_to_the_page_of_the_session(admin_client, client, users, new
 
 def test_each_deadline_is_told_with_the_time_that_is_left(admin_client, new_session, settings) -> None:
     settings.REDSESS = {"IDLE_TIMEOUT": 7200, "ABSOLUTE_TIMEOUT": 86400 * 3}
-    sid = new_session("7").sid
-    deadlines = deadlines_of(admin_client, sid)
+    session = new_session("7")
+    deadlines = deadlines_of(admin_client, session.sid)
     # A deadline that moves along is set later than it needs to be: idle ends so much later, at most.
     assert is_in(deadlines["2 weeks after the last change"], days=14)
     assert is_in(deadlines["2 hours after the last request"], seconds=7560)
     assert is_in(deadlines["3 days after the sign-in"], days=3)
     assert is_in(deadlines["Ends"], seconds=7560)
-    text = Page(admin_client.get(page_of(sid))).text
-    assert re.search(r"2 hours after the last request: [^()]+ \(in 2 hours\) \(comes first\)", text)
-    assert text.count("comes first") == 1
+    assert Page(admin_client.get(page_of(session.sid))).text.count("comes first") == 1
     # A guest has no absolute deadline, and where a setting is none there is none to tell.
     assert "sign-in" not in admin_client.get(page_of(new_session(colour="blue").sid)).text
     settings.REDSESS = {}
-    deadlines = deadlines_of(admin_client, new_session("7").sid)
-    assert set(deadlines) == {"Signed in", "Last seen", "Ends", "2 weeks after the last change"}
-    assert is_in(deadlines["Ends"], days=14)
-    session = new_session("7")
     session.set_expiry(datetime.now(UTC) + timedelta(days=5))
     session.save()
     deadlines = deadlines_of(admin_client, session.sid)
+    assert set(deadlines) == {"Signed in", "Last seen", "Ends", "At the date that the site has set"}
     assert is_in(deadlines["At the date that the site has set"], days=5)
     assert is_in(deadlines["Ends"], days=5)
 
 
 @pytest.mark.parametrize(("by_setting", "expiry", "told"), [(True, None, True), (False, 0, True), (True, 60, False)])
-def test_a_session_that_ends_with_the_browser_says_so(
-    admin_client, new_session, settings, by_setting, expiry, told
-) -> None:
+def test_an_end_with_the_browser_is_told(admin_client, new_session, settings, by_setting, expiry, told) -> None:
     settings.SESSION_EXPIRE_AT_BROWSER_CLOSE = by_setting
     session = new_session("7")
     session.set_expiry(expiry)
@@ -385,7 +335,9 @@ def data_of(client: Client, sid: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in table[1:]}
 
 
-def test_keys_and_sizes_are_told_and_values_take_a_permission_of_their_own(client, users, new_session) -> None:
+def test_keys_and_sizes_are_told_values_take_a_permission_and_secrets_are_shown_to_nobody(
+    admin_client, client, users, new_session
+) -> None:
     session = new_session(str(users["alice"].pk), basket={"lamp": 31337}, long="x" * 500_000, **SECRETS)
     staff(client, "view_onlinesession")
     told = data_of(client, session.sid)
@@ -393,20 +345,15 @@ def test_keys_and_sizes_are_told_and_values_take_a_permission_of_their_own(clien
     assert all(len(cells) == 1 and re.fullmatch(r"[\d.]+\s(bytes|KB)", cells[0]) for cells in told.values())
     assert told["basket"] == [f"{len(json.dumps({'lamp': 31337}, separators=(',', ':')))} bytes"]
     assert "31337" not in client.get(page_of(session.sid)).text
-    client.logout()
     staff(client, "view_onlinesession", "view_session_data", name="other")
     assert data_of(client, session.sid)["basket"][1] == '{"lamp": 31337}'
     assert "xxx" in client.get(page_of(session.sid)).text
     assert len(client.get(page_of(session.sid)).content) < 100_000
-
-
-def test_secrets_are_shown_to_nobody(admin_client, client, users, new_session) -> None:
-    sid, own = new_session(str(users["alice"].pk), **SECRETS).sid, admin_client.session
-    staff(client, "view_onlinesession", "view_session_data")
+    own = admin_client.session
     for whoever in (client, admin_client):
-        assert set(SECRETS) < set(data_of(whoever, sid))
-        for shown, secrets in ((sid, SECRETS.values()), (own.sid, [own["_auth_user_hash"]])):
-            assert not any(secret in whoever.get(page_of(shown)).text for secret in secrets)
+        assert set(SECRETS) < set(data_of(whoever, session.sid))
+        for sid, secrets in ((session.sid, SECRETS.values()), (own.sid, [own["_auth_user_hash"]])):
+            assert not any(secret in whoever.get(page_of(sid)).text for secret in secrets)
 
 
 def test_a_session_that_was_tampered_with_says_that_it_cannot_be_read(admin_client, redis, sids) -> None:
@@ -421,47 +368,42 @@ def test_a_session_that_was_tampered_with_says_that_it_cannot_be_read(admin_clie
 
 def test_the_users_other_sessions_are_rows_with_an_end_of_their_own(admin_client, users, sids, new_session) -> None:
     others = [from_place(new_session(str(users["bob"].pk))).sid for _ in range(3)]
-    page = Page(admin_client.get(page_of(sids["bob"])))
+    # Links return to the list that the page was reached from.
+    query = "_changelist_filters=q%3Dbob%26o%3D3"
+    page = Page(admin_client.get(f"{page_of(sids['bob'])}?{query}"))
     [table] = [table for table in page.tables if table[0][0] == "Where from"]
-    assert table[0] == ["Where from", "Signed in", "Last seen", "End"]
     assert [row[:2] for row in table[1:]] == [["Firefox 140 on Linux 192.0.2.7", "just now"]] * 3
     hrefs = [href for text, href in page.all_links if text == "Firefox 140 on Linux"]
-    assert hrefs == [page_of(sid) for sid in reversed(others)]
+    assert hrefs == [f"{page_of(sid)}?{query}" for sid in reversed(others)]
     ends = [href for text, href in page.all_links if text == "End"]
-    assert [asked(admin_client.get(href)) for href in ends] == [1, 1, 1]
-    assert [f"sid={sid}" in href for sid, href in zip(reversed(others), ends, strict=True)] == [True] * 3
+    for sid, href in zip(reversed(others), ends, strict=True):
+        assert f"sid={sid}" in href
+        assert query in href
+        assert asked(admin_client.get(href)) == 1
     assert Page(admin_client.get(LIST + page.links["All sessions of this user"].partition(LIST)[2])).count == 4
-    # Links return to the list that the page was reached from.
-    query = "?_changelist_filters=q%3Dbob%26o%3D3"
-    page = Page(admin_client.get(page_of(sids["bob"]) + query))
-    assert page.links["Firefox 140 on Linux"].endswith(query)
-    assert "_changelist_filters=q%3Dbob%26o%3D3" in page.links["End"]
-
-
-class Lamp:
-    def __str__(self) -> str:
-        return "The lamp"
-
-    def get_absolute_url(self) -> str:
-        return "/lamps/"
-
-
-def named(items: list[str]) -> dict[str, Lamp]:
-    return {item: Lamp() for item in items if item == "lamp"}
 
 
 def test_viewed_items_have_names_and_links_newest_first(admin_client, new_session, settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "tests.admin.test_sessions.named"}
+    settings.REDSESS = {**settings.REDSESS, "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug"}
+    lamp = Product.objects.create(slug="lamp", name="The lamp")
     session = new_session("7")
     for item in ("lamp", "kite", "rope", "lamp"):
         viewed.record(session, item)
     page = Page(admin_client.get(page_of(session.sid)))
     [table] = [table for table in page.tables if table[0][0] == "Item"]
     assert [row[0] for row in table[1:]] == ["The lamp lamp", "rope", "kite"]
-    assert page.links["The lamp"] == "/lamps/"
+    assert page.links["The lamp"] == f"/admin/shop/product/{lamp.pk}/change/"
 
 
-def test_a_session_that_is_not_there_leads_to_the_list_as_it_was_with_a_message(admin_client, redis, sids) -> None:
+def test_a_session_that_is_not_there_leads_to_where_it_is_or_to_the_list_as_it_was(
+    admin_client, redis, sids, new_session
+) -> None:
+    session = new_session("7")
+    before = session.sid
+    session.cycle_key()
+    session.save()
+    assert session.sid != before
+    assert admin_client.get(page_of(before)).headers["Location"] == page_of(session.sid)
     online.end(sids["bob"])
     make_due(redis, sids["carol"])
     strange = ("x" * 20, "x", "x" * 5000, "a b", "%00", "..", "1", "_5F", "%ff", "{redsess}:login", "' OR 1=1")
@@ -471,34 +413,13 @@ def test_a_session_that_is_not_there_leads_to_the_list_as_it_was_with_a_message(
         assert any("it is over, or the id is wrong" in message for message in Page(response).messages), sid[:9]
 
 
-def test_a_session_that_got_another_id_is_found_under_it(admin_client, users, new_session) -> None:
-    session = new_session(str(users["alice"].pk))
-    before = session.sid
-    session.cycle_key()
-    session.save()
-    assert session.sid != before
-    assert admin_client.get(page_of(before)).headers["Location"] == page_of(session.sid)
-
-
-def test_looking_at_a_session_is_not_using_it(admin_client, redis, new_session) -> None:
-    session = new_session("7")
-    at = milliseconds_ago(600)
-    make_seen(redis, session.sid, at)
-    admin_client.get(LIST)
-    admin_client.get(page_of(session.sid))
-    assert redis.zscore(keyspace().of_sid(session.sid).recent, session.sid) == at
-
-
-def test_sessions_cannot_be_added_changed_or_deleted(admin_client, sids) -> None:
+def test_sessions_cannot_be_added_changed_or_deleted_and_have_no_history(admin_client, sids) -> None:
     assert admin_client.get(LIST + "add/").status_code == 403
     assert admin_client.post(LIST + "add/").status_code == 403
     assert admin_client.post(page_of(sids["bob"]), {"user_id": "1"}).status_code == 403
     assert admin_client.post(f"{LIST}{quote(sids['bob'])}/delete/", {"post": "yes"}).status_code == 403
     assert "delete_selected" not in admin_client.get(LIST).text
     assert online.get(sids["bob"]) is not None
-
-
-def test_the_front_page_and_the_pages_of_history_work(admin_client, sids) -> None:
     assert "Online sessions" in Page(admin_client.get("/admin/")).links
     assert admin_client.get("/admin/django_redsess/").status_code == 200
     # A session has no history. What was done to it is in its user's.
@@ -530,13 +451,7 @@ def test_strange_searches_and_queries_are_answered(admin_client, sids) -> None:
 
 def test_only_who_may_end_is_offered_to(client, users, sids, new_session) -> None:
     root = new_session(str(User.objects.create_superuser("root").pk)).sid
-    staff(client, "view_onlinesession")
-    for url in (LIST, page_of(sids["bob"])):
-        page = Page(client.get(url))
-        assert "End" not in page.links
-        assert not any("confirm/" in href for href in page.links.values())
-    client.logout()
-    staff(client, "view_onlinesession", "end_onlinesession", name="other")
+    staff(client, "view_onlinesession", "end_onlinesession")
     # Signs that mean something in addresses and in Django's own way to write keys.
     while not (("_" in (sid := new_session(str(users["bob"].pk)).sid)) and "." in sid):
         pass

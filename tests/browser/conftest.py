@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -42,7 +40,7 @@ def shop(live_server: Any, transactional_db: None) -> str:
 
 @pytest.fixture
 def visitor(browser: Browser, shop: str) -> Iterator[Callable[..., Page]]:
-    """Return a function that opens a browser of its own (cookies, size, colour scheme) and gives a page of it."""
+    """Return a function that opens a browser of its own (cookies, size) and gives a page of it."""
     with visiting(browser, shop) as open_page:
         yield open_page
 
@@ -70,12 +68,12 @@ def demo_visitor(browser: Browser, demo_with: Callable[[str], Demo]) -> Iterator
 
 @pytest.fixture
 def keep_picture() -> Callable[[Page, str], None]:
-    """Return a function that saves a picture of a page, where SCREENSHOTS names a folder for them."""
+    """Return a function that saves pictures of a page, light and dark, where SCREENSHOTS names a folder for them."""
     folder = os.environ.get("SCREENSHOTS")
 
     def keep(page: Page, name: str) -> None:
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+        for scheme in ("light", "dark") if folder else ():
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=Path(folder) / f"{name}-{scheme}.png", full_page=True)
 
     return keep

@@ -1,7 +1,5 @@
 """What newcomers type into the search of the documentation finds the page that answers it, first of all."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

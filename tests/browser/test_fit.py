@@ -1,8 +1,7 @@
-"""Every page fits its window: of a phone and of a desk, light and dark, in each language, with each theme."""
+"""Every page fits its window: of a phone and of a desk, in each language and theme, and can be read by all."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,11 +13,11 @@ from playwright.sync_api import Page, expect
 from django_redsess import cleaning
 from testproject import people
 from testproject.people import PASSWORD
-from testproject.servers import Server
+from testproject.servers import Server, free_port
 from testproject.shop.models import Product
-from tests.browser.test_contrast import DARK, too_weak
 from tests.helpers.behind import have_views
 from tests.helpers.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
+from tests.helpers.outages import caches
 from tests.helpers.shop import use_our_templates
 from tests.helpers.texts import LANGUAGES
 
@@ -31,31 +30,84 @@ OURS = "[class^=redsess], [class*=' redsess'], [class^=field-]"
 FITS = "document.documentElement.scrollWidth <= window.innerWidth"
 
 
+# Of all text inside of what the selector finds: where its contrast with what is behind it is below that of WCAG's AA.
+TOO_WEAK = """
+selector => {
+    const numbers = colour => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a] };
+    const over = (top, under) => top.slice(0, 3).map((part, i) => part * top[3] + under[i] * (1 - top[3]));
+    const luminance = colour => {
+        const [r, g, b] = colour.map(part => part / 255).map(
+            part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.backgroundColor = "Canvas";
+    const canvas = numbers(getComputedStyle(probe).backgroundColor).slice(0, 3);
+    probe.remove();
+    const around = element => element ? [...around(element.parentElement), element] : [];
+    const weak = [];
+    const look = (element, text) => {
+        if (!text.trim() || !element.checkVisibility({ visibilityProperty: true })) return;
+        const style = getComputedStyle(element), chain = around(element);
+        const behind = chain.reduce(
+            (under, each) => over(numbers(getComputedStyle(each).backgroundColor), under), canvas);
+        const front = numbers(element instanceof SVGElement ? style.fill : style.color);
+        front[3] *= chain.reduce((product, each) => product * getComputedStyle(each).opacity, 1);
+        const [low, high] = [luminance(over(front, behind)), luminance(behind)].sort((one, other) => one - other);
+        const size = parseFloat(style.fontSize), contrast = (high + 0.05) / (low + 0.05);
+        const needed = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
+        if (contrast < needed) weak.push(`${text.trim().slice(0, 40)}: ${contrast.toFixed(2)}`);
+        seen += 1;
+    };
+    let seen = 0;
+    for (const part of document.querySelectorAll(selector)) {
+        const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) look(texts.currentNode.parentElement, texts.currentNode.data);
+        for (const button of part.querySelectorAll("input[type=submit]")) look(button, button.value);
+    }
+    return [seen, [...new Set(weak)]];
+}
+"""
+
+
+def too_weak(page: Page, selector: str) -> list[str]:
+    """Return the texts that are hard to read, light or dark, in what the selector finds."""
+    found = []
+    # Else colours are on their way from one scheme to the other.
+    page.add_style_tag(content="* { transition: none !important }")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        seen, weak = page.evaluate(TOO_WEAK, selector)
+        assert seen
+        found += weak
+    return found
+
+
+def resized(page: Page, *widths: int) -> Iterator[int]:
+    """Let the page's window have each width, and see that the page fits it."""
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 800})
+        yield width
+        assert page.evaluate(FITS), (page.url, width)
+
+
 @pytest.fixture
-def admin(visitor: Visitor, server: Server) -> Callable[..., Page]:
-    """Return a function that opens a browser in which the administrator of a shop has signed in."""
+def admin(visitor: Visitor, server: Server) -> Page:
+    """A browser in which the administrator of a shop has signed in."""
     people.bring_in_shoppers()
     cleaning.sample()
     have_views(server.client, {"slow-heron": 123_456, "x" * 64: 700, "marmalade": 5000})
-
-    def open_page(width: int = 1280, dark: bool = False) -> Page:
-        page = visitor(width, dark)
-        sign_in(page, "admin", "admin")
-        return page
-
-    return open_page
+    page = visitor()
+    sign_in(page, "admin", "admin")
+    return page
 
 
-@DARK
-@pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("theme", ["django", "unfold", "jazzmin"])
-def test_pages_of_the_admin(
-    request: pytest.FixtureRequest, keep_picture: KeepPicture, theme: str, width: int, dark: bool
-) -> None:
+def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPicture, theme: str) -> None:
     if theme == "django":
-        page = request.getfixturevalue("admin")(width, dark)
+        page = request.getfixturevalue("admin")
     else:
-        page = request.getfixturevalue("demo_visitor")(theme)(width, dark)
+        page = request.getfixturevalue("demo_visitor")(theme)()
         sign_in(page, "admin", "admin")
     for path, name in (
         *pages_of_admin(page),
@@ -68,48 +120,42 @@ def test_pages_of_the_admin(
         response = page.goto(path)
         assert response is not None
         assert response.ok, path
-        keep_picture(page, f"{theme}-{name}-{width}{'-dark' * dark}")
-        assert page.evaluate(FITS), path
-        if theme == "django":
-            assert too_weak(page, OURS) == [], path
+        for width in resized(page, 360, 1280):
+            keep_picture(page, f"{theme}-{name}-{width}")
+            assert theme != "django" or too_weak(page, OURS) == [], path
     if theme == "django":
         # Other fields of a user's page may be too wide.
         page.goto(f"/admin/auth/user/{User.objects.get(username='amelia').pk}/change/")
         assert too_weak(page, OURS) == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_pages_in_each_language(
-    admin: Callable[..., Page], keep_picture: KeepPicture, language: str, width: int
-) -> None:
-    page = admin(width)
-    page.set_extra_http_headers({"Accept-Language": translation.to_language(language)})
-    for path, name in (*pages_of_admin(page), (LIST + "confirm/?q=kavya", "confirm-one"), (OWN, "own")):
-        page.goto(path)
-        keep_picture(page, f"{language}-{name}-{width}")
-        assert page.evaluate(FITS), path
-        tables = page.locator(".redsess-confirm .redsess-scroll" if width == 390 else ".results, .redsess-scroll")
-        assert tables.evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)"), path
+def test_pages_in_each_language(admin: Page, keep_picture: KeepPicture) -> None:
+    paths = (*pages_of_admin(admin), (LIST + "confirm/?q=kavya", "confirm-one"), (OWN, "own"))
+    for language, (path, name) in product(LANGUAGES, paths):
+        admin.set_extra_http_headers({"Accept-Language": translation.to_language(language)})
+        admin.goto(path)
         # No harmful button is what the keyboard reaches first.
-        assert "confirm" not in name or page.evaluate("document.activeElement === document.body")
+        assert "confirm" not in name or admin.evaluate("document.activeElement === document.body")
         if name != "own":  # It has the shop's frame, which is English.
-            direction = page.evaluate("getComputedStyle(document.querySelector('#content')).direction")
+            direction = admin.evaluate("getComputedStyle(document.querySelector('#content')).direction")
             assert direction == ("rtl" if language == "ar" else "ltr")
+        for width in resized(admin, 390, 1280):
+            keep_picture(admin, f"{language}-{name}-{width}")
+            tables = admin.locator(".redsess-confirm .redsess-scroll" if width == 390 else ".results, .redsess-scroll")
+            fit = tables.evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+            assert fit, (language, path, width)
 
 
-@DARK
-@pytest.mark.parametrize("width", [320, 768, 1280])
-def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPicture, width: int, dark: bool) -> None:
+def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPicture) -> None:
     people.bring_in_shoppers()
     Product.objects.create(slug="long", name="Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen")
-    page = visitor(width, dark)
+    page = visitor()
 
     def fit(*paths: str, of: str) -> None:
         for path in paths:
             page.goto(path)
-            keep_picture(page, f"{of}-{path.strip('/').replace('/', '-') or 'home'}-{width}{'-dark' * dark}")
-            assert page.evaluate(FITS), path
+            for width in resized(page, 320, 768, 1280):
+                keep_picture(page, f"{of}-{path.strip('/').replace('/', '-') or 'home'}-{width}")
 
     fit("/", "/products/rock-pool/", "/basket/", "/login/", of="stranger")
     sign_in(page, "alice", PASSWORD)
@@ -128,3 +174,17 @@ def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPi
     use_our_templates(settings)
     fit(OWN, of="own-plain")
     expect(page.get_by_role("heading", level=2)).to_have_count(4)
+
+
+def test_text_of_pages_that_stand_alone_has_contrast(visitor: Visitor, settings: Any) -> None:
+    page = visitor()
+    sign_in(page, "alice", PASSWORD)
+    Client().post("/login/", {"username": "alice", "password": PASSWORD})
+    use_our_templates(settings)
+    page.goto("/account/sessions/")
+    assert too_weak(page, "body") == []
+    page.get_by_role("button", name="End all other sessions").click()
+    assert too_weak(page, "body") == []
+    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
+    page.goto("/account/sessions/")
+    assert too_weak(page, "body") == []

@@ -1,7 +1,5 @@
 """The list of sessions that refreshes itself, in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

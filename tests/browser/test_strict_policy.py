@@ -1,7 +1,5 @@
 """No page needs more than its own files: a strict Content-Security-Policy forbids nothing that it has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

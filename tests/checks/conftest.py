@@ -8,12 +8,11 @@ import pytest
 from django_redis.pool import ConnectionFactory
 
 from django_redsess.cluster import ClusterConnectionFactory
-from testproject import servers
 from tests.helpers.checks import TIMEOUTS, SetCache
 
 
 @pytest.fixture(autouse=True)
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def pools(monkeypatch) -> Iterator[None]:
     """Give each test pools of its own: django-redis tells them apart by the URL, not by the options."""
     made: dict[str, Any] = {}
     for factory in (ConnectionFactory, ClusterConnectionFactory):
@@ -24,7 +23,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def set_cache(settings: Any, server: servers.Server, pools: None) -> SetCache:
+def set_cache(settings, server, pools) -> SetCache:
     """Make a site that is as the README has it; return a function that changes an entry of its CACHES."""
     settings.SESSION_CACHE_ALIAS = "sessions"
 

@@ -1,6 +1,5 @@
 """What is found wrong with the caches: their connections, pools, time-outs and retries."""
 
-import socket
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from tests.helpers.checks import NEVER, TIMEOUTS, SetCache, found, messages, was
 def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) -> None:
     settings.CACHES = {**settings.CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     settings.SESSION_CACHE_ALIAS = alias
-    [error] = messages()
-    assert error.id == "django_redsess.E004"
-    assert "'sessions'" in error.hint
+    assert found() == ["E004"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +34,7 @@ def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) ->
     ],
 )
 def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_url(
-    set_cache: SetCache, location: object, options: dict[str, Any]
+    set_cache, location: object, options: dict[str, Any]
 ) -> None:
     set_cache(location, **options)
     [error] = messages()
@@ -45,16 +42,10 @@ def test_a_cache_whose_connection_cannot_be_made_is_refused_without_showing_its_
     assert "hush" not in error.msg + error.hint
 
 
-def test_decoding_in_the_url_is_refused(set_cache: SetCache, server: servers.Server) -> None:
-    set_cache(f"{server.url}?decode_responses=true")
-    assert found() == ["E007"]
-
-
 @pytest.mark.parametrize("of", ["django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"])
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("redis://127.0.0.1:{port}/0", "redis://127.0.0.1:{port}/0"),
         ("redis://127.0.0.1:{port}/3", "redis://localhost:{port}?db=3"),
         ("redis://127.0.0.1:{port}", "rediss://127.0.0.1:{port}/0"),
         ("redis://127.0.0.1:{port}/0", "redis://elsewhere:6379/0,redis://127.0.0.1:{port}/0"),
@@ -62,23 +53,17 @@ def test_decoding_in_the_url_is_refused(set_cache: SetCache, server: servers.Ser
         ("unix:///run/no-such.sock?db=2", "unix:///run/no-such.sock?db=2"),
     ],
 )
-def test_a_cache_in_the_database_of_the_sessions_is_warned_of(
-    set_cache: SetCache, server: servers.Server, ours: str, theirs: str | list[str], of: str
-) -> None:
+def test_a_cache_in_the_database_of_the_sessions_is_warned_of(set_cache, server, ours: str, theirs, of: str) -> None:
     set_cache(ours.format(port=server.port))
     here = [url.format(port=server.port) for url in ([theirs] if isinstance(theirs, str) else theirs)]
     set_cache(here[0] if isinstance(theirs, str) else here, alias="pages", backend=of)
-    [warning] = [each for each in messages() if each.id != "django_redsess.I049"]
-    assert warning.id == "django_redsess.W009"
-    assert "'pages'" in warning.msg
-    assert "FLUSHDB" in warning.hint
+    assert set(found()) - {"I049"} == {"W009"}
 
 
 @pytest.mark.parametrize(
     "theirs",
     [
         "redis://127.0.0.1:{port}/1",
-        "redis://127.0.0.1:{port}?db=1",
         "redis://elsewhere:{port}/0",
         "redis://127.0.0.1:1/0",
         "unix:///run/no-such.sock?db=0",
@@ -88,15 +73,13 @@ def test_a_cache_in_the_database_of_the_sessions_is_warned_of(
         None,
     ],
 )
-def test_a_cache_elsewhere_is_fine(set_cache: SetCache, server: servers.Server, theirs: Any) -> None:
+def test_a_cache_elsewhere_is_fine(set_cache, server, theirs: Any) -> None:
     location = theirs.format(port=server.port) if isinstance(theirs, str) else theirs
     set_cache(location, alias="pages", backend="django.core.cache.backends.redis.RedisCache")
     assert found() == []
 
 
-def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_it_from(
-    set_cache: SetCache, server: servers.Server
-) -> None:
+def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_it_from(set_cache, server) -> None:
     without_number = f"redis://127.0.0.1:{server.port}"
     set_cache(without_number, CONNECTION_POOL_KWARGS={"db": 1})
     set_cache(without_number, alias="pages", db=1)  # django-redis does not read it there: database 0
@@ -107,42 +90,19 @@ def test_the_number_of_a_database_is_read_from_the_options_that_the_cache_reads_
     assert found() == ["W009"]
 
 
-@pytest.mark.parametrize(
-    ("timeout", "warnings"),
-    [({}, ["W020"]), ({"timeout": None}, ["W020"]), ({"timeout": 0.6}, ["W020"]), ({"timeout": 0.5}, [])],
-)
-def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(
-    set_cache: SetCache, timeout: dict[str, Any], warnings: list[str]
-) -> None:
-    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
-    assert found() == warnings
-
-
-def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache: SetCache) -> None:
+def test_sessions_in_the_default_cache_are_warned_of(settings, set_cache) -> None:
     set_cache(alias="default", **TIMEOUTS)
     settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {"default": settings.CACHES["default"]}
     assert found() == ["W009"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"SOCKET_TIMEOUT": None},
-        {"SOCKET_CONNECT_TIMEOUT": 0},
-        {"SOCKET_TIMEOUT": None, "SOCKET_CONNECT_TIMEOUT": None},
-        {"CONNECTION_POOL_KWARGS": {"socket_timeout": None}},
-    ],
-)
-def test_a_connection_without_time_outs_is_warned_of(set_cache: SetCache, options: dict[str, Any]) -> None:
-    set_cache(**options)
-    assert found() == ["W010"]
-
-
-def test_time_outs_may_be_in_the_url(set_cache: SetCache, server: servers.Server) -> None:
+def test_options_may_be_in_the_url(set_cache, server) -> None:
     url = f"{server.url}?socket_timeout=0.5&socket_connect_timeout=0.5"
     set_cache(url, SOCKET_TIMEOUT=None, SOCKET_CONNECT_TIMEOUT=None)
     assert found() == []
+    set_cache(f"{url}&decode_responses=true")
+    assert found() == ["E007"]
 
 
 @pytest.mark.parametrize(
@@ -152,17 +112,31 @@ def test_time_outs_may_be_in_the_url(set_cache: SetCache, server: servers.Server
         *(({"retry_on_timeout": True}, ["W011"]), ({"retry_on_timeout": False}, [])),
         *(({"retry_on_error": [BusyLoadingError]}, ["W011"]), ({"retry_on_error": []}, [])),
         *(({"decode_responses": True}, ["E007"]), ({"decode_responses": False}, [])),
+        ({"socket_timeout": None}, ["W010"]),
     ],
 )
-def test_retries_of_redis_py_are_warned_of_and_decoding_is_refused(
-    set_cache: SetCache, given: dict[str, Any], warnings: list[str]
-) -> None:
+def test_retries_of_redis_py_are_warned_of_and_decoding_is_refused(set_cache, given: dict[str, Any], warnings) -> None:
     set_cache(CONNECTION_POOL_KWARGS=given)
     assert found() == warnings
 
 
+@pytest.mark.parametrize(
+    ("timeout", "warnings"),
+    [({}, ["W020"]), ({"timeout": None}, ["W020"]), ({"timeout": 0.6}, ["W020"]), ({"timeout": 0.5}, [])],
+)
+def test_a_pool_that_makes_requests_wait_longer_than_the_server_may_is_warned_of(set_cache, timeout, warnings) -> None:
+    set_cache(CONNECTION_POOL_CLASS="redis.BlockingConnectionPool", CONNECTION_POOL_KWARGS=timeout)
+    assert found() == warnings
+
+
+def test_a_connection_without_time_outs_is_warned_of(set_cache) -> None:
+    for without in ({"SOCKET_TIMEOUT": None}, {"SOCKET_CONNECT_TIMEOUT": 0}, dict.fromkeys(TIMEOUTS)):
+        set_cache(**without)
+        assert found() == ["W010"]
+
+
 @pytest.fixture
-def set_sentinel(set_cache: SetCache, silent: socket.socket) -> SetCache:
+def set_sentinel(set_cache, silent) -> SetCache:
     """Return a function that puts an entry of CACHES behind a sentinel, which never answers."""
 
     def change(location: str = "redis://shop/0", **options: Any) -> None:
@@ -176,9 +150,7 @@ def set_sentinel(set_cache: SetCache, silent: socket.socket) -> SetCache:
     return change
 
 
-def test_a_site_behind_sentinels_is_warned_of_their_retries_and_connects_to_nothing(
-    set_sentinel: SetCache, silent: socket.socket
-) -> None:
+def test_a_site_behind_sentinels_is_warned_of_their_retries_and_connects_to_nothing(set_sentinel, silent) -> None:
     set_sentinel(
         SENTINEL_KWARGS={**{name.lower(): value for name, value in TIMEOUTS.items()}, "retry": Retry(NoBackoff(), 3)}
     )
@@ -186,13 +158,13 @@ def test_a_site_behind_sentinels_is_warned_of_their_retries_and_connects_to_noth
     assert not was_called(silent)
 
 
-def test_a_site_behind_sentinels_can_be_without_complaint(set_sentinel: SetCache, silent: socket.socket) -> None:
+def test_a_site_behind_sentinels_can_be_without_complaint(set_sentinel, silent) -> None:
     set_sentinel(SENTINEL_KWARGS={"socket_connect_timeout": 0.5, "socket_timeout": 0.5, "retry": NEVER})
     assert found() == ["I049"]
     assert was_called(silent)
 
 
-def test_sentinels_are_checked_as_a_server_is(set_sentinel: SetCache, silent: socket.socket) -> None:
+def test_sentinels_are_checked_as_a_server_is(set_sentinel, silent) -> None:
     kwargs = {"socket_connect_timeout": None, "socket_timeout": None, "retry": NEVER}
     pool = {"decode_responses": True, "retry_on_timeout": True}
     set_sentinel(SOCKET_TIMEOUT=None, SENTINEL_KWARGS=kwargs, CONNECTION_POOL_KWARGS=pool)
@@ -200,28 +172,22 @@ def test_sentinels_are_checked_as_a_server_is(set_sentinel: SetCache, silent: so
     assert not was_called(silent)
 
 
-def test_services_of_one_name_are_told_apart_by_their_sentinels(set_sentinel: SetCache, silent: socket.socket) -> None:
-    kwargs = {"socket_connect_timeout": 0.5, "socket_timeout": 0.5, "retry": NEVER}
-    set_sentinel(SENTINEL_KWARGS=kwargs)
-    set_sentinel(alias="pages", SENTINELS=[("elsewhere", 26379)])
-    assert "W009" not in found()
-    set_sentinel(alias="pages", SENTINELS=[list(silent.getsockname())])
-    assert "W009" in found()
+def test_services_of_one_name_are_told_apart_by_their_sentinels(set_sentinel, silent) -> None:
+    set_sentinel(SENTINEL_KWARGS={"socket_connect_timeout": 0.1, "socket_timeout": 0.1, "retry": NEVER})
+    for sentinel, warned in ((("elsewhere", 26379), False), (list(silent.getsockname()), True)):
+        set_sentinel(alias="pages", SENTINELS=[sentinel])
+        assert ("W009" in found()) == warned
 
 
 @pytest.mark.parametrize("client", [{}, {"CLIENT_CLASS": "django_redis.client.SentinelClient"}])
-def test_sentinels_that_nothing_asks_are_refused(
-    set_cache: SetCache, silent: socket.socket, client: dict[str, Any]
-) -> None:
+def test_sentinels_that_nothing_asks_are_refused(set_cache, silent, client: dict[str, Any]) -> None:
     set_cache("redis://shop/0", SENTINELS=[silent.getsockname()], **client)
     assert found() == ["E053"]
     assert not was_called(silent)
 
 
 @pytest.mark.parametrize(("count", "warnings"), [(1, []), (2, ["W055"])])
-def test_of_several_servers_sessions_use_the_first_only(
-    set_cache: SetCache, server: servers.Server, count: int, warnings: list[str]
-) -> None:
+def test_of_several_servers_sessions_use_the_first_only(set_cache, server, count: int, warnings: list[str]) -> None:
     urls = [server.url, f"redis://127.0.0.1:{servers.free_port()}/0"][:count]
     for location in (urls, ",".join(urls)):
         set_cache(location)

@@ -1,9 +1,6 @@
 """What is found wrong with a cluster, and with its nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +9,7 @@ from testproject import servers
 from testproject.clusters import SLOTS, Cluster
 from testproject.nodes import Node
 from tests.helpers import clocks
-from tests.helpers.checks import TIMEOUTS, SetCache, found, messages
+from tests.helpers.checks import TIMEOUTS, found, messages
 from tests.helpers.clusters import FACTORY, PARTITIONS
 from tests.helpers.running import wait_until
 
@@ -20,7 +17,7 @@ both_servers = pytest.mark.both_servers
 
 
 @pytest.fixture
-def set_cluster(settings: Any, set_cache: SetCache) -> Callable[..., None]:
+def set_cluster(settings, set_cache) -> Callable[..., None]:
     """Return a function that makes the site one whose sessions are in this cluster, as the docs have it."""
 
     def change(cluster: Cluster, *, user: str = "", partitions: int = PARTITIONS, timeout: float = 5) -> None:
@@ -32,7 +29,7 @@ def set_cluster(settings: Any, set_cache: SetCache) -> Callable[..., None]:
 
 
 @pytest.fixture
-def set_config(cluster: Cluster) -> Iterator[Callable[[Node, str, str], None]]:
+def set_config(cluster) -> Iterator[Callable[[Node, str, str], None]]:
     """Return a function that changes a setting of a node until the test is over."""
     changed: list[tuple[Node, str, str]] = []
 
@@ -46,7 +43,7 @@ def set_config(cluster: Cluster) -> Iterator[Callable[[Node, str, str], None]]:
 
 
 @pytest.fixture
-def set_user(cluster: Cluster) -> Iterator[Callable[..., None]]:
+def set_user(cluster) -> Iterator[Callable[..., None]]:
     """Return a function that gives the user "site" of some nodes these rules."""
 
     def change(*rules: str, nodes: list[Node] | None = None) -> None:
@@ -63,25 +60,21 @@ def named(node: Node) -> str:
 
 
 @both_servers
-def test_a_cluster_as_the_docs_have_it_is_fine(cluster: Cluster, set_cluster: Callable[..., None]) -> None:
+def test_a_cluster_as_the_docs_have_it_is_fine(cluster, set_cluster) -> None:
     set_cluster(cluster)
     assert messages() == []
 
 
 @both_servers
 @pytest.mark.parametrize("database", [0, 1])
-def test_a_node_of_a_cluster_without_the_factory_is_warned_of(
-    cluster: Cluster, set_cache: SetCache, database: int
-) -> None:
+def test_a_node_of_a_cluster_without_the_factory_is_warned_of(cluster, set_cache, database: int) -> None:
     for node in (cluster.primaries[0], cluster.replica_of(cluster.primaries[0])):
         set_cache(f"redis://127.0.0.1:{node.port}/{database}")
-        [warning] = messages()
-        assert warning.id == "django_redsess.W026"
-        assert FACTORY in warning.hint
+        assert found() == ["W026"]
 
 
 @both_servers
-def test_the_factory_without_a_cluster_is_warned_of(server: servers.Server, set_cache: SetCache) -> None:
+def test_the_factory_without_a_cluster_is_warned_of(server, set_cache) -> None:
     set_cache(["redis://127.0.0.1:1/0", server.url], CONNECTION_FACTORY=FACTORY)
     assert found() == ["W027"]
 
@@ -99,33 +92,23 @@ def test_the_factory_without_a_cluster_is_warned_of(server: servers.Server, set_
         ({}, ""),
     ],
 )
-def test_options_of_a_cluster_are_checked_as_those_of_a_server(
-    set_cache: SetCache, options: dict[str, Any], number: str
-) -> None:
+def test_options_of_a_cluster_are_checked_as_those_of_a_server(set_cache, options: dict[str, Any], number: str) -> None:
     set_cache([f"redis://127.0.0.1:{servers.free_port()}/0"], CONNECTION_FACTORY=FACTORY, **options)
     assert set(found()) - {"I049"} == {number} - {""}
 
 
-def test_a_default_cache_that_is_for_sessions_only_is_warned_of(settings: Any, set_cache: SetCache) -> None:
+def test_a_default_cache_that_is_for_sessions_only_is_warned_of(settings, set_cache) -> None:
     url = f"redis://127.0.0.1:{servers.free_port()}/0"
     set_cache([url], alias="default", CONNECTION_FACTORY=FACTORY, **TIMEOUTS)
     settings.SESSION_CACHE_ALIAS = "default"
     settings.CACHES = {"default": settings.CACHES["default"]}
-    # Nothing says in which order Django runs its checks.
-    warnings = {message.id: message.msg for message in messages()}
-    assert set(warnings) == {"django_redsess.I049", "django_redsess.W009"}
-    assert "cache.get() fails" in warnings["django_redsess.W009"]
+    assert found() == ["I049", "W009"]
 
 
-def test_another_database_than_the_first_is_warned_of(set_cache: SetCache) -> None:
+def test_another_database_than_the_cluster_has_is_warned_of(server, set_cache) -> None:
     set_cache([f"redis://127.0.0.1:{servers.free_port()}/3"], CONNECTION_FACTORY=FACTORY)
-    _, warning = sorted(messages(), key=lambda message: str(message.id))
-    assert warning.id == "django_redsess.W028"
-    assert "names database 3:" in warning.msg
-
-
-def test_a_database_that_the_cluster_has_is_fine(server: servers.Server, set_cache: SetCache) -> None:
-    """Valkey 9 may have several."""
+    assert found() == ["I049", "W028"]
+    # Valkey 9 may have several.
     node = Node(server.binary, "--cluster-databases", "4")
     try:
         node.cluster("ADDSLOTSRANGE", 0, SLOTS - 1)
@@ -137,18 +120,15 @@ def test_a_database_that_the_cluster_has_is_fine(server: servers.Server, set_cac
         node.close()
 
 
-@pytest.mark.parametrize(("partitions", "words"), [(1, "one node has all"), (2, "some nodes have no"), (4, "")])
-def test_fewer_partitions_than_primaries_are_warned_of(
-    cluster: Cluster, set_cluster: Callable[..., None], partitions: int, words: str
-) -> None:
+@pytest.mark.parametrize(("partitions", "warnings"), [(1, ["W029"]), (2, ["W029"]), (4, [])])
+def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster, partitions: int, warnings) -> None:
     set_cluster(cluster, partitions=partitions)
-    told = [warning.msg for warning in messages() if warning.id == "django_redsess.W029"]
-    assert [words in each for each in told] == [True] * bool(words)
+    assert [number for number in found() if number == "W029"] == warnings
 
 
 @both_servers
 def test_nodes_that_stop_all_sessions_when_one_of_them_is_missing_are_warned_of(
-    cluster: Cluster, set_cluster: Callable[..., None], set_config: Callable[..., None]
+    cluster, set_cluster, set_config
 ) -> None:
     wrong = cluster.nodes[1], cluster.nodes[4]
     for node in wrong:
@@ -161,22 +141,18 @@ def test_nodes_that_stop_all_sessions_when_one_of_them_is_missing_are_warned_of(
 
 @both_servers
 @pytest.mark.parametrize("number", [0, 5], ids=["a primary", "a replica"])
-def test_a_node_with_another_setting_is_warned_of(
-    cluster: Cluster, set_cluster: Callable[..., None], set_config: Callable[..., None], number: int
-) -> None:
+def test_a_node_with_another_setting_is_warned_of(cluster, set_cluster, set_config, number: int) -> None:
     other = cluster.nodes[number]
     set_config(other, "maxmemory-policy", "allkeys-lru")
     set_cluster(cluster)
-    evicting, differs = sorted(messages(), key=lambda message: str(message.id))
+    evicting, differs = messages()
     assert (evicting.id, differs.id) == ("django_redsess.W008", "django_redsess.W031")
     assert evicting.msg.endswith(f" Nodes: {named(other)}.")
     assert f"differ in maxmemory-policy: allkeys-lru on {named(other)}; noeviction on " in differs.msg
 
 
 @both_servers
-def test_what_the_user_may_not_ask_is_not_known_and_no_error(
-    cluster: Cluster, set_cluster: Callable[..., None], set_config: Callable[..., None], set_user: Callable[..., None]
-) -> None:
+def test_what_the_user_may_not_ask_is_not_known_and_no_error(cluster, set_cluster, set_config, set_user) -> None:
     set_config(cluster.nodes[0], "maxmemory-policy", "allkeys-lru")
     set_config(cluster.nodes[0], "cluster-require-full-coverage", "yes")
     set_user("~*", "+@all", "-config", "-info", "-role")
@@ -185,9 +161,7 @@ def test_what_the_user_may_not_ask_is_not_known_and_no_error(
 
 
 @both_servers
-def test_a_node_where_the_user_lacks_a_command_is_named(
-    cluster: Cluster, set_cluster: Callable[..., None], set_user: Callable[..., None]
-) -> None:
+def test_a_node_where_the_user_lacks_a_command_is_named(cluster, set_cluster, set_user) -> None:
     set_user("~*", "+@all")
     replica = cluster.replica_of(cluster.primaries[0])
     set_user("~*", "+@all", "-zadd", "-asking", nodes=[replica])
@@ -196,24 +170,18 @@ def test_a_node_where_the_user_lacks_a_command_is_named(
     assert warning.id == "django_redsess.W023"
     assert "can't run ASKING, ZADD on" in warning.msg
     assert warning.msg.endswith(f" Nodes: {named(replica)}.")
-    assert "administrator of each node" in warning.hint
 
 
-def test_a_node_that_does_not_know_the_user_is_named(
-    cluster: Cluster, set_cluster: Callable[..., None], set_user: Callable[..., None]
-) -> None:
+def test_a_node_that_does_not_know_the_user_is_named(cluster, set_cluster, set_user) -> None:
     stranger = cluster.replica_of(cluster.primaries[0])
     set_user("~*", "+@all", nodes=[node for node in cluster.nodes if node is not stranger])
     set_cluster(cluster, user="site:any@")
     [warning] = messages()
     assert warning.id == "django_redsess.W050"
     assert warning.msg.endswith(f" Nodes: {named(stranger)}.")
-    assert "each needs the user" in (warning.hint or "")
 
 
-def test_a_user_who_may_do_what_the_hint_says_is_not_complained_about(
-    cluster: Cluster, set_cluster: Callable[..., None], set_user: Callable[..., None]
-) -> None:
+def test_a_user_who_may_do_what_the_hint_says_is_not_complained_about(cluster, set_cluster, set_user) -> None:
     set_user("~*", "+cluster|slots")
     set_cluster(cluster, user="site:any@")
     [warning] = messages()
@@ -224,21 +192,16 @@ def test_a_user_who_may_do_what_the_hint_says_is_not_complained_about(
 
 
 @both_servers
-def test_a_user_who_may_not_ask_where_sessions_are_is_warned_of(
-    cluster: Cluster, set_cluster: Callable[..., None], set_user: Callable[..., None]
-) -> None:
+def test_a_user_who_may_not_ask_where_sessions_are_is_warned_of(cluster, set_cluster, set_user) -> None:
     set_user("~*", "+@all", "-cluster")
     set_cluster(cluster, user="site:any@")
     [warning] = messages()
     assert warning.id == "django_redsess.W023"
-    assert "'cluster|slots' command" in warning.msg
     assert "+cluster|slots" in warning.hint
 
 
 @pytest.mark.slow
-def test_a_replica_whose_clock_is_another_is_warned_of(
-    server: servers.Server, set_cluster: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_replica_whose_clock_is_another_is_warned_of(server, set_cluster, tmp_path) -> None:
     ahead = clocks.stepped(tmp_path / "clock", 3600)
     cluster = Cluster(server.binary, environments={3: ahead})
     try:
@@ -254,7 +217,7 @@ def test_a_replica_whose_clock_is_another_is_warned_of(
 
 
 @pytest.mark.slow
-def test_nodes_that_do_not_answer_are_named(own_cluster: Cluster, set_cluster: Callable[..., None]) -> None:
+def test_nodes_that_do_not_answer_are_named(own_cluster, set_cluster) -> None:
     own_cluster.primaries[0].client.config_set("maxmemory-policy", "allkeys-lru")
     dead, frozen = own_cluster.nodes[4], own_cluster.nodes[5]
     own_cluster.kill(dead)

@@ -39,8 +39,7 @@ class OwnOfPeer(qsessions.middleware.SessionMiddleware):
 @pytest.mark.parametrize("replaced", [[], [DJANGOS], [f"{__name__}.OwnOfDjangos"], ["no.such.Middleware"]])
 def test_a_site_without_our_middleware_is_warned(settings, replaced: list[str]) -> None:
     settings.MIDDLEWARE = replaced
-    [warning] = [message for message in messages() if message.id == "django_redsess.W005"]
-    assert ("derive" in warning.hint) == (replaced == [f"{__name__}.OwnOfDjangos"])
+    assert "W005" in found()
 
 
 @pytest.mark.parametrize(
@@ -50,10 +49,7 @@ def test_a_site_without_our_middleware_is_warned(settings, replaced: list[str]) 
 @pytest.mark.parametrize("ours", [[], [OURS]])
 def test_the_middleware_of_an_engine_that_gave_place_to_ours_is_refused(settings, other: str, ours: list[str]) -> None:
     settings.MIDDLEWARE = [other, *ours, *(name for name in settings.MIDDLEWARE if name != OURS)]
-    [error] = messages()
-    assert error.id == "django_redsess.E058"
-    assert repr(other) in error.msg
-    assert OURS in error.hint
+    assert found() == ["E058"]
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
     assert "E058" not in found()
 
@@ -68,10 +64,7 @@ def test_our_middleware_may_be_subclassed_and_stand_beside_what_cannot_be_import
 @pytest.mark.parametrize("other", [DJANGOS, f"{__name__}.OwnOfDjangos", f"{__name__}.OwnMiddleware", OURS])
 def test_a_second_session_middleware_is_refused(settings, other: str) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, other]
-    [error] = messages()
-    assert error.id == "django_redsess.E006"
-    assert OURS in error.msg
-    assert other in error.msg
+    assert found() == ["E006"]
 
 
 def test_of_two_session_middlewares_ours_is_to_stay_where_the_upper_one_is(settings) -> None:
@@ -95,10 +88,7 @@ def test_our_middleware_must_stand_above_what_needs_the_session(settings, needin
     for name, value in given.items():
         setattr(settings, name, value)
     settings.MIDDLEWARE = [needing, OURS, VIEWED]
-    [error] = messages()
-    assert error.id == "django_redsess.E019"
-    assert OURS in error.msg
-    assert f"above {needing!r}" in error.hint
+    assert found() == ["E019"]
 
 
 def test_our_middleware_may_stand_below_what_needs_no_session(settings) -> None:
@@ -110,9 +100,7 @@ def test_our_middleware_may_stand_below_what_needs_no_session(settings) -> None:
 
 def test_named_views_without_what_records_them_are_warned_of(settings) -> None:
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != VIEWED]
-    [warning] = messages()
-    assert warning.id == "django_redsess.W014"
-    assert VIEWED in warning.hint
+    assert found() == ["W014"]
     settings.REDSESS = {}
     assert found() == []
 
@@ -120,9 +108,7 @@ def test_named_views_without_what_records_them_are_warned_of(settings) -> None:
 @pytest.mark.parametrize("own", [VIEWED, f"{__name__}.OwnViewedItems"])
 def test_what_records_views_must_stand_below_what_opens_sessions(settings, own: str) -> None:
     settings.MIDDLEWARE = [own, *(name for name in settings.MIDDLEWARE if name != VIEWED)]
-    [error] = messages()
-    assert error.id == "django_redsess.E015"
-    assert OURS in error.hint
+    assert found() == ["E015"]
 
 
 def found_for_deployment() -> list[str]:
@@ -142,9 +128,7 @@ def found_for_deployment() -> list[str]:
         (DJANGOS, [], ["security.W011", "security.W014"]),
     ],
 )
-def test_cookies_without_flags_are_warned_of_once(
-    settings, middleware: str, apps: list[str], warnings: list[str]
-) -> None:
+def test_cookies_without_flags_are_warned_of_once(settings, middleware: str, apps, warnings: list[str]) -> None:
     settings.SESSION_COOKIE_HTTPONLY = False
     settings.MIDDLEWARE = [middleware if name == OURS else name for name in settings.MIDDLEWARE]
     others = [name for name in settings.INSTALLED_APPS if name != "django.contrib.sessions"]

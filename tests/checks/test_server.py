@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -20,13 +18,13 @@ from django_redsess.cleaning.wake_up import Waker
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers.behind import dump
-from tests.helpers.checks import SetCache, found, messages, url_of, was_called
+from tests.helpers.checks import found, messages, url_of, was_called
 from tests.helpers.outages import full
 from tests.helpers.sentinels import behind_sentinel
 
 
 @pytest.fixture
-def set_policy(redis: Any) -> Iterator[Callable[[str], None]]:
+def set_policy(redis) -> Iterator[Callable[[str], None]]:
     """Return a function that sets the eviction policy of the server."""
     yield lambda policy: redis.config_set("maxmemory-policy", policy)
     redis.config_set("maxmemory-policy", "noeviction")
@@ -56,9 +54,7 @@ def test_a_volatile_policy_drops_the_notes_of_ended_sessions_and_nothing_else(se
     assert before - set(redis.keys()) == {f"{{redsess}}:ended:{ended.sid}".encode()}
 
 
-def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(
-    set_policy, set_cache: SetCache, server: servers.Server, redis
-) -> None:
+def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(set_policy, set_cache, server, redis) -> None:
     set_policy("allkeys-lru")
     redis.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
     set_cache(server.url.replace("//", "//site:any@"))
@@ -75,7 +71,7 @@ def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(
     ids=["snapshots", "snapshots and a file", "nothing"],
 )
 def test_snapshots_without_an_append_only_file_are_warned_of_before_deployment(
-    own_server: servers.Server, set_cache: SetCache, save: str, appendonly: str, warnings: list[str]
+    own_server, set_cache, save: str, appendonly: str, warnings: list[str]
 ) -> None:
     own_server.client.config_set("save", save)
     own_server.client.config_set("appendonly", appendonly)
@@ -89,7 +85,7 @@ def test_snapshots_without_an_append_only_file_are_warned_of_before_deployment(
 
 
 @pytest.fixture
-def set_user(redis: Any, server: servers.Server, set_cache: SetCache) -> Iterator[Callable[..., None]]:
+def set_user(redis, server, set_cache) -> Iterator[Callable[..., None]]:
     """Return a function that lets the site use the server as a user with these rules."""
 
     def change(*rules: str) -> None:
@@ -100,42 +96,33 @@ def set_user(redis: Any, server: servers.Server, set_cache: SetCache) -> Iterato
     redis.acl_deluser("site")
 
 
-def test_a_user_who_may_not_run_a_command_of_ours_is_warned_of(set_user) -> None:
-    set_user("~*", "+@all", "-zadd", "-hscan", "-acl", "-info")
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [
+        (["~*", "+@all", "-zadd", "-hscan", "-acl", "-info"], " HSCAN, ZADD on"),
+        (["~{redsess}:[^s]*", "+@all"], " {redsess}:samples."),
+        *((["~other:*", "+@all"], ""), (["~*", "+@all", "-eval"], ""), (["~*", "+@all", "-select"], ""), (["~*"], "")),
+    ],
+)
+def test_a_user_who_may_not_run_a_command_or_use_a_key_of_ours_is_warned_of(set_user, rules, named: str) -> None:
+    set_user(*rules)
     [warning] = messages()
     assert warning.id == "django_redsess.W023"
-    assert "can't run HSCAN, ZADD on" in warning.msg
+    assert named in warning.msg
 
 
-def test_a_user_who_may_not_wait_is_warned_of_where_ends_are_confirmed(set_user, settings: Any) -> None:
+def test_a_user_who_may_not_wait_is_warned_of_where_ends_are_confirmed(set_user, settings) -> None:
     set_user("~*", "+@all", "-wait", "-info")
     assert found() == []
     settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 100)}
     [warning] = messages()
     assert warning.id == "django_redsess.W023"
-    assert "can't run WAIT on" in warning.msg
     assert " +wait" in warning.hint
-
-
-def test_a_user_who_may_not_use_a_key_of_ours_is_warned_of(set_user) -> None:
-    set_user("~{redsess}:[^s]*", "+@all")
-    [warning] = messages()
-    assert warning.id == "django_redsess.W023"
-    assert "can't use {redsess}:samples." in warning.msg
-    assert "~{redsess}:* " in warning.hint
-
-
-@pytest.mark.parametrize("rules", [["~other:*", "+@all"], ["~*", "+@all", "-eval"], ["~*", "+@all", "-select"], ["~*"]])
-def test_a_user_who_may_do_nothing_with_our_keys_is_warned_of(set_user, rules: list[str]) -> None:
-    set_user(*rules)
-    assert found() == ["W023"]
 
 
 @pytest.mark.both_servers
 @pytest.mark.parametrize("renamed", ["EVAL", "ZPOPMAX"])
-def test_a_server_that_lacks_a_command_of_ours_is_warned_of(
-    server: servers.Server, set_cache: SetCache, renamed: str
-) -> None:
+def test_a_server_that_lacks_a_command_of_ours_is_warned_of(server, set_cache, renamed: str) -> None:
     for own in servers.serving(server.binary, "--rename-command", renamed, ""):
         set_cache(own.url)
         [warning] = messages()
@@ -145,7 +132,7 @@ def test_a_server_that_lacks_a_command_of_ours_is_warned_of(
 
 @pytest.mark.both_servers
 def test_a_user_who_may_do_what_the_hint_says_is_enough_for_all_that_this_app_does(
-    set_user, server: servers.Server, partitions: int, new_session, caplog: pytest.LogCaptureFixture
+    set_user, server, partitions, new_session, caplog
 ) -> None:
     set_user("~*")
     [warning] = messages()
@@ -172,19 +159,14 @@ def test_a_user_who_may_do_what_the_hint_says_is_enough_for_all_that_this_app_do
     assert caplog.records == []
 
 
-def test_a_server_that_is_down_is_told_and_is_no_fault(set_cache: SetCache, capsys: pytest.CaptureFixture[str]) -> None:
-    port = servers.free_port()
-    set_cache(f"redis://127.0.0.1:{port}/0")
+def test_a_server_that_is_down_is_told_and_is_no_fault(set_cache) -> None:
+    set_cache(f"redis://127.0.0.1:{servers.free_port()}/0")
     # Not even for this is it a failure: an image is built where no server runs.
     call_command("check", fail_level="WARNING")
-    [info] = messages()
-    assert info.id == "django_redsess.I049"
-    assert str(port) in info.msg
+    assert found() == ["I049"]
 
 
-def test_a_server_that_never_answers_holds_the_checks_up_for_one_time_out_only(
-    set_cache: SetCache, silent: socket.socket
-) -> None:
+def test_a_server_that_never_answers_holds_the_checks_up_for_one_time_out_only(set_cache, silent) -> None:
     set_cache(url_of(silent))
     started = time.monotonic()
     assert found() == ["I049"]
@@ -193,7 +175,7 @@ def test_a_server_that_never_answers_holds_the_checks_up_for_one_time_out_only(
 
 
 @pytest.fixture
-def locked(server: servers.Server) -> Iterator[servers.Server]:
+def locked(server) -> Iterator[servers.Server]:
     """A server that asks for a password."""
     for own in servers.serving(server.binary):
         own.client.config_set("requirepass", "hush")
@@ -202,13 +184,10 @@ def locked(server: servers.Server) -> Iterator[servers.Server]:
 
 @pytest.mark.both_servers
 @pytest.mark.parametrize("password", ["", ":wrong@", "nobody:wrong@"])
-def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(
-    locked: servers.Server, set_cache: SetCache, password: str
-) -> None:
+def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(locked, set_cache, password: str) -> None:
     set_cache(locked.url.replace("//", f"//{password}"))
     [warning] = messages()
     assert warning.id == "django_redsess.W050"
-    assert "user and password in LOCATION" in warning.hint
     assert "wrong@" not in warning.msg + warning.hint
     with pytest.raises(CommandError) as raised:
         call_command("online")
@@ -218,18 +197,13 @@ def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(
 
 
 @pytest.mark.both_servers
-def test_a_database_that_the_server_lacks_is_warned_of(server: servers.Server, set_cache: SetCache) -> None:
+def test_a_database_that_the_server_lacks_is_warned_of(server, set_cache) -> None:
     set_cache(server.url.replace("/0", "/99"))
-    [warning] = messages()
-    assert warning.id == "django_redsess.W050"
-    assert "DB index is out of range" in warning.msg
-    assert "number of the database" in warning.hint
+    assert found() == ["W050"]
 
 
 @pytest.mark.both_servers
-def test_tls_to_a_server_without_it_is_warned_of(
-    locked: servers.Server, server: servers.Server, set_cache: SetCache
-) -> None:
+def test_tls_to_a_server_without_it_is_warned_of(locked, server, set_cache) -> None:
     for each in (locked, server):
         set_cache(each.url.replace("redis:", "rediss:"))
         assert found() == ["W051"]
@@ -245,7 +219,7 @@ def serving_as(handler: type[socketserver.BaseRequestHandler]) -> Iterator[str]:
         serving.shutdown()
 
 
-def test_a_server_below_7_is_warned_of(server: servers.Server, set_cache: SetCache) -> None:
+def test_a_server_below_7_is_warned_of(server, set_cache) -> None:
     # A real server, with another version in what it says of itself.
     told = server.client.info("server")
     version = told.get("valkey_version", told["redis_version"]).encode()
@@ -259,13 +233,10 @@ def test_a_server_below_7_is_warned_of(server: servers.Server, set_cache: SetCac
 
     with serving_as(Older) as url:
         set_cache(url)
-        [warning] = messages()
-    assert warning.id == "django_redsess.W052"
-    assert f"Redis 6{version.decode()[1:]}" in warning.msg
-    assert "Redis 7.0" in warning.hint
+        assert found() == ["W052"]
 
 
-def test_what_is_no_redis_at_all_is_warned_of(set_cache: SetCache) -> None:
+def test_what_is_no_redis_at_all_is_warned_of(set_cache) -> None:
     class Greeting(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.sendall(b"SSH-2.0-any\r\n")
@@ -273,35 +244,24 @@ def test_what_is_no_redis_at_all_is_warned_of(set_cache: SetCache) -> None:
 
     with serving_as(Greeting) as url:
         set_cache(url)
-        [warning] = messages()
-    assert warning.id == "django_redsess.W050"
-    assert "no Redis or Valkey" in warning.msg
+        assert found() == ["W050"]
 
 
-def test_a_sentinel_in_the_place_of_its_master_is_warned_of(
-    own_server: servers.Server, tmp_path: Path, set_cache: SetCache
-) -> None:
+def test_a_sentinel_in_the_place_of_its_master_is_warned_of(own_server, tmp_path, set_cache) -> None:
     with behind_sentinel(own_server, tmp_path) as caches:
         [(host, port)] = caches["sessions"]["OPTIONS"]["SENTINELS"]
         set_cache(f"redis://{host}:{port}/0")
-        [warning] = messages()
-    assert warning.id == "django_redsess.W054"
-    assert "SentinelConnectionFactory" in warning.hint
+        assert found() == ["W054"]
 
 
 @pytest.mark.parametrize(
     ("options", "warning"),
     [({"SOCKET_TIMEOUT": None}, "W010"), ({"CONNECTION_POOL_KWARGS": {"retry_on_timeout": True}}, "W011")],
 )
-def test_a_server_is_not_asked_where_the_time_outs_do_not_bound_the_wait(
-    set_cache: SetCache, silent: socket.socket, options: dict[str, Any], warning: str
-) -> None:
+def test_a_server_is_not_asked_where_the_time_outs_do_not_bound_the_wait(set_cache, silent, options, warning) -> None:
     set_cache(url_of(silent), **options)
     assert found() == [warning]
     assert not was_called(silent)
-
-
-# What a site and its store must agree on.
 
 
 @pytest.mark.both_servers
@@ -314,9 +274,7 @@ def test_a_store_that_does_not_suit_the_site_is_told_of(redis, settings, new_ses
     before = dump(redis)
     assert found() == []
     with override_settings(SECRET_KEY="another"):
-        [message] = messages()
-        assert (message.id, message.msg.count("another SECRET_KEY")) == ("django_redsess.E044", 1)
-        assert "SECRET_KEY_FALLBACKS" in message.hint
+        assert found() == ["E044"]
     with override_settings(SECRET_KEY="another", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
         assert found() == []
     with override_settings(REDSESS={"PARTITIONS": 64}):

@@ -3,8 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -22,7 +21,7 @@ pytestmark = [pytest.mark.both_servers, pytest.mark.slow]
 
 
 @pytest.fixture
-def sessions(clustered: Cluster, new_session: Callable[..., SessionStore]) -> list[SessionStore]:
+def sessions(clustered, new_session) -> list[SessionStore]:
     """Sessions of users on every node."""
     made = [new_session(str(number)) for number in range(60)]
     assert {of(keyspace().of_sid(session.sid)) for session in made} == {of(each) for each in keyspace().partitions}
@@ -50,7 +49,7 @@ def partitions_of(cluster: Cluster) -> list[int]:
     return [found.count(node) for node in cluster.primaries]
 
 
-def test_a_pass_ends_what_is_due_on_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
+def test_a_pass_ends_what_is_due_on_every_node(clustered, sessions) -> None:
     make_due(clustered.client, *(session.sid for session in sessions[::2]))
     call_command("cleansessions", verbosity=0)
     assert stored(clustered.client) == online.count() == 30
@@ -60,7 +59,7 @@ def test_a_pass_ends_what_is_due_on_every_node(clustered: Cluster, sessions: lis
     call_command("cleansessions", guests=0, verbosity=0)
 
 
-def test_a_pass_without_work_asks_each_partition_twice(clustered: Cluster, sessions: list[SessionStore]) -> None:
+def test_a_pass_without_work_asks_each_partition_twice(clustered, sessions) -> None:
     call_command("cleansessions", verbosity=0)
     before = calls(clustered)
     call_command("cleansessions", verbosity=0)
@@ -68,7 +67,7 @@ def test_a_pass_without_work_asks_each_partition_twice(clustered: Cluster, sessi
     assert asked == [2 * count for count in partitions_of(clustered)]
 
 
-def test_each_node_is_asked_once_a_second(clustered: Cluster, sessions: list[SessionStore], until: Any) -> None:
+def test_each_node_is_asked_once_a_second(clustered, sessions, until) -> None:
     cleaning.seconds_to_next()
     before = calls(clustered)
     began = time.monotonic()
@@ -81,7 +80,7 @@ def test_each_node_is_asked_once_a_second(clustered: Cluster, sessions: list[Ses
     assert len(rounds) == 1
 
 
-def test_an_earlier_deadline_ends_the_sleep(clustered: Cluster, sessions: list[SessionStore], until: Any) -> None:
+def test_an_earlier_deadline_ends_the_sleep(clustered, sessions, until) -> None:
     ending = threading.Timer(0.2, make_due, (clustered.client, sessions[7].sid))
     ending.start()
     began = time.monotonic()
@@ -91,7 +90,7 @@ def test_an_earlier_deadline_ends_the_sleep(clustered: Cluster, sessions: list[S
     assert cleaning.seconds_to_next() == 0
 
 
-def test_the_picture_has_a_sample_of_every_node(clustered: Cluster, sessions: list[SessionStore]) -> None:
+def test_the_picture_has_a_sample_of_every_node(clustered, sessions) -> None:
     assert 0 <= cleaning.sample() <= 60
     noted, now = online.until_now(hours=1)
     assert now.signed_in == 60
@@ -99,7 +98,7 @@ def test_the_picture_has_a_sample_of_every_node(clustered: Cluster, sessions: li
     assert {sample.signed_in for sample in noted} <= {60}
 
 
-def test_the_least_viewed_items_of_every_node_are_forgotten(clustered: Cluster, sessions: list[SessionStore]) -> None:
+def test_the_least_viewed_items_of_every_node_are_forgotten(clustered, sessions) -> None:
     for number, session in enumerate(sessions):
         for item in range(number // 10 + 1):
             viewed.record(session, f"item-{item}")
@@ -112,7 +111,7 @@ def damage(cluster: Cluster, partition: Partition, number: int) -> None:
     cluster.client.set(f"{{{partition.tag}}}:unknown", 1)
 
 
-def test_the_check_looks_at_every_node(clustered: Cluster, sessions: list[SessionStore], capsys: Any) -> None:
+def test_the_check_looks_at_every_node(clustered, sessions, capsys) -> None:
     one_of_each = {of(partition): partition for partition in keyspace().partitions}
     assert len(one_of_each) == 3
     for number, partition in enumerate(one_of_each.values()):

@@ -144,9 +144,6 @@ def sessions(client: Redis) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-# A store that is as it should be.
-
-
 def test_an_empty_store_has_no_fault(partitions, redis) -> None:
     assert faults() == faults(mend=True) == []
     assert [name for name in redis.keys() if not name.endswith(b":meta")] == []
@@ -197,9 +194,6 @@ def test_what_visitors_do_meanwhile_is_no_fault(filled, redis, told, mend: bool)
     assert {each.reason for each in told} <= {"kicked", "invalidated"}
     after = sessions(redis)
     assert {sid: after.get(sid) for sid in before} == before
-
-
-# Each kind of damage.
 
 
 @dataclass
@@ -388,9 +382,6 @@ def test_damage_is_found_then_mended_and_nothing_else_touched(filled, redis, tol
     assert all(after[sid][0] == before[sid][0] for sid in damage.changed)
 
 
-# What is left alone.
-
-
 @pytest.mark.usefixtures("left_alone")
 @pytest.mark.parametrize("record", [b"1...", b"1" + bytes(100), b""], ids=["short", "long", "empty"])
 def test_records_of_another_release_are_reported_and_left_alone(filled, redis, told, record: bytes) -> None:
@@ -438,9 +429,6 @@ def test_keys_of_other_stores_are_neither_reported_nor_touched(partitions, setti
     for mend in (False, True):
         assert faults(mend=mend) == []
         assert everything(redis) == before
-
-
-# The command.
 
 
 def test_check_with_json_keeps_stdout_for_the_counts(filled, redis, capsys) -> None:
@@ -514,8 +502,6 @@ def test_damage_under_such_names_is_mended(redis) -> None:
     assert disagreements(redis) == []
     assert faults() == []
 
-
-# How much at once.
 
 MEGABYTES_MAX = 8
 """Of records in one step. The first does not know how large they are, and a server gives more than it is asked for."""

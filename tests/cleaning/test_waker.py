@@ -1,7 +1,5 @@
 """The sleep of a cleaner alone: how long it lasts, what ends it, and what becomes of it when a connection breaks."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

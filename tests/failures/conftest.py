@@ -1,22 +1,13 @@
-"""
-What the tests of failures share.
-
-``site``: the site of tests/helpers/site, whose sessions are on ``server`` behind ``proxy``. ``browser``: a visitor of
-it, over WSGI and over ASGI. ``alice``: a user. ``log``: what was logged. ``each_loss``: go through the replies that can
-be lost. ``told``: whose ends were told.
-``sign_ins_site``: the same site for users who are in no table, without a proxy.
-``durable_server``: a server of its own that has its data when it is started again. ``use_server``: have the site on it.
-"""
-
-from __future__ import annotations
+"""What the tests of failures share. The docstring of each fixture says what it does (``pytest --fixtures``)."""
 
 import itertools
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis as redis_py
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
@@ -30,7 +21,7 @@ from tests.helpers.visitors import Browser
 
 
 @pytest.fixture
-def proxy(server: servers.Server) -> Iterator[Proxy]:
+def proxy(server) -> Iterator[Proxy]:
     """A way to the server that can be cut."""
     started = Proxy(server.port)
     yield started
@@ -38,7 +29,7 @@ def proxy(server: servers.Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterator[None]:
+def site(request, proxy, settings) -> Iterator[None]:
     """The site of tests/helpers/site in place of the shop, its sessions behind the proxy."""
     if "partitions" in request.fixturenames:
         # Before the store is used for the first time: afterwards their number is fixed.
@@ -59,26 +50,26 @@ def site(request: pytest.FixtureRequest, proxy: Proxy, settings: Any) -> Iterato
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def browser(request: pytest.FixtureRequest, site: None) -> Browser:
+def browser(request, site) -> Browser:
     """A visitor of the site, over WSGI and over ASGI."""
     return Browser(request.param())
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def log(caplog) -> pytest.LogCaptureFixture:
     """What the loggers wrote, ours from its informational lines on."""
     caplog.set_level(logging.INFO, logger="django_redsess")
     return caplog
 
 
 @pytest.fixture
-def alice(db: None) -> User:
+def alice(db) -> User:
     user: User = User.objects.create_user("alice")
     return user
 
 
 @pytest.fixture
-def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> None:
+def sign_ins_site(settings, partitions: int, users_in_no_table) -> None:
     """The site of tests/helpers/site in place of the shop, for users who are in no table, without a proxy."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
@@ -86,14 +77,11 @@ def sign_ins_site(settings: Any, partitions: int, users_in_no_table: None) -> No
 
 
 @pytest.fixture
-def each_loss(
-    browser: Browser, proxy: Proxy, redis: redis_py.Redis, known_scripts: None
-) -> Callable[..., Iterator[Any]]:
+def each_loss(browser, proxy, redis, known_scripts) -> Callable[..., Iterator[Any]]:
     """
     Return a function to loop over: in each round, on an empty store, one more reply of the request is the lost one.
 
-    ``start`` is called before each round, without losses, and the round is given what it returns. It goes on until a
-    round had no such reply.
+    ``start`` is called before each, without losses. It goes on until a round had no such reply.
     """
 
     def rounds(start: Callable[[], Any], *, hang: bool = False) -> Iterator[Any]:
@@ -129,7 +117,7 @@ def told() -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def child(server: servers.Server) -> Iterator[Child]:
+def child(server) -> Iterator[Child]:
     """A process of its own, whose sessions are on ``server``, and which may be killed between two commands."""
     started = Child(server)
     yield started
@@ -137,13 +125,26 @@ def child(server: servers.Server) -> Iterator[Child]:
 
 
 @pytest.fixture
-def durable_server(server: servers.Server) -> Iterator[servers.Server]:
+def durable_server(server) -> Iterator[servers.Server]:
     """A server of the same kind that this test alone uses, and that remembers what it has acknowledged."""
     yield from servers.serving(server.binary, "--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
-def use_server(site: None, settings: Any) -> Callable[..., None]:
+def greenlets(settings) -> Callable[..., list[int]]:
+    """Return a function that runs tests/failures/greenlets.py, and returns the numbers that it prints."""
+
+    def run(url: str, *pool: str) -> list[int]:
+        started = [sys.executable, "-m", "tests.failures.greenlets", url, settings.SECRET_KEY, *pool]
+        done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        return list(map(int, done.stdout.split()))
+
+    return run
+
+
+@pytest.fixture
+def use_server(site, settings) -> Callable[..., None]:
     """Return a function that moves the site's sessions to another server, without a proxy."""
 
     def use(server: servers.Server, **options: float) -> None:

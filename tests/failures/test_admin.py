@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from django_redsess.backend import SessionStore
-from tests.helpers.admin_pages import Page
+from tests.helpers.admin_pages import CONFIRM, END, LIST, Page, page_of
 from tests.helpers.behind import names_of_sessions, stored
 
 pytestmark = pytest.mark.django_db
 
-LIST = "/admin/django_redsess/onlinesession/"
-END, CONFIRM = LIST + "end/", LIST + "confirm/"
+PERMISSIONS = ("view_onlinesession", "end_onlinesession", "end_all_onlinesession")
 
 ALL = {"latest": 10**15}
 """What is posted to end everybody's sessions."""
@@ -58,9 +56,7 @@ def victim(db) -> Visitor:
 
 @pytest.fixture
 def administrator(db) -> Visitor:
-    return Visitor("administrator", is_staff=True).may(
-        "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
-    )
+    return Visitor("administrator", is_staff=True).may(*PERMISSIONS)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +79,7 @@ def test_nobody_ends_sessions_without_permission(victim, kind, permissions, stat
     assert not LogEntry.objects.exists()
 
 
-def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_that_it_was_over(
-    redis, administrator, victim
-) -> None:
+def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_it_was_over(redis, administrator, victim) -> None:
     sid = victim.sid
     response = administrator.client.post(END, {"sids": sid, "message": "Robbed"}, follow=True)
     assert "was ended" in Page(response).text
@@ -103,9 +97,7 @@ def test_a_kick_is_one_line_of_history_and_a_second_of_the_same_says_that_it_was
 
 def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administrator, victim, caplog) -> None:
     caplog.set_level(logging.DEBUG)
-    administrator.may(
-        "view_onlinesession", "end_onlinesession", "end_all_onlinesession", "view_session_data", "view_user"
-    )
+    administrator.may(*PERMISSIONS, "view_session_data", "view_user")
     keys = {victim.key, administrator.key}
     client = administrator.client
     queries = ("", "?who=everyone", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}")
@@ -113,7 +105,7 @@ def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administ
     assert "Browser of victim" in answers[0].text
     # A key that is searched for finds nothing.
     assert "Browser of victim" not in answers[-1].text
-    answers += [client.get(f"{LIST}{quote(sid)}/change/") for sid in (victim.sid, administrator.sid)]
+    answers += [client.get(page_of(sid)) for sid in (victim.sid, administrator.sid)]
     answers += [client.get(CONFIRM + query) for query in ("", f"?sid={victim.sid}", f"?user={victim.user.pk}")]
     answers.append(client.post(LIST, {"action": "end_selected", "_selected_action": [victim.sid]}))
     answers.append(client.post(END, {"sids": victim.sid, "message": "Robbed"}))
@@ -134,9 +126,7 @@ def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(administ
     ["\0", "x" * 1_000_000, "\r\nSet-Cookie: sessionid=forged", "<script>alert(1)</script>"],
     ids=["NUL", "1 MB", "CRLF", "markup"],
 )
-def test_a_hostile_field_of_the_form_ends_nobody_elses_session_and_is_no_error(
-    administrator, victim, field, value
-) -> None:
+def test_a_hostile_field_of_the_form_ends_no_other_session_and_is_no_error(administrator, victim, field, value) -> None:
     fields = {"query": "user=nobody", **ALL, field: value}
     if field == "latest":
         fields["query"] = ""

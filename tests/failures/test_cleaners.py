@@ -5,8 +5,6 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 import redis as redis_py
@@ -15,12 +13,12 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import cleaning as cleaner
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, make_due, make_seen, stored
 from tests.helpers.child import MOMENTS
+from tests.helpers.failovers import Writers
 from tests.helpers.oracle import disagreements
 from tests.helpers.running import asleep, wait_until
 
@@ -36,22 +34,16 @@ def totals(client: redis_py.Redis) -> dict[str, int]:
     return found
 
 
-def fill(client: redis_py.Redis, new_session: Callable[..., SessionStore]) -> tuple[list[SessionStore], list[str]]:
-    """Store 25 sessions, of guests and members, all with viewed items: 5 that are live, and the sids of 20 others."""
-    sessions = [new_session(str(number % 7) if number % 3 else "", number=number) for number in range(25)]
-    for session in sessions:
-        viewed.record(session, "lamp")
-    return sessions[:5], [session.sid for session in sessions[5:]]
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", [Reason.EXPIRED, Reason.EVICTED])
-def test_a_cleaner_killed_at_any_step_has_removed_whole_sessions(
-    redis, child, new_session, partitions: int, kind, moment
-) -> None:
+def test_a_cleaner_killed_at_any_step_ends_whole_sessions(redis, child, new_session, partitions, kind, moment) -> None:
     for number in itertools.count(1):
         redis.flushall()
-        live, others = fill(redis, new_session)
+        # Of guests and members.
+        sessions = [new_session(str(number % 7) if number % 3 else "", number=number) for number in range(25)]
+        for session in sessions:
+            viewed.record(session, "lamp")
+        live, others = sessions[:5], [session.sid for session in sessions[5:]]
         if kind is Reason.EXPIRED:
             make_due(redis, *others)
             operation, args = every_operation.clean, (4,)
@@ -135,66 +127,23 @@ def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up
     assert faults() == []
 
 
-class Writer(threading.Thread):
-    """Counts in a session of its own, and ends other sessions: knows what of both was acknowledged."""
-
-    def __init__(self, to_end: list[SessionStore]) -> None:
-        super().__init__()
-        self.stop = threading.Event()
-        self.session = SessionStore()
-        self.session["_auth_user_id"] = "7"
-        self.session.save()
-        self.acknowledged = 0
-        self.ended: list[SessionStore] = []
-        self._to_end = to_end
-
-    def run(self) -> None:
-        number = 0
-        while not self.stop.wait(0.002):
-            number += 1
-            with suppress(SessionStoreUnavailable):
-                session = SessionStore(self.session.session_key)
-                session["number"] = number
-                session.save()
-                self.acknowledged = number
-                if self._to_end and number % 3 == 0:
-                    ending = self._to_end.pop()
-                    ending.delete()
-                    self.ended.append(ending)
-
-
-def test_a_server_killed_under_load_has_all_that_it_acknowledged_and_is_cleaned_on(
-    durable_server, use_server, start
-) -> None:
+def test_a_server_killed_under_load_has_all_it_acknowledged_and_is_cleaned(durable_server, use_server, start) -> None:
     use_server(durable_server)
-    client = durable_server.client
-    writers = []
-    for number in range(4):
-        to_end = [SessionStore() for _ in range(200)]
-        for session in to_end:
-            session["_auth_user_id"] = str(number)
-            session.save()
-        writers.append(Writer(to_end))
+    client, writers = durable_server.client, Writers(4)
     cleaning = start("cleansessions", "--forever", url=durable_server.url)
     wait_until(lambda: asleep(client) == 1)
-    for writer in writers:
-        writer.start()
-    due = [Traffic.new(0.5).sid for _ in range(300)]
-    wait_until(lambda: totals(client).get("expired", 0) > 0)
-    durable_server.stop()
-    durable_server.start()
-    before = [writer.acknowledged for writer in writers]
-    wait_until(lambda: all(writer.acknowledged > number for writer, number in zip(writers, before, strict=True)))
-    for writer in writers:
-        writer.stop.set()
-    for writer in writers:
-        writer.join()
+    with writers.busy():
+        due = [Traffic.new(0.5).sid for _ in range(300)]
+        wait_until(lambda: totals(client).get("expired", 0) > 0)
+        durable_server.stop()
+        durable_server.start()
+        served = writers.written
+        wait_until(lambda: writers.written > served + 200)
     wait_until(lambda: not any(client.zscore(keyspace().of_sid(sid).expire, sid) for sid in due))
     status, errors = cleaning.stop()
     assert status == 0
     assert len([line for line in errors.splitlines() if "can't be reached" in line]) <= 1
-    for writer in writers:
-        assert SessionStore(writer.session.session_key)["number"] >= writer.acknowledged > 0
-        assert len(writer.ended) > 5
-        assert not any(session.exists(session.session_key) for session in writer.ended if session.session_key)
+    outcome = writers.outcome(client)
+    assert (writers.errors, outcome.lost, outcome.undone) == ([], 0, 0)
+    assert outcome.ended > 20
     assert (disagreements(client), faults()) == ([], [])

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -57,27 +58,17 @@ def waits(servers: Replicated) -> int:
     return int(stats.get("cmdstat_wait", {}).get("calls", 0))
 
 
-def end_by_batches(user: User, sid: str) -> EndedList:
-    *_, last = online.end_in_batches(user_ids=[str(user.pk)])
-    return last
-
-
 # Whoever ends all sessions is the last.
 WAYS: dict[str, Callable[[User, str], EndedList | EndedCount]] = {
     "end": lambda user, sid: online.end(sid),
     "aend": lambda user, sid: asyncio.run(online.aend(sid)),
     "end_user": lambda user, sid: online.end_user(user),
     "aend_user": lambda user, sid: asyncio.run(online.aend_user(user)),
-    "end_in_batches": end_by_batches,
+    "end_in_batches": lambda user, sid: [*online.end_in_batches(user_ids=[str(user.pk)])][-1],
     "logout_everywhere": lambda user, sid: accounts.logout_everywhere(user),
     "alogout_everywhere": lambda user, sid: asyncio.run(accounts.alogout_everywhere(user)),
     "end_all": lambda user, sid: online.end_all(),
 }
-
-
-@pytest.fixture
-def alice() -> User:
-    return User.objects.create_user("alice")
 
 
 @pytest.fixture
@@ -88,9 +79,7 @@ def sid(servers, alice) -> str:
     return str(session.sid)
 
 
-def test_ends_say_whether_a_failover_undoes_them_and_ending_again_looks_again(
-    partitions, servers, confirm_within, settings
-) -> None:
+def test_ends_say_whether_a_failover_undoes_them_and_look_again(partitions, servers, confirm_within, settings) -> None:
     users = {way: User.objects.create_user(way) for way in WAYS}
     sids = {way: str(sign_in(str(user.pk)).sid) for way, user in users.items()}
     servers.link()
@@ -113,9 +102,7 @@ def test_ends_say_whether_a_failover_undoes_them_and_ending_again_looks_again(
     assert [online.get(sid) for sid in (*sids.values(), *others)] == [None] * 2 * len(WAYS)
 
 
-def test_an_unconfirmed_end_says_so_and_is_undone_by_the_failover(
-    servers, alice, sid, confirm_within, settings, new_session
-) -> None:
+def test_an_unconfirmed_end_says_so_and_is_undone(servers, alice, sid, confirm_within, settings, new_session) -> None:
     other = new_session("7").sid
     servers.link()
     servers.cut()
@@ -127,9 +114,7 @@ def test_an_unconfirmed_end_says_so_and_is_undone_by_the_failover(
     assert {each.sid for each in online.sessions()} == {sid, other}
 
 
-def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_for_one_that_has_it(
-    servers, sid, confirm_within
-) -> None:
+def test_looking_again_does_not_take_a_replica_that_lags_for_one_that_has_it(servers, sid, confirm_within) -> None:
     confirm_within(CUT)
     with frozen(servers.replica):
         assert online.end(sid).confirmed_by == 0
@@ -142,9 +127,7 @@ def test_looking_again_on_another_connection_does_not_take_a_replica_that_lags_f
     assert online.end(sid).confirmed_by == 1
 
 
-def test_what_is_no_end_does_not_wait_nor_does_an_end_without_the_setting(
-    partitions, servers, alice, set_limit, settings
-) -> None:
+def test_only_ends_wait_and_only_with_the_setting(partitions, servers, alice, set_limit, settings) -> None:
     waits(servers)
     set_limit(2)
     first = SessionStore()
@@ -167,9 +150,7 @@ def test_what_is_no_end_does_not_wait_nor_does_an_end_without_the_setting(
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["threads", "asyncio"])
-def test_a_sign_in_that_ends_another_session_waits(
-    partitions, servers, alice, sid, set_limit, settings, awaited
-) -> None:
+def test_a_sign_in_that_ends_a_session_waits(partitions, servers, alice, sid, set_limit, settings, awaited) -> None:
     def sign_in_once(session: SessionStore) -> SessionStore:
         session["_auth_user_id"] = str(alice.pk)
         session.signed_in(accounts.user_limit.limit_of(alice))
@@ -188,9 +169,7 @@ def test_a_sign_in_that_ends_another_session_waits(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changes_of_an_account_wait_and_log_whose_sessions_may_return(
-    servers, alice, sid, confirm_within, caplog
-) -> None:
+def test_account_changes_wait_and_log_whose_sessions_may_return(servers, alice, sid, confirm_within, caplog) -> None:
     waits(servers)
     alice.set_password("other")
     alice.save()
@@ -257,10 +236,8 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers, sid, sett
     confirm_within(900)
     assert online.end(sid).confirmed_by == 0
     pooled = pool().take()
-    try:
-        assert pooled.connection._sock.gettimeout() == TIMEOUT
-    finally:
-        pool().give(pooled)
+    pool().give(pooled)
+    assert pooled.connection._sock.gettimeout() == TIMEOUT
     asyncio.run(wait())
 
 
@@ -269,8 +246,7 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers, sid, sett
 def test_lost_replies(end, hang: bool, servers, alice, sid, settings, confirm_within) -> None:
     other = sign_in(str(alice.pk))
     confirm_within(500)
-    proxy = Proxy(servers.server.port)
-    try:
+    with closing(Proxy(servers.server.port)) as proxy:
         settings.CACHES = caches(proxy.url, timeout=TIMEOUT if hang else PATIENCE)
         end("a" * len(sid))
         online.count()
@@ -285,9 +261,7 @@ def test_lost_replies(end, hang: bool, servers, alice, sid, settings, confirm_wi
         assert (ended.confirmed_by, ended.may_return) == (1, False)
         assert proxy.lost == 2
         assert online.count() == 0
-    finally:
         close_connections()
-        proxy.close()
 
 
 def test_who_is_interrupted_while_it_waits_leaves_no_reply_to_others(servers, alice, sid: str) -> None:

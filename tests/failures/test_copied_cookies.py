@@ -1,7 +1,4 @@
-"""
-A cookie that somebody has copied is worth nothing once its owner signs in again, or ends all other sessions. One that
-somebody has planted in another's browser does its new owner no harm.
-"""
+"""A copied cookie is worth nothing once its owner signs in again, or ends all others. A planted one does no harm."""
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -64,9 +61,7 @@ def test_ending_all_of_another_user_leaves_the_own_key(browser, alice) -> None:
 
 
 @pytest.mark.parametrize("ends", [lambda late: late.flush(), lambda late: async_to_sync(late.aflush)()])
-def test_a_guest_who_flushes_the_session_does_not_sign_out_who_signed_in_meanwhile(
-    browser, alice, new_session, ends
-) -> None:
+def test_a_guest_who_flushes_does_not_sign_out_who_signed_in_meanwhile(browser, alice, new_session, ends) -> None:
     planted = new_session(colour="blue").session_key
     late = SessionStore(planted)
     late.get("colour")

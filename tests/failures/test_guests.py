@@ -91,10 +91,7 @@ def test_no_guest_takes_a_users_place(redis, new_session, settings) -> None:
 
 @pytest.mark.parametrize(
     ("members", "limits", "come", "least"),
-    [
-        (5, {"MAX_GUESTS": 60}, 300, 60),
-        pytest.param(500, {}, 2000, 500, marks=pytest.mark.slow),
-    ],
+    [(5, {"MAX_GUESTS": 60}, 300, 60), pytest.param(500, {}, 2000, 500, marks=pytest.mark.slow)],
 )
 def test_there_are_as_many_guests_as_may_be(new_session, settings, members: int, limits, come: int, least: int) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 1000, **limits}
@@ -106,9 +103,6 @@ def test_there_are_as_many_guests_as_may_be(new_session, settings, members: int,
     assert least <= guests <= least + 54
 
 
-# A server that is full.
-
-
 @pytest.fixture
 def small_server(own_server, settings) -> Iterator[servers.Server]:
     """A server of this test's own, which has room for so much and throws nothing away. The sessions are on it."""
@@ -116,11 +110,6 @@ def small_server(own_server, settings) -> Iterator[servers.Server]:
     yield own_server
     own_server.client.config_set("maxmemory", 0)
     close_connections()
-
-
-def leave_room(client: Any, room: int) -> None:
-    SessionStore("k" * 32).load()  # Agrees on the number of partitions, and has the scripts there.
-    client.config_set("maxmemory", client.info("memory")["used_memory"] + room)
 
 
 def fill(client: Any) -> int:
@@ -148,13 +137,11 @@ def served(sign_ins_site, small_server) -> Iterator[Site]:
 def test_on_a_server_that_guests_filled_everybody_can_sign_in(small_server, served) -> None:
     members = [served.ask(f"/held/sign-in/{number}/") for number in range(1, 21)]
     make_idle(small_server.client)
-    leave_room(small_server.client, 1_000_000)
+    small_server.client.config_set("maxmemory", small_server.client.info("memory")["used_memory"] + 1_000_000)
     came = fill(small_server.client)
     # With a guest's session, and without.
     cookies = [served.ask("/held/write/colour/blue/").cookie for _ in range(THREADS // 2)] + [None] * (THREADS // 2)
-    answers = served.ask_together(
-        *((f"/held/sign-in/{100 + number}/", cookie) for number, cookie in enumerate(cookies))
-    )
+    answers = served.ask_together(*((f"/held/sign-in/{user}/", cookie) for user, cookie in enumerate(cookies, 100)))
     assert [answer.status for answer in answers] == [200] * THREADS
     flood(came // 4, colour=text_of(200))
     new = served.ask_together(*((f"/held/sign-in/{200 + number}/", None) for number in range(THREADS)))
@@ -242,9 +229,6 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
     with full(redis):
         write(key)
     assert there()[1] == (1 if write is every_operation.take_user_out else 0)
-
-
-# One command takes out guests.
 
 
 @pytest.mark.usefixtures("partitions")

@@ -89,8 +89,8 @@ class Operation(NamedTuple):
 
     user_id: str
     function: Callable[..., Any]
-    args: Callable[[Store], tuple[Any, ...]]
-    result: Callable[[Story], list[Story]]
+    given: str
+    result: str
 
 
 @pytest.fixture
@@ -104,7 +104,8 @@ def states(child, redis, known_scripts) -> Callable[[Operation, Moment], tuple[S
         for number in itertools.count(1):
             of_test.begin(operation.user_id)
             before = of_test.state()
-            ran = child.run(operation.function, *operation.args(of_test), settings=settings, die=(number, moment))
+            given = GIVEN[operation.given](of_test)
+            ran = child.run(operation.function, *given, settings=settings, die=(number, moment))
             assert (disagreements(redis), faults()) == ([], [])
             left.append(of_test.state())
             if not ran.killed:
@@ -116,65 +117,47 @@ def states(child, redis, known_scripts) -> Callable[[Operation, Moment], tuple[S
     return kill_at_every_step
 
 
-def key_of(store: Store) -> tuple[str]:
-    return (str(store.session.session_key),)
-
-
-def with_item(store: Store) -> tuple[str, str]:
-    return (*key_of(store), store.item)
-
-
-def red(store: Store) -> tuple[str, dict[str, str]]:
-    return (*key_of(store), {"colour": "red"})
-
-
-def somebodys(store: Store) -> tuple[dict[str, str]]:
-    return ({"_auth_user_id": store.user_at_home, "colour": "red"},)
-
-
-def signed_in(story: Story) -> list[Story]:
-    return [story._replace(user_id="somebody", is_online=True, has_new_login_time=True)]
-
-
-def signed_out(story: Story) -> list[Story]:
-    return [story._replace(user_id="", is_online=False, has_new_login_time=True)]
-
-
-def changed(story: Story) -> list[Story]:
-    return [story._replace(data='{"colour": "red"}')]
-
-
-def joined(story: Story) -> list[Story]:
-    return sorted([story, Story("somebody", '{"colour": "red"}', [], True, True)])
-
-
-def kept(story: Story) -> list[Story]:
-    return [story]
-
-
-def ended(story: Story) -> list[Story]:
-    return []
-
-
-OPERATIONS = {
-    "create": Operation("", every_operation.create, somebodys, joined),
-    "create, async": Operation("", every_operation.acreate, somebodys, joined),
-    "save": Operation("7", every_operation.change, red, changed),
-    "save, async": Operation("7", every_operation.achange, red, changed),
-    "rotate a guest's": Operation("", every_operation.rotate, key_of, kept),
-    "rotate": Operation("7", every_operation.rotate, key_of, kept),
-    "rotate, async": Operation("7", every_operation.arotate, key_of, kept),
-    "sign in": Operation("", every_operation.sign_in, lambda store: (*key_of(store), store.user_at_home), signed_in),
-    "sign in again": Operation("7", every_operation.sign_in_again, key_of, signed_in),
-    "take the user out": Operation("7", every_operation.take_user_out, key_of, signed_out),
-    "sign out": Operation("7", every_operation.flush, key_of, ended),
-    "sign out, async": Operation("7", every_operation.aflush, key_of, ended),
-    "kick": Operation("7", every_operation.end, lambda store: (store.session.sid,), ended),
-    "save with a view": Operation("7", every_operation.change_and_view, lambda of: (*red(of), of.item), changed),
-    "rotate with a view": Operation("7", every_operation.rotate_and_view, with_item, kept),
-    "view": Operation("7", every_operation.view, with_item, kept),
+# What an operation is given.
+GIVEN: dict[str, Callable[[Store], tuple[Any, ...]]] = {
+    "key": lambda store: (str(store.session.session_key),),
+    "key, item": lambda store: (str(store.session.session_key), store.item),
+    "key, item elsewhere": lambda store: (str(store.session.session_key), store.item_elsewhere),
+    "key, user": lambda store: (str(store.session.session_key), store.user_at_home),
+    "key, user elsewhere": lambda store: (str(store.session.session_key), store.user_elsewhere),
+    "key, red": lambda store: (str(store.session.session_key), {"colour": "red"}),
+    "key, red, item": lambda store: (str(store.session.session_key), {"colour": "red"}, store.item),
+    "user": lambda store: ({"_auth_user_id": store.user_at_home, "colour": "red"},),
+    "sid": lambda store: (store.session.sid,),
 }
 
+# What it makes of the session that is there.
+RESULTS: dict[str, Callable[[Story], list[Story]]] = {
+    "joined": lambda story: sorted([story, Story("somebody", '{"colour": "red"}', [], True, True)]),
+    "changed": lambda story: [story._replace(data='{"colour": "red"}')],
+    "kept": lambda story: [story],
+    "signed in": lambda story: [story._replace(user_id="somebody", is_online=True, has_new_login_time=True)],
+    "signed out": lambda story: [story._replace(user_id="", is_online=False, has_new_login_time=True)],
+    "ended": lambda story: [],
+}
+
+OPERATIONS = {
+    "create": Operation("", every_operation.create, "user", "joined"),
+    "create, async": Operation("", every_operation.acreate, "user", "joined"),
+    "save": Operation("7", every_operation.change, "key, red", "changed"),
+    "save, async": Operation("7", every_operation.achange, "key, red", "changed"),
+    "rotate a guest's": Operation("", every_operation.rotate, "key", "kept"),
+    "rotate": Operation("7", every_operation.rotate, "key", "kept"),
+    "rotate, async": Operation("7", every_operation.arotate, "key", "kept"),
+    "sign in": Operation("", every_operation.sign_in, "key, user", "signed in"),
+    "sign in again": Operation("7", every_operation.sign_in_again, "key", "signed in"),
+    "take the user out": Operation("7", every_operation.take_user_out, "key", "signed out"),
+    "sign out": Operation("7", every_operation.flush, "key", "ended"),
+    "sign out, async": Operation("7", every_operation.aflush, "key", "ended"),
+    "kick": Operation("7", every_operation.end, "sid", "ended"),
+    "save with a view": Operation("7", every_operation.change_and_view, "key, red, item", "changed"),
+    "rotate with a view": Operation("7", every_operation.rotate_and_view, "key, item", "kept"),
+    "view": Operation("7", every_operation.view, "key, item", "kept"),
+}
 
 # Half a command is none: seen for some of them, since it is the server that tells.
 CASES = [
@@ -191,7 +174,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(partitions
     after = left[-1]
     assert before != after
     [story] = before.sessions
-    assert after.sessions == operation.result(story)
+    assert after.sessions == RESULTS[operation.result](story)
     assert [state for state in left if state not in (before, after)] == []
     # At the first command it had not begun; killed after the last one, it had finished.
     assert left[0] == before
@@ -200,15 +183,13 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new(partitions
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("function", [every_operation.sign_in, every_operation.asign_in], ids=["sync", "async"])
-def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_whole_sessions(
-    monkeypatch, states, function, moment
-) -> None:
+def test_a_kill_while_a_session_changes_partition_leaves_whole_sessions(monkeypatch, states, function, moment) -> None:
     have_partitions(monkeypatch, 4)
-    sign_in = Operation("", function, lambda store: (*key_of(store), store.user_elsewhere), signed_in)
+    sign_in = Operation("", function, "key, user elsewhere", "signed in")
     before, left = states(sign_in, moment)
     after = left[-1]
     assert (len(before.sessions), len(after.sessions), before.notes, after.notes) == (1, 1, 0, 1)
-    assert after.sessions == signed_in(before.sessions[0])
+    assert after.sessions == RESULTS["signed in"](before.sessions[0])
     # No script reaches over two partitions: killed between the two, it leaves the old session as it was, and beside it
     # the new one, whole, whose cookie nobody got.
     both = before._replace(sessions=sorted(before.sessions + after.sessions))
@@ -219,7 +200,7 @@ def test_a_process_killed_while_a_session_moves_to_its_users_partition_leaves_wh
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_killed_while_it_counts_a_view_elsewhere_has_noted_it_or_not(monkeypatch, states, moment) -> None:
     have_partitions(monkeypatch, 4)
-    view = Operation("7", every_operation.view, lambda store: (*key_of(store), store.item_elsewhere), kept)
+    view = Operation("7", every_operation.view, "key, item elsewhere", "kept")
     before, left = states(view, moment)
     after = left[-1]
     assert after.popular == [("lamp", 1), ("vase", 1)]

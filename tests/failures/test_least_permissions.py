@@ -1,7 +1,4 @@
-"""
-The user of the server who may do what docs/howto/acl.rst lists, and nothing else. A cluster that does not let the site
-do what it needs: one line names the node, and nobody is signed out.
-"""
+"""The user of the server who may do what docs/howto/acl.rst lists, and nothing else, and less: one line names that."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -49,9 +46,7 @@ def commands(rules: list[str]) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [4], indirect=True)
-def test_everything_works_for_a_user_who_may_do_what_is_listed_and_nothing_else(
-    own_server, settings, partitions: int, start, monkeypatch
-) -> None:
+def test_everything_works_with_what_is_listed_alone(own_server, settings, partitions: int, start, monkeypatch) -> None:
     """Do whatever can be done with sessions, on database 1 of a server, as the user "shop"."""
     rules, client = listed(), own_server.client
     client.execute_command("ACL", "SETUSER", "shop", *rules)
@@ -141,8 +136,6 @@ def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
     assert commands(listed()) == {name.lower() for name in called}
 
 
-# On a cluster.
-
 ALL = ("~*", "+@all")
 
 
@@ -175,9 +168,7 @@ def home(cluster: Cluster, user: User) -> Node:
     return cluster.node_of(keyspace().of_bucket(bucket_of_user(str(user.pk))).tag)
 
 
-def test_what_the_user_may_not_do_on_one_node_is_a_503_there_and_nowhere_else(
-    cluster, may, browser, alice, log
-) -> None:
+def test_what_the_user_may_not_do_on_a_node_is_a_503_there_and_nowhere_else(cluster, may, browser, alice, log) -> None:
     node = home(cluster, alice)
     names = (f"user-{number}" for number in range(100))
     bob = next(user for name in names if home(cluster, user := User.objects.create_user(name)) is not node)

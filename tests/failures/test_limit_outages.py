@@ -1,7 +1,6 @@
 """An outage or a lost reply while a user signs in who may have only so many sessions: no more and no fewer are left."""
 
 import pytest
-import redis as redis_py
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.test import Client
@@ -20,9 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site
 MANY, LARGE = range(1000, 400, -100), text_of(400_000)
 
 
-def begin(
-    browser: Browser, user: User, redis: redis_py.Redis, *seconds: int, brings: bool = True, **data: str
-) -> list[str]:
+def begin(browser: Browser, user: User, redis, *seconds: int, brings: bool = True, **data: str) -> list[str]:
     """Have so many sessions of ``user``, which are so old; return their sids. ``browser`` brings a guest's, or none."""
     sids = []
     for each in seconds:
@@ -41,16 +38,14 @@ def signed_in(browser: Browser) -> tuple[int, str]:
     return status, browser.get("/who/").content.decode()
 
 
-def replaced(redis: redis_py.Redis) -> int:
+def replaced(redis) -> int:
     """Count the sessions that were ended for a limit."""
     return sum(int(redis.hget(partition.totals, "replaced") or 0) for partition in keyspace().partitions)
 
 
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 @pytest.mark.parametrize("policy", ENDING)
-def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
-    browser, alice, redis, set_limit, each_loss, policy: str, brings: bool
-) -> None:
+def test_a_lost_reply_ends_no_further_sessions(browser, alice, redis, set_limit, each_loss, policy, brings) -> None:
     set_limit(3, policy)
     for sids in each_loss(lambda: begin(browser, alice, redis, 300, 200, 100, brings=brings)):
         assert signed_in(browser) == (200, "alice")
@@ -59,9 +54,7 @@ def test_a_sign_in_whose_reply_was_lost_ends_no_further_sessions(
         assert (stored(redis), replaced(redis)) == (3, 1)
 
 
-def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_not_enough(
-    browser, alice, redis, set_limit, each_loss
-) -> None:
+def test_a_lost_reply_leaves_the_limit_where_scripts_go_on(browser, alice, redis, set_limit, each_loss) -> None:
     def start() -> None:
         set_limit(None)
         begin(browser, alice, redis, *MANY, colour=LARGE)
@@ -74,9 +67,7 @@ def test_a_lost_reply_leaves_as_many_as_the_limit_allows_where_one_script_was_no
 
 
 @pytest.mark.parametrize("policy", ENDING)
-def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sessions(
-    browser, alice, proxy, redis, set_limit, policy: str
-) -> None:
+def test_a_sign_in_replaced_before_its_repetition_ends_none(browser, alice, proxy, redis, set_limit, policy) -> None:
     """It was done, its reply was lost, and before the client repeats it the same user signs in elsewhere."""
 
     def sign_in_elsewhere() -> None:
@@ -98,9 +89,7 @@ def test_a_sign_in_that_was_replaced_before_it_was_repeated_ends_no_further_sess
 
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 @pytest.mark.parametrize("room", [True, False], ids=["room", "full"])
-def test_a_lost_reply_refuses_nobody_for_whom_is_room_and_lets_nobody_else_in(
-    browser, alice, redis, set_limit, each_loss, room: bool, brings: bool
-) -> None:
+def test_a_lost_reply_refuses_only_who_finds_no_room(browser, alice, redis, set_limit, each_loss, room, brings) -> None:
     set_limit(2, "refuse")
     for sids in each_loss(lambda: begin(browser, alice, redis, *([100] if room else [200, 100]), brings=brings)):
         assert signed_in(browser) == ((200, "alice") if room else (403, "nobody"))
@@ -109,7 +98,7 @@ def test_a_lost_reply_refuses_nobody_for_whom_is_room_and_lets_nobody_else_in(
 
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "with room"])
-def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visitor_a_guest(
+def test_an_outage_at_a_sign_in_leaves_it_undone(
     browser, alice, proxy, redis, set_limit, meanwhile, full: bool
 ) -> None:
     sids = begin(browser, alice, redis, 100)
@@ -126,9 +115,7 @@ def test_an_outage_at_the_save_of_a_sign_in_that_may_be_refused_leaves_the_visit
 
 
 @pytest.mark.parametrize("lowered", [True, False], ids=["while a lowered limit is met", "saved at once"])
-def test_an_outage_after_the_save_of_a_sign_in_does_not_sign_the_visitor_out(
-    browser, alice, proxy, redis, set_limit, lowered: bool
-) -> None:
+def test_an_outage_after_a_saved_sign_in_signs_nobody_out(browser, alice, proxy, redis, set_limit, lowered) -> None:
     begin(browser, alice, redis, *(MANY if lowered else ()), colour=LARGE)
     set_limit(2, "end_oldest" if lowered else "refuse")
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.

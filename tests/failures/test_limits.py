@@ -85,9 +85,7 @@ def test_sign_ins_while_others_of_the_user_sign_out_never_leave_too_many(served,
 
 
 @pytest.mark.parametrize("policy", ENDING)
-def test_sign_ins_at_once_after_a_limit_was_lowered_leave_as_many_as_it_allows(
-    served, redis, set_limit, new_session, policy: str
-) -> None:
+def test_sign_ins_at_once_meet_a_limit_that_was_lowered(served, redis, set_limit, new_session, policy: str) -> None:
     # More than a script takes out: each of the sign-ins may find that it has to go on.
     for _ in range(700):
         new_session("1")
@@ -99,13 +97,8 @@ def test_sign_ins_at_once_after_a_limit_was_lowered_leave_as_many_as_it_allows(
     assert len(sids_of("1")) == stored(redis) == LIMIT
 
 
-# One guest, twice at once
-
-
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_double_click_with_room_for_one_never_leaves_two_and_who_is_let_in_stays(
-    served, redis, set_limit, policy: str
-) -> None:
+def test_a_double_click_with_room_for_one_never_leaves_two_and_winners_stay(served, redis, set_limit, policy) -> None:
     set_limit(1, policy)
     for guest in guests_of(served, 8):
         answers = served.ask_together(*[("/held/sign-in/1/", guest)] * 2)

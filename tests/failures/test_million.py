@@ -1,11 +1,8 @@
 """A million sessions, with a cleaner and the admin's list at work: nobody has to wait for either."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import redis
@@ -16,10 +13,8 @@ from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from testproject import servers
 from tests.helpers.behind import stored
 from tests.helpers.outages import PATIENCE, caches
-from tests.helpers.running import Running
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +28,7 @@ def cpu_seconds(server: redis.Redis) -> float:
 
 
 @pytest.mark.django_db
-def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
-    own_server: servers.Server, start: Callable[..., Running], settings: Any, admin_user: Any
-) -> None:
+def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(own_server, start, settings, admin_user) -> None:
     settings.CACHES = caches(own_server.url)
     server = own_server.client
     fill(server, 100_000, due=True, viewed=0)
@@ -70,7 +63,7 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(
     assert not {"cmdstat_keys", "cmdstat_hgetall", "cmdstat_smembers"} & set(stats)
 
 
-def test_a_search_of_many_sessions_is_bounded_work(own_server: servers.Server, settings: Any) -> None:
+def test_a_search_of_many_sessions_is_bounded_work(own_server, settings) -> None:
     settings.CACHES = caches(own_server.url)
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     server, everywhere = own_server.client, "198.18.0.0/15"

@@ -1,12 +1,6 @@
-"""
-A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything that can be done meanwhile.
+"""A slot that moves key by key (``CLUSTER SETSLOT``, ``MIGRATE``), and everything that can be done meanwhile."""
 
-Whichever keys are on the other node already: an operation works wholly, or is refused and has changed nothing.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,16 +13,15 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.transport import lua_scripts, retries, sending
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import keyspace
 from django_redsess.transport.lua_scripts import Script
 from django_redsess.transport.sending import Pause
 from testproject.clusters import Cluster
-from testproject.servers import Server
 from tests.helpers.behind import faults, have_partitions, stored
 from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
 from tests.helpers.oracle import disagreements
-from tests.helpers.slot_operations import OPERATIONS, Work, World, reads_of
+from tests.helpers.slot_operations import OPERATIONS, World, reads_of
 
 pytestmark = pytest.mark.both_servers
 
@@ -48,9 +41,7 @@ def kept_nodes() -> Iterator[dict[Path, Cluster]]:
 
 
 @pytest.fixture
-def nodes(
-    server: Server, kept_nodes: dict[Path, Cluster], settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
+def nodes(server, kept_nodes, settings, monkeypatch) -> Iterator[Cluster]:
     """A cluster of two nodes, which has the sessions."""
     if server.binary not in kept_nodes:
         # A hash of long values would be a hash table, which the server may write in another order each time.
@@ -92,9 +83,7 @@ def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", OPERATIONS, ids=lambda work: work.__name__)
-def test_an_operation_works_wholly_or_changes_nothing(
-    nodes: Cluster, settings: Any, work: Callable[[World], Work]
-) -> None:
+def test_an_operation_works_wholly_or_changes_nothing(nodes, settings, work) -> None:
     # With that, an operation has the same keys as without, and those of the index.
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     worked = 0
@@ -116,7 +105,7 @@ def test_an_operation_works_wholly_or_changes_nothing(
 
 
 @pytest.mark.slow
-def test_what_only_reads_reads_all_or_is_refused(nodes: Cluster, settings: Any) -> None:
+def test_what_only_reads_reads_all_or_is_refused(nodes, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     worked = set[str]()
     for slot, world in each_half_moved_world(nodes):
@@ -131,7 +120,7 @@ def test_what_only_reads_reads_all_or_is_refused(nodes: Cluster, settings: Any) 
     assert "popular" in worked
 
 
-def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: Any) -> None:
+def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
     partition = keyspace().partitions[0]
     slot = HalfMoved(nodes, partition.tag)
     world = World(slot.source.client)
@@ -147,9 +136,8 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes: Cluster, settings: 
     assert script_calls.read(world.user.sid or "").run().due < due
 
 
-@pytest.fixture
-def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStore, Partition, Partition]:
-    """A guest's session that is about to sign in a user of another partition, and both partitions."""
+@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
+def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, moving: str) -> None:
     have_partitions(monkeypatch, 2)
     nodes.client.flushall()
     session = SessionStore()
@@ -157,21 +145,10 @@ def across(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SessionStor
     session.save()
     viewed.record(session, "lamp")
     here, user = keyspace().of_sid(session.sid or ""), "7"
-    while keyspace().of_user(user) == here:
+    while (home := keyspace().of_user(user)) == here:
         user += "7"
     session.cycle_key()
     session[SESSION_KEY] = user
-    return session, here, keyspace().of_user(user)
-
-
-@pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
-def test_a_sign_in_across_partitions_leaves_nothing_behind(
-    nodes: Cluster,
-    across: tuple[SessionStore, Partition, Partition],
-    monkeypatch: pytest.MonkeyPatch,
-    moving: str,
-) -> None:
-    session, here, home = across
     key = session.stored_key or session.pending.rotates_from
     slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
     rotate = script_calls.rotate
@@ -193,7 +170,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(
     assert faults() == []
 
 
-def test_every_script_is_among_the_operations(redis: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_is_among_the_operations(redis, settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     sent = set[str]()
     pack = sending.script_call

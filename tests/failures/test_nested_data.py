@@ -1,21 +1,16 @@
 """Session data nested so deep that what can be written somewhere can't be read elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
-from django.test import Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session import compression
 from tests.helpers.admin_pages import Page, page_of, staff
 from tests.helpers.behind import dump
-from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.django_db
 
@@ -29,9 +24,7 @@ def nested(depth: int, inner: Any = "lamp") -> Any:
 
 @pytest.mark.parametrize("depth", [201, 950, 100_000])
 @pytest.mark.parametrize("awaited", [False, True])
-def test_what_is_nested_too_deep_is_refused_and_what_was_stored_stays(
-    new_session: Any, redis: Any, depth: int, awaited: bool
-) -> None:
+def test_what_is_nested_too_deep_is_refused_and_what_was_stored_stays(new_session, redis, depth, awaited) -> None:
     session = new_session("7", colour="blue")
     before = dump(redis)
     late = SessionStore(session.session_key)
@@ -47,7 +40,7 @@ def test_what_is_nested_too_deep_is_refused_and_what_was_stored_stays(
     assert SessionStore(session.session_key)["colour"] == "red"
 
 
-def test_what_may_be_saved_can_be_read_far_down_a_stack(new_session: Any) -> None:
+def test_what_may_be_saved_can_be_read_far_down_a_stack(new_session) -> None:
     session = new_session("7", basket=nested(200))
 
     def read(frames: int) -> Any:
@@ -56,14 +49,14 @@ def test_what_may_be_saved_can_be_read_far_down_a_stack(new_session: Any) -> Non
     assert read(500) == nested(200)
 
 
-def test_much_data_that_is_not_deep_is_saved(new_session: Any) -> None:
+def test_much_data_that_is_not_deep_is_saved(new_session) -> None:
     basket = {f"item {number}": {"sizes": [1, 2], "in": nested(100)} for number in range(50)}
     assert SessionStore(new_session("7", basket=basket).session_key)["basket"] == basket
     keys = {f"key {number}": [number] for number in range(10_000)}
     assert dict(SessionStore(new_session("7", **keys).session_key).items()) == {"_auth_user_id": "7", **keys}
 
 
-def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(browser: Browser, alice: User) -> None:
+def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(browser, alice) -> None:
     browser.client.raise_request_exception = False
     browser.sign_in(alice)
     browser.post(f"{browser.views}/write/colour/blue/")
@@ -76,9 +69,7 @@ def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(brow
 
 
 @pytest.mark.parametrize("permissions", [(), ("view_session_data",)], ids=["keys", "values"])
-def test_the_page_of_a_session_that_an_earlier_release_saved_is_shown(
-    client: Client, new_session: Any, monkeypatch: pytest.MonkeyPatch, permissions: tuple[str, ...]
-) -> None:
+def test_the_page_of_a_session_of_an_earlier_release_is_shown(client, new_session, monkeypatch, permissions) -> None:
     monkeypatch.setattr(compression, "DEPTH_MAX", 10_000)
     staff(client, "view_onlinesession", *permissions)
     # How deep something can be written, read and shown depends on how deep the stack is where that happens.
@@ -93,7 +84,7 @@ def test_the_page_of_a_session_that_an_earlier_release_saved_is_shown(
             online.end(session.sid)
 
 
-def test_of_very_many_keys_the_page_lists_some(client: Client, new_session: Any) -> None:
+def test_of_very_many_keys_the_page_lists_some(client, new_session) -> None:
     session = new_session("7", **{f"key {number}": number for number in range(10_000)})
     staff(client, "view_onlinesession", "view_session_data")
     page = Page(client.get(page_of(session.sid)))

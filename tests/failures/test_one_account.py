@@ -1,12 +1,9 @@
 """One account that signs in without end, on one partition and on several: nobody else's session goes."""
 
-from __future__ import annotations
-
 from itertools import count, islice
 from typing import Any
 
 import pytest
-import redis as redis_py
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -23,7 +20,7 @@ HOARDER = "0"
 
 
 @pytest.fixture(params=[1, 4, 16], ids="{} partitions".format)
-def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Any:
+def store(request, monkeypatch, settings) -> Any:
     """A store whose partitions have room for a hundred sessions each."""
     have_partitions(monkeypatch, request.param)
     settings.REDSESS = {"MAX_SESSIONS": SHARE * request.param}
@@ -54,7 +51,7 @@ def hoard(times: int, *, in_guests: bool = False) -> list[SessionStore]:
 
 
 @pytest.mark.parametrize("in_guests", [False, True], ids=["visitors", "guests"])
-def test_below_the_maximum_nobody_goes_and_later_ones_find_room(store: Any, redis: redis_py.Redis, in_guests) -> None:
+def test_below_the_maximum_nobody_goes_and_later_ones_find_room(store, redis, in_guests) -> None:
     users = neighbours(90)
     others, newcomers = users[:59], users[59:]
     for user in others:
@@ -71,9 +68,7 @@ def test_below_the_maximum_nobody_goes_and_later_ones_find_room(store: Any, redi
 
 @pytest.mark.parametrize("ceiling", [1000, None])
 @pytest.mark.parametrize("in_guests", [False, True], ids=["visitors", "guests"])
-def test_at_the_maximum_own_sessions_go_and_the_new_one_stays(
-    store: Any, redis: redis_py.Redis, in_guests: bool, ceiling: int | None
-) -> None:
+def test_at_the_maximum_own_sessions_go_and_the_new_one_stays(store, redis, in_guests: bool, ceiling) -> None:
     store.REDSESS = {**store.REDSESS, "USER_SESSIONS_CEILING": ceiling}
     users = neighbours(SHARE - 1)
     for user in users:

@@ -1,22 +1,18 @@
 """A server that does not let the site do what it needs: told in one line, and nobody is signed out."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import closing
 
 import pytest
-import redis as redis_py
-from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import AsyncClient, Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from testproject.servers import Server, free_port
+from testproject.clusters import Cluster
+from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors
-from tests.helpers.running import wait_until
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -25,7 +21,7 @@ ALL = ("~*", "+@all")
 
 
 @pytest.fixture
-def may(site: None, own_server: Server, settings: Any) -> Iterator[Callable[..., None]]:
+def may(site, own_server, settings) -> Iterator[Callable[..., None]]:
     """Use a server as the user "shop", and return a function that says what that user may do from now on."""
 
     def may(*rules: str) -> None:
@@ -46,9 +42,7 @@ def may(site: None, own_server: Server, settings: Any) -> Iterator[Callable[...,
     ],
     ids=["a command", "the keys", "one of several commands"],
 )
-def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(
-    browser: Browser, alice: User, may: Callable[..., None], log: Any, rules: tuple[str, ...], words: str
-) -> None:
+def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(browser, alice, may, log, rules, words) -> None:
     browser.sign_in(alice, colour="blue")
     cookie = browser.cookie
     may(*rules)
@@ -63,9 +57,7 @@ def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(
     assert (browser.cookie, len(our_errors(log))) == (cookie, 1)
 
 
-def test_what_only_saves_need_keeps_nobody_from_reading(
-    browser: Browser, alice: User, may: Callable[..., None], log: Any
-) -> None:
+def test_what_only_saves_need_keeps_nobody_from_reading(browser, alice, may, log) -> None:
     browser.sign_in(alice, colour="blue")
     may(*ALL, "-hset")
     for _ in range(2):
@@ -85,12 +77,9 @@ def test_what_only_saves_need_keeps_nobody_from_reading(
     ("command", "words"),
     [("EVALSHA", "unknown command 'EVALSHA' (in the script "), ("ZSCORE", "unknown command 'ZSCORE' (read)")],
 )
-def test_a_command_or_a_database_that_the_server_does_not_know_is_a_503_that_names_it(
-    browser: Browser, server: Server, settings: Any, log: Any, command: str, words: str
-) -> None:
-    without = Server(server.binary, "--rename-command", command, "")
-    url = without.url.removesuffix("/0")
-    try:
+def test_an_unknown_command_or_database_is_a_503_that_names_it(browser, server, settings, log, command, words) -> None:
+    with closing(Server(server.binary, "--rename-command", command, "")) as without:
+        url = without.url.removesuffix("/0")
         for number, told in ((0, words), (99, "DB index is out of range")):
             log.clear()
             settings.CACHES = caches(f"{url}/{number}")
@@ -103,19 +92,11 @@ def test_a_command_or_a_database_that_the_server_does_not_know_is_a_503_that_nam
         settings.CACHES = caches(without.url)
         with pytest.raises(SessionStoreUnavailable, match=r"refuses: .nknown"):
             SessionStore("k" * 32).load()
-    finally:
-        without.close()
 
 
-def test_a_node_of_a_cluster_is_a_503_and_says_so(site: None, server: Server, settings: Any, log: Any) -> None:
-    cluster = ("--cluster-enabled", "yes", "--cluster-port")
-    one, other = (Server(server.binary, *cluster, str(free_port())) for _ in range(2))
-    try:
-        for number, node in enumerate((one, other)):
-            node.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192 * number, 8192 * number + 8191)
-        bus = other.options[-1]
-        one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
-        wait_until(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in (one, other)))
+def test_a_node_of_a_cluster_is_a_503_and_says_so(site, server, settings, log) -> None:
+    with closing(Cluster(server.binary, primaries=2, replicas=0)) as cluster:
+        one, other = cluster.nodes
         for browser in (Browser(Client()), Browser(AsyncClient())):
             found = []
             for node, elsewhere in ((one, other), (other, one)):
@@ -130,15 +111,10 @@ def test_a_node_of_a_cluster_is_a_503_and_says_so(site: None, server: Server, se
                 browser.cookie = "k" * 32
                 assert_unavailable(browser.get(f"{browser.views}/who/"))
             assert sorted(found) == [200, 503]
-    finally:
-        for node in (one, other):
-            node.close()
 
 
 @pytest.mark.parametrize(("option", "lacking"), [("--check", "scan"), ("--repair", "scan"), ("--dry-run", "zcount")])
-def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(
-    may: Callable[..., None], option: str, lacking: str
-) -> None:
+def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(may, option: str, lacking: str) -> None:
     SessionStore().save()
     may(*ALL, f"-{lacking}")
     with pytest.raises(CommandError, match=f"(?i){lacking}") as raised:
@@ -146,7 +122,7 @@ def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(
     assert raised.value.returncode == 1
 
 
-def test_a_fault_of_ours_is_no_outage(browser: Browser, alice: User, redis: redis_py.Redis, log: Any) -> None:
+def test_a_fault_of_ours_is_no_outage(browser, alice, redis, log) -> None:
     browser.sign_in(alice)
     redis.delete("{redsess}:expire")
     redis.set("{redsess}:expire", "no sorted set")

@@ -1,7 +1,5 @@
 """A sign-in that is refused, fails afterwards, or can't be judged for a wrong setting: what the visitor has then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import stored, traces
-from tests.helpers.sign_ins import ENDING, SetLimit, named, sids_of, sign_in_before
+from tests.helpers.sign_ins import ENDING, named, sids_of, sign_in_before
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.both_servers
@@ -32,7 +30,7 @@ def as_the_test_says(user: User) -> Any:
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def visitor(request: pytest.FixtureRequest, sign_ins_site: None) -> Browser:
+def visitor(request, sign_ins_site) -> Browser:
     """A guest whose session holds a colour, over WSGI and over ASGI."""
     browser = Browser(request.param())
     browser.get("/held/write/colour/blue/")
@@ -40,19 +38,14 @@ def visitor(request: pytest.FixtureRequest, sign_ins_site: None) -> Browser:
 
 
 @pytest.fixture
-def there(redis: redis_py.Redis, set_limit: SetLimit) -> SessionStore:
+def there(redis, set_limit) -> SessionStore:
     """The one session of user 1, who may have no other: a further sign-in is refused."""
     set_limit(1, "refuse")
     return sign_in_before(redis, "1", 100)[0]
 
 
-# Refused
-
-
 @pytest.mark.parametrize("look", [False, True], ids=["not caught", "caught by the view"])
-def test_a_refused_sign_in_ends_the_visitors_session_and_signs_nobody_in(
-    visitor: Browser, redis: redis_py.Redis, there: SessionStore, look: bool
-) -> None:
+def test_a_refused_sign_in_ends_the_visitors_session_and_signs_nobody_in(visitor, redis, there, look: bool) -> None:
     guest = str(visitor.cookie)
     response = visitor.get(f"{visitor.views}/held/sign-in{'-and-look' if look else ''}/1/")
     if look:
@@ -72,9 +65,7 @@ def test_a_refused_sign_in_ends_the_visitors_session_and_signs_nobody_in(
     assert sids_of("1") == {visitor.sid}
 
 
-def test_after_a_refusal_a_view_can_go_on_with_a_new_guest(
-    visitor: Browser, redis: redis_py.Redis, there: SessionStore
-) -> None:
+def test_after_a_refusal_a_view_can_go_on_with_a_new_guest(visitor, redis, there) -> None:
     guest = visitor.cookie
     assert visitor.get("/held/sign-in-and-go-on/1/").status_code == 200
     assert visitor.cookie not in ("", guest)
@@ -83,9 +74,7 @@ def test_after_a_refusal_a_view_can_go_on_with_a_new_guest(
     assert (online.count(), stored(redis)) == (1, 2)
 
 
-def test_another_user_who_is_refused_leaves_nothing_of_either(
-    visitor: Browser, redis: redis_py.Redis, there: SessionStore
-) -> None:
+def test_another_user_who_is_refused_leaves_nothing_of_either(visitor, redis, there) -> None:
     assert visitor.get(f"{visitor.views}/held/sign-in/2/").status_code == 200
     before = str(visitor.cookie)
     assert visitor.get(f"{visitor.views}/held/sign-in/1/").status_code == 403
@@ -94,9 +83,7 @@ def test_another_user_who_is_refused_leaves_nothing_of_either(
     assert (sids_of("1"), sids_of("2"), stored(redis)) == (named(there), set(), 1)
 
 
-def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(
-    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
-) -> None:
+def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(visitor, redis, set_limit) -> None:
     set_limit(2, "refuse")
     guest = str(visitor.cookie)
     response = visitor.get("/held/sign-in-and-fail/1/")
@@ -109,9 +96,7 @@ def test_a_view_that_fails_after_a_sign_in_sends_the_cookie_of_what_is_stored(
 
 
 @pytest.mark.parametrize("policy", ENDING)
-def test_a_view_that_fails_after_a_sign_in_that_would_end_others_leaves_all_as_it_was(
-    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit, policy: str
-) -> None:
+def test_a_view_that_fails_after_a_sign_in_over_the_limit_changes_nothing(visitor, redis, set_limit, policy) -> None:
     set_limit(1, policy)
     [there] = sign_in_before(redis, "1", 100)
     cookie = visitor.cookie
@@ -119,9 +104,6 @@ def test_a_view_that_fails_after_a_sign_in_that_would_end_others_leaves_all_as_i
     assert visitor.cookie == cookie
     assert visitor.get("/held/read/colour/").content == b"blue"
     assert (sids_of("1"), stored(redis)) == (named(there), 2)
-
-
-# Settings that make no sense
 
 
 def everything(redis: redis_py.Redis) -> dict[str, Any]:
@@ -143,14 +125,7 @@ def everything(redis: redis_py.Redis) -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_a_wrong_setting_signs_nobody_in_and_leaves_the_guest(
-    visitor: Browser,
-    redis: redis_py.Redis,
-    set_limit: SetLimit,
-    monkeypatch: pytest.MonkeyPatch,
-    function_says: Any,
-    setting: tuple[Any, str],
-) -> None:
+def test_a_wrong_setting_leaves_a_guest_a_guest(visitor, redis, set_limit, monkeypatch, function_says, setting) -> None:
     monkeypatch.setattr(f"{__name__}.answer", function_says)
     set_limit(*setting)
     before = everything(redis)
@@ -164,9 +139,7 @@ def test_a_wrong_setting_signs_nobody_in_and_leaves_the_guest(
     assert (online.count(), stored(redis)) == (0, 1)
 
 
-def test_a_wrong_setting_changes_nothing_for_who_is_signed_in_or_has_no_session(
-    visitor: Browser, redis: redis_py.Redis, set_limit: SetLimit
-) -> None:
+def test_a_wrong_setting_changes_nothing_for_who_is_signed_in_or_has_no_session(visitor, redis, set_limit) -> None:
     visitor.get(f"{visitor.views}/held/sign-in/1/")
     before = everything(redis)
     set_limit("no.such.function")

@@ -1,12 +1,8 @@
 """A reply belongs to its request: whatever interrupts one, no other gets its reply."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,16 +23,12 @@ from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.serving import Answer, assert_own, serving
 
-Ways = Callable[..., None]
-
 GREETING = "SETINFO"
 """What a new connection sends before the first command of ours."""
 
 
 @pytest.fixture(params=["RESP2", "RESP3", "sentinel"])
-def reach(
-    request: pytest.FixtureRequest, site: None, proxy: Proxy, server: Server, settings: Any, tmp_path: Any
-) -> Iterator[Ways]:
+def reach(request, site, proxy, server, settings, tmp_path) -> Iterator[Callable[..., None]]:
     """Return a function that points the site at the proxy; what it is given is for the pool of connections."""
     with ExitStack() as ended:
 
@@ -56,13 +48,13 @@ def reach(
 
 
 @pytest.fixture
-def visitors(reach: Ways, new_session: Callable[..., SessionStore]) -> dict[str, str]:
+def visitors(reach, new_session) -> dict[str, str]:
     """Names of visitors, and the cookie of each; their sessions hold their names."""
     reach()
     return {name: new_session(name=name).session_key or "" for name in ("alice", "bob", "carol", "dan", "eve", "frank")}
 
 
-def test_a_stall_hands_nobody_the_reply_of_another(visitors: dict[str, str], server: Server) -> None:
+def test_a_stall_hands_nobody_the_reply_of_another(visitors, server) -> None:
     answers: list[tuple[str, Answer]] = []
     over = threading.Event()
 
@@ -112,9 +104,7 @@ def interrupt() -> None:
 
 @pytest.mark.parametrize("marker", ["HGET", GREETING])
 @pytest.mark.usefixtures("interrupting", "known_scripts")
-def test_the_exception_of_a_signal_leaves_a_reply_to_nobody(
-    visitors: dict[str, str], proxy: Proxy, marker: str
-) -> None:
+def test_the_exception_of_a_signal_leaves_a_reply_to_nobody(visitors, proxy, marker: str) -> None:
     if marker == GREETING:
         proxy.refuse()
         proxy.restore()
@@ -136,7 +126,7 @@ def waits(server: Server) -> bool:
 
 
 @pytest.mark.usefixtures("interrupting")
-def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
+def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(reach, server) -> None:
     reach(timeout=10)
     pid = os.getpid()
 
@@ -153,7 +143,7 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
     assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
-def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybody(reach: Ways, server: Server) -> None:
+def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybody(reach, server) -> None:
     reach(timeout=10)
 
     async def visit() -> None:
@@ -174,7 +164,7 @@ def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybo
 
 @pytest.mark.parametrize("marker", ["HGET", GREETING])
 @pytest.mark.usefixtures("known_scripts")
-def test_a_cancelled_task_leaves_a_reply_to_nobody(visitors: dict[str, str], proxy: Proxy, marker: str) -> None:
+def test_a_cancelled_task_leaves_a_reply_to_nobody(visitors, proxy, marker: str) -> None:
     async def visit() -> None:
         if marker != GREETING:
             await SessionStore(visitors["bob"]).aload()
@@ -198,7 +188,7 @@ def test_a_cancelled_task_leaves_a_reply_to_nobody(visitors: dict[str, str], pro
     asyncio.run(asyncio.wait_for(visit(), 20))
 
 
-def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> None:
+def test_tasks_that_are_cancelled_at_any_moment(visitors) -> None:
     async def visit(name: str) -> None:
         for number in range(60):
             session = SessionStore(visitors[name])
@@ -216,19 +206,13 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_300_greenlets_at_once_are_served(server: Server, settings: Any, kind: str) -> None:
-    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY, f"redis.{kind}"]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["300"] * 3)
+def test_300_greenlets_at_once_are_served(server, greenlets, kind: str) -> None:
+    assert greenlets(server.url, f"redis.{kind}") == [300] * 3
 
 
-def test_greenlets_whose_time_is_up(site: None, server: Server, settings: Any) -> None:
-    started = [sys.executable, "-m", "tests.failures.greenlets", server.url, settings.SECRET_KEY]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    interrupted, own = map(int, done.stdout.split())
-    assert interrupted > 10
-    assert own > 100
+def test_greenlets_whose_time_is_up(server, greenlets) -> None:
+    interrupted, own = greenlets(server.url)
+    assert (interrupted > 10, own > 100) == (True, True)
 
 
 async def ask_at_once(cookies: list[str]) -> list[tuple[int, bytes]]:
@@ -245,23 +229,15 @@ def limited(settings: Any, proxy: Proxy, kind: str, pool: dict[str, float], *, t
     """Have this kind of pool, with these options of its own."""
     # django-redis finds a pool by its address, and by nothing else.
     settings.CACHES = caches(f"{proxy.url}?client_name={kind}", timeout=timeout)
-    settings.CACHES["sessions"]["OPTIONS"] |= {
-        "CONNECTION_POOL_CLASS": f"redis.{kind}",
-        "CONNECTION_POOL_KWARGS": pool,
-    }
+    settings.CACHES["sessions"]["OPTIONS"] |= {"CONNECTION_POOL_CLASS": f"redis.{kind}", "CONNECTION_POOL_KWARGS": pool}
     end_outage()
 
 
 @pytest.mark.parametrize(
     ("kind", "pool"),
-    [
-        ("ConnectionPool", {"max_connections": 20}),
-        ("BlockingConnectionPool", {"max_connections": 5, "timeout": 20}),
-    ],
+    [("ConnectionPool", {"max_connections": 20}), ("BlockingConnectionPool", {"max_connections": 5, "timeout": 20})],
 )
-def test_many_tasks_wait_for_a_connection(
-    site: None, new_session: Callable[..., SessionStore], settings: Any, proxy: Proxy, kind: str, pool: Any
-) -> None:
+def test_many_tasks_wait_for_a_connection(site, new_session, settings, proxy, kind: str, pool) -> None:
     # A healthy server on a machine that is busy: no time-out is to close a connection.
     limited(settings, proxy, kind, pool, timeout=5)
     cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(300))}
@@ -272,14 +248,7 @@ def test_many_tasks_wait_for_a_connection(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
-def test_a_stall_lets_nobody_wait_longer_than_the_settings_say(
-    site: None,
-    new_session: Callable[..., SessionStore],
-    settings: Any,
-    proxy: Proxy,
-    server: Server,
-    asynchronous: bool,
-) -> None:
+def test_in_a_stall_nobody_waits_longer_than_is_set(site, new_session, settings, proxy, server, asynchronous) -> None:
     limited(settings, proxy, "BlockingConnectionPool", {"max_connections": 5, "timeout": 0.5})
     cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
     with serving() as visited, frozen(server):

@@ -1,19 +1,13 @@
 """Sentinel names another master: planned, and because the master was killed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.backend import SessionStore
 from django_redsess.transport import connections
-from testproject.servers import Server
 from tests.helpers.behind import faults
 from tests.helpers.failovers import Outcome, Writers
 from tests.helpers.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
@@ -24,11 +18,9 @@ from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.slow
 
-Watch = Callable[..., Watched]
-
 
 @pytest.fixture
-def watch(server: Server, settings: Any, tmp_path: Path) -> Iterator[Watch]:
+def watch(server, settings, tmp_path) -> Iterator[Callable[..., Watched]]:
     """Return a function that has the site on a master with so many replicas, behind sentinels."""
     with ExitStack() as ended:
 
@@ -64,7 +56,7 @@ def written_while(site: Watched, happens: Callable[[], None]) -> Outcome:
     return outcome
 
 
-def test_a_planned_failover_loses_nothing_when_writes_are_paused_before(watch: Watch) -> None:
+def test_a_planned_failover_loses_nothing_when_writes_are_paused_before(watch) -> None:
     site = watch(replicas=2, sentinels=3, minimum=1)
 
     def fail_over() -> None:
@@ -77,7 +69,7 @@ def test_a_planned_failover_loses_nothing_when_writes_are_paused_before(watch: W
     assert outcome.longest < BUDGET
 
 
-def test_a_planned_failover_loses_nothing_once_the_master_refuses_for_want_of_its_replica(watch: Watch) -> None:
+def test_a_planned_failover_loses_nothing_once_the_master_refuses_for_want_of_its_replica(watch) -> None:
     site = watch(replicas=1, minimum=1)
     outcome = written_while(site, site.fail_over)
     # What was acknowledged at the moment of the failover may be lost.
@@ -85,13 +77,13 @@ def test_a_planned_failover_loses_nothing_once_the_master_refuses_for_want_of_it
     assert outcome.longest < BUDGET
 
 
-def test_a_planned_failover_of_a_master_that_needs_no_replica_may_lose_and_is_no_error(watch: Watch) -> None:
+def test_a_planned_failover_of_a_master_that_needs_no_replica_may_lose_and_is_no_error(watch) -> None:
     site = watch(replicas=1)
     assert written_while(site, site.fail_over).longest < BUDGET
 
 
 @pytest.mark.both_servers
-def test_a_killed_master_loses_nothing_that_its_replicas_have(watch: Watch) -> None:
+def test_a_killed_master_loses_nothing_that_its_replicas_have(watch) -> None:
     site = watch(replicas=2, sentinels=3, minimum=1)
     master = site.master()
 
@@ -107,40 +99,24 @@ def test_a_killed_master_loses_nothing_that_its_replicas_have(watch: Watch) -> N
     assert outcome.longest < BUDGET
 
 
-@pytest.fixture
-def replaced(watch: Watch, settings: Any) -> Callable[[str], None]:
-    """
-    Return a function that has the master replaced, and ends a session on the new one.
-
-    The old master is demoted, has still the data that it had, and hears of no changes.
-    """
+@pytest.mark.both_servers
+def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, settings, new_session) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     site = watch(replicas=1, timeout=PATIENCE)
     behind, old = settings.CACHES, site.master()
-
-    def replace(sid: str) -> None:
-        wait_until(site.in_sync)
-        site.fail_over()
-        wait_until(lambda: site.master() is not old)
-        # Sentinels do so some ten seconds later.
-        old.client.replicaof("127.0.0.1", 1)
-        settings.CACHES = caches(site.master().url)
-        assert online.end(sid)
-        close_connections()
-        settings.CACHES = behind
-
-    return replace
-
-
-@pytest.mark.both_servers
-def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(
-    replaced: Callable[[str], None], new_session: Callable[..., SessionStore]
-) -> None:
     ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
     pool, visitor = connections.pool(), Browser(Client())
     for connection in [pool.take() for _ in range(3)]:
         pool.give(connection)
-    replaced(ended.sid)
+    wait_until(site.in_sync)
+    site.fail_over()
+    wait_until(lambda: site.master() is not old)
+    # Sentinels demote it some ten seconds later. It has still the data that it had, and hears of no changes.
+    old.client.replicaof("127.0.0.1", 1)
+    settings.CACHES = caches(site.master().url)
+    assert online.end(ended.sid)
+    close_connections()
+    settings.CACHES = behind
     for session, colour in ((ended, b""), (other, b"red")):
         visitor.cookie = session.session_key or ""
         assert visitor.get("/read/colour/").content == colour

@@ -1,12 +1,9 @@
 """SESSION_SERIALIZER changes while processes with the old and the new one run: each record is read by what wrote it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,11 +24,7 @@ PICKLES, BACKWARDS = f"{__name__}.PickleSerializer", f"{__name__}.BackwardsSeria
 
 
 class PickleSerializer:
-    def dumps(self, data: Any) -> bytes:
-        return pickle.dumps(data)
-
-    def loads(self, data: bytes) -> Any:
-        return pickle.loads(data)
+    dumps, loads = staticmethod(pickle.dumps), staticmethod(pickle.loads)
 
 
 class BackwardsSerializer:
@@ -49,9 +42,7 @@ def record_of(redis: Any, session: SessionStore) -> Any:
 
 @pytest.mark.parametrize(("old", "new"), [(DJANGOS, PICKLES), (PICKLES, DJANGOS), (PICKLES, BACKWARDS)])
 @pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
-def test_nobody_is_signed_out_by_a_rolling_deploy(
-    settings: Any, redis: Any, old: str, new: str, client: type[Client] | type[AsyncClient]
-) -> None:
+def test_nobody_is_signed_out_by_a_rolling_deploy(settings, redis, old: str, new: str, client) -> None:
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.SESSION_SERIALIZER = old
     browser = Browser(client())
@@ -70,7 +61,7 @@ def test_nobody_is_signed_out_by_a_rolling_deploy(
 
 
 @pytest.mark.parametrize(("old", "new"), [(DJANGOS, PICKLES), (PICKLES, DJANGOS)])
-def test_concurrent_changes_by_both_are_merged(settings: Any, new_session: Any, old: str, new: str) -> None:
+def test_concurrent_changes_by_both_are_merged(settings, new_session, old: str, new: str) -> None:
     settings.SESSION_SERIALIZER = old
     # A tuple, which JSON makes a list of, is no change by itself.
     session = new_session("7", pair=(1, 2), shared="old", left=1)
@@ -92,9 +83,7 @@ def test_concurrent_changes_by_both_are_merged(settings: Any, new_session: Any, 
             assert data == {"_auth_user_id": "7", "pair": "changed", "shared": "old", "mine": True, "theirs": True}
 
 
-def test_a_record_whose_serializer_is_gone_is_logged_with_its_name(
-    settings: Any, new_session: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_whose_serializer_is_gone_is_logged_with_its_name(settings, new_session, caplog, monkeypatch) -> None:
     settings.SESSION_SERIALIZER = PICKLES
     session = new_session("7")
     monkeypatch.delattr(sys.modules[__name__], "PickleSerializer")
@@ -105,9 +94,7 @@ def test_a_record_whose_serializer_is_gone_is_logged_with_its_name(
     assert online.count() == 1
 
 
-def test_nothing_is_imported_for_a_record_that_is_not_ours(
-    settings: Any, redis: Any, new_session: Callable[..., SessionStore], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_is_imported_for_a_record_that_is_not_ours(settings, redis, new_session, caplog) -> None:
     session = new_session("7")
     sid, record = str(session.sid), record_of(redis, session)
     sys.modules.pop("this", None)
@@ -120,9 +107,7 @@ def test_nothing_is_imported_for_a_record_that_is_not_ours(
     assert "this" not in sys.modules
 
 
-def test_what_a_serializer_says_of_the_data_is_not_logged(
-    settings: Any, new_session: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_serializer_says_of_the_data_is_not_logged(settings, new_session, caplog, monkeypatch) -> None:
     def refuse(self: PickleSerializer, data: bytes) -> Any:
         raise ValueError(f"unreadable: {pickle.loads(data)}")
 

@@ -1,9 +1,7 @@
 """The server's own clock is stepped back, and put right again: nobody is signed out, or evicted who has just come."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,7 +15,6 @@ from django_redsess.session.record import Client, django_times
 from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import drive
-from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, stored
 from tests.helpers.clocks import Clock, clock
@@ -33,7 +30,7 @@ LIMITS = {
 
 
 @pytest.fixture
-def stepped(server: servers.Server, tmp_path: Any, settings: Any) -> Iterator[Clock]:
+def stepped(server, tmp_path, settings) -> Iterator[Clock]:
     with clock(server.binary, tmp_path) as made:
         settings.CACHES = caches(made.server.url)
         settings.SESSION_COOKIE_AGE = HOUR
@@ -58,9 +55,7 @@ def assert_there(session_key: str, **data: Any) -> None:
 
 @pytest.mark.parametrize("back", [HOUR, DAY])
 @pytest.mark.parametrize("limits", LIMITS)
-def test_nobody_is_signed_out(
-    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore], back: int, limits: str
-) -> None:
+def test_nobody_is_signed_out(stepped, settings, new_session, back: int, limits: str) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, **LIMITS[limits]}
     keys = [new_session(user, colour="blue").session_key or "" for user in ("7", "8", "")]
     stepped.set(-back)
@@ -82,9 +77,7 @@ def test_nobody_is_signed_out(
 
 
 @pytest.mark.parametrize("back", [HOUR, DAY])
-def test_at_the_cap_nobody_goes_who_has_just_come(
-    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore], back: int
-) -> None:
+def test_at_the_cap_nobody_goes_who_has_just_come(stepped, settings, new_session, back: int) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 20}
     # Each has a user of its own: a user's own sessions would go first.
     old = [new_session(str(number), colour="blue") for number in range(100, 120)]
@@ -97,9 +90,7 @@ def test_at_the_cap_nobody_goes_who_has_just_come(
 
 
 @pytest.mark.parametrize("back", [HOUR, DAY])
-def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(
-    stepped: Clock, new_session: Callable[..., SessionStore], back: int
-) -> None:
+def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(stepped, new_session, back: int) -> None:
     for user in ("1", "2", "3"):
         new_session(user)
         time.sleep(0.01)
@@ -116,9 +107,7 @@ def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(
     assert (number, online.count()) == (4, 0)
 
 
-def test_what_a_fast_clock_has_left_is_mended(
-    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore]
-) -> None:
+def test_what_a_fast_clock_has_left_is_mended(stepped, settings, new_session) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 1800}
     stepped.set(30 * DAY)
     key = new_session("7", colour="blue").session_key or ""
@@ -135,15 +124,7 @@ def test_what_a_fast_clock_has_left_is_mended(
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
 @pytest.mark.parametrize("age", [30 * DAY, DAY], ids=["by the short way", "by the general script"])
 @pytest.mark.parametrize("work", ["a guest comes", "a user comes", "a guest signs in", "a user signs in again"])
-def test_a_step_after_the_last_read_makes_one_session_by_the_servers_time(
-    stepped: Clock,
-    settings: Any,
-    new_session: Callable[..., SessionStore],
-    sent: list[str],
-    ahead: int,
-    age: int,
-    work: str,
-) -> None:
+def test_a_step_after_the_last_read_makes_one_session(stepped, settings, new_session, sent, ahead, age, work) -> None:
     settings.SESSION_COOKIE_AGE = 10 * DAY
     data = {"colour": "blue", "_session_expiry": age}
     session, again = SessionStore(), work == "a user signs in again"
@@ -179,9 +160,7 @@ def test_a_step_after_the_last_read_makes_one_session_by_the_servers_time(
         assert found.login_at.timestamp() == seen
 
 
-def test_each_read_learns_the_time_by_which_the_next_notes_that_the_session_was_seen(
-    stepped: Clock, settings: Any, new_session: Callable[..., SessionStore]
-) -> None:
+def test_each_read_learns_the_time_by_which_the_next_notes_it_was_seen(stepped, settings, new_session) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
     settings.SESSION_COOKIE_AGE = 10 * DAY
     session = new_session(colour="blue")
@@ -202,15 +181,7 @@ def test_each_read_learns_the_time_by_which_the_next_notes_that_the_session_was_
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("user", ["7", ""], ids=["a user", "a guest"])
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "passive"])
-def test_no_read_and_no_save_moves_a_deadline_earlier_by_a_step_back(
-    stepped: Clock,
-    settings: Any,
-    new_session: Callable[..., SessionStore],
-    back: int,
-    limits: str,
-    user: str,
-    passive: bool,
-) -> None:
+def test_a_step_back_moves_no_deadline_earlier(stepped, settings, new_session, back, limits, user, passive) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, **LIMITS[limits]}
     session = new_session(user, colour="blue")
     # Two that have read it before, and two that have not; of each, one knows the new time.

@@ -1,13 +1,11 @@
 """The server works, but has forgotten its scripts, is started anew, is full, or has thrown away what it held."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import redis as redis_py
@@ -88,7 +86,7 @@ def visitors(alice: User) -> Iterator[list[Visitor]]:
         thread.visit()
 
 
-def test_nobody_notices_that_the_server_forgets_the_scripts(site: None, alice: User, redis: Any) -> None:
+def test_nobody_notices_that_the_server_forgets_the_scripts(site, alice, redis) -> None:
     with visitors(alice) as threads:
         while sum(len(thread.answers) for thread in threads) < 100 and all(thread.is_alive() for thread in threads):
             redis.script_flush()
@@ -98,9 +96,7 @@ def test_nobody_notices_that_the_server_forgets_the_scripts(site: None, alice: U
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["shut down", "killed"])
-def test_a_restart_costs_nobody_anything_but_waiting(
-    site: None, alice: User, durable_server: Server, use_server: Callable[[Server], None], kill: bool
-) -> None:
+def test_a_restart_costs_nobody_anything_but_waiting(site, alice, durable_server, use_server, kill: bool) -> None:
     """Requests while it is away are told so; nobody is signed out, and nothing that was acknowledged is missing."""
     use_server(durable_server)
     with visitors(alice) as threads:
@@ -125,7 +121,7 @@ def test_a_restart_costs_nobody_anything_but_waiting(
     assert (stored(durable_server.client), online.count()) == (4, 4)
 
 
-def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser: Browser, alice: User, redis: Any) -> None:
+def test_a_full_server_refuses_saves_is_logged_once_and_serves_reads_and_sign_outs(browser, alice, redis, log) -> None:
     browser.sign_in(alice, colour="blue")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
     with full(redis):
@@ -138,6 +134,9 @@ def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser: Bro
     assert browser.cookie == cookie
     assert browser.post("/write/colour/red/").status_code == 200
     assert browser.get("/read/colour/").content == b"red"
+    assert len(lines_of(log, "django_redsess", logging.ERROR)) == 1
+    told = [line.partition(",")[0] for line in lines_of(log, "django_redsess", logging.INFO)]
+    assert told == ["A view was not recorded.", "Sessions are reached again"]
     browser.get("/items/plain/lamp")
     with full(redis):
         response = browser.post(f"{browser.views}/sign-out/")
@@ -146,7 +145,7 @@ def test_a_full_server_refuses_saves_and_serves_reads_and_sign_outs(browser: Bro
     assert (stored(redis), online.count()) == (0, 0)
 
 
-def test_a_full_server_lets_nobody_in_and_says_so(browser: Browser, alice: User, partitions: int, redis: Any) -> None:
+def test_a_full_server_lets_nobody_in_and_says_so(browser, alice, partitions: int, redis) -> None:
     with full(redis):
         assert_unavailable(browser.post(f"{browser.views}/write/colour/blue/"))
         assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))
@@ -162,9 +161,7 @@ def test_a_full_server_lets_nobody_in_and_says_so(browser: Browser, alice: User,
     assert browser.get("/who/").content == b"alice"
 
 
-def test_a_master_that_was_demoted_answers_nobody(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
-) -> None:
+def test_a_master_that_was_demoted_answers_nobody(browser, alice, own_server, use_server) -> None:
     use_server(own_server)
     browser.sign_in(alice, colour="blue")
     cookie = browser.cookie
@@ -178,9 +175,7 @@ def test_a_master_that_was_demoted_answers_nobody(
 
 
 @pytest.mark.parametrize("state", [without_replicas, without_disk])
-def test_a_server_that_takes_no_writes_serves_reads_until_it_is_told_to_take_them(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None], state: Any
-) -> None:
+def test_a_server_that_takes_no_writes_serves_reads_meanwhile(browser, alice, own_server, use_server, state) -> None:
     use_server(own_server)
     browser.sign_in(alice, colour="blue")
     cookie, sid = browser.cookie, browser.sid
@@ -208,9 +203,7 @@ def is_busy(server: Server) -> bool:
         return "script" in str(error)
 
 
-def test_a_server_busy_with_a_script_of_others_is_an_outage(
-    browser: Browser, alice: User, own_server: Server, use_server: Callable[[Server], None]
-) -> None:
+def test_a_server_busy_with_a_script_of_others_is_an_outage(browser, alice, own_server, use_server) -> None:
     use_server(own_server)
     browser.sign_in(alice)
     own_server.client.config_set("busy-reply-threshold", 50)
@@ -240,9 +233,7 @@ WIPED: dict[str, Callable[[Partition, str, str], str]] = {
 
 
 @pytest.mark.parametrize("key", WIPED)
-def test_a_key_that_the_server_threw_away_is_no_error(
-    browser: Browser, alice: User, redis: Any, meanwhile: Any, key: str
-) -> None:
+def test_a_key_that_the_server_threw_away_is_no_error(browser, alice, redis, meanwhile, key: str) -> None:
     browser.sign_in(alice, colour="blue")
     browser.get("/items/plain/lamp")
     assert redis.delete(WIPED[key](keyspace().of_sid(browser.sid), browser.sid, str(alice.pk))) == 1
@@ -264,17 +255,3 @@ def test_a_key_that_the_server_threw_away_is_no_error(
     assert browser.get("/who/").content == b"nobody"
     # What is left does not agree, on purpose.
     redis.flushall()
-
-
-def test_a_full_server_is_logged_once_though_reads_work(
-    browser: Browser, alice: User, redis: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "django_redsess")
-    browser.sign_in(alice, colour="blue")
-    with full(redis):
-        for _ in range(3):
-            assert_unavailable(browser.post(f"{browser.views}/write/colour/red/"))
-            assert browser.get(f"{browser.views}/read/colour/").content == b"blue"
-    assert browser.post(f"{browser.views}/write/colour/red/").status_code == 200
-    assert len(lines_of(caplog, "django_redsess", logging.ERROR)) == 1
-    assert len(lines_of(caplog, "django_redsess", logging.INFO)) == 1

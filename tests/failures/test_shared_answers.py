@@ -1,12 +1,6 @@
 """Answers that caches share among visitors: none of them has a cookie of a session, unless the site itself made one."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from django.contrib.auth.models import User
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
@@ -28,7 +22,7 @@ FEW = ["public, max-age=60", "max-age=60", "private | CDN-Cache-Control: max-age
 
 
 @pytest.fixture
-def says(site: None, settings: Any) -> None:
+def says(site, settings) -> None:
     """Guests who view something get a session, and answers say who may keep them."""
     settings.MIDDLEWARE = [
         settings.MIDDLEWARE[0],
@@ -48,9 +42,7 @@ def records(browser: Browser) -> str:
 
 @pytest.mark.parametrize("said", [*SHARED, *OWN])
 @pytest.mark.parametrize("by", ["middleware", "view"])
-def test_a_guest_who_views_something_gets_a_session_only_with_an_answer_of_its_own(
-    browser: Browser, redis: Any, said: str, by: str
-) -> None:
+def test_a_guest_who_views_something_gets_a_session_only_with_an_answer_of_its_own(browser, redis, said, by) -> None:
     answer = browser.get("/items/plain/lamp" if by == "middleware" else records(browser), headers={"X-Says": said})
     assert answer.status_code == 200
     if said in SHARED:
@@ -62,9 +54,7 @@ def test_a_guest_who_views_something_gets_a_session_only_with_an_answer_of_its_o
 
 
 @pytest.mark.parametrize("said", [*SHARED, *OWN])
-def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
-    browser: Browser, alice: User, redis: Any, settings: Any, said: str
-) -> None:
+def test_a_sliding_session_slides_and_its_cookie_goes_with_own_answers(browser, alice, redis, settings, said) -> None:
     browser.sign_in(alice, colour="blue")
     make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
     before = online.get(browser.sid).expires_at
@@ -75,9 +65,7 @@ def test_a_sliding_session_slides_and_its_cookie_goes_with_answers_of_its_own(
 
 
 @pytest.mark.parametrize("said", FEW)
-def test_nothing_else_of_a_session_goes_with_it(
-    browser: Browser, alice: User, settings: Any, new_session: Callable[..., SessionStore], said: str
-) -> None:
+def test_nothing_else_of_a_session_goes_with_it(browser, alice, settings, new_session, said: str) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
     browser.sign_in(alice, colour="blue")
     answers = [
@@ -99,9 +87,7 @@ def test_nothing_else_of_a_session_goes_with_it(
     assert answer.cookies["sessionid"]["max-age"] == 0
 
 
-def test_the_message_that_a_session_is_over_begins_none_and_what_the_site_itself_writes_begins_one(
-    browser: Browser, alice: User, redis: Any, settings: Any
-) -> None:
+def test_a_message_of_an_end_begins_no_session_and_what_the_site_writes_does(browser, alice, redis, settings) -> None:
     settings.MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.messages.middleware.MessageMiddleware"]
     browser.sign_in(alice, colour="blue")
@@ -117,9 +103,7 @@ def test_the_message_that_a_session_is_over_begins_none_and_what_the_site_itself
     assert SessionStore(browser.cookie)["colour"] == "red"
 
 
-def test_what_says_that_nothing_has_changed_brings_no_cookie(
-    browser: Browser, alice: User, redis: Any, settings: Any
-) -> None:
+def test_what_says_that_nothing_has_changed_brings_no_cookie(browser, alice, redis, settings) -> None:
     browser.sign_in(alice, colour="blue")
     tag = browser.get("/read/colour/", headers={"X-Says": "public"})["ETag"]
     make_older(redis, browser.sid, settings.SESSION_COOKIE_AGE // 2)
@@ -128,9 +112,7 @@ def test_what_says_that_nothing_has_changed_brings_no_cookie(
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["above", "below"])
-def test_beside_djangos_cache_no_cookie_goes_with_what_others_may_get(
-    browser: Browser, settings: Any, request: pytest.FixtureRequest, place: int
-) -> None:
+def test_beside_djangos_cache_no_cookie_goes_with_what_others_may_get(browser, settings, request, place: int) -> None:
     cache = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": request.node.name}
     settings.CACHES = {**settings.CACHES, "pages": cache}
     settings.CACHE_MIDDLEWARE_ALIAS = "pages"
@@ -144,7 +126,7 @@ def test_beside_djangos_cache_no_cookie_goes_with_what_others_may_get(
 
 
 @pytest.mark.parametrize("said", FEW)
-def test_the_cookie_of_an_unknown_session_is_deleted_by_an_answer_of_its_own_only(browser: Browser, said: str) -> None:
+def test_the_cookie_of_an_unknown_session_is_deleted_by_an_answer_of_its_own_only(browser, said: str) -> None:
     browser.cookie = "a" * 32
     # A shared cache would delete the cookies of all who get that answer.
     assert list(browser.get(f"{browser.views}/read/colour/", headers={"X-Says": said}).cookies) == []

@@ -1,7 +1,5 @@
 """Members of staff with single permissions: nothing learned that they may not see, always named, always asked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +9,6 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import include, path
 
 from benchmarks.fill import fill
@@ -32,7 +29,7 @@ urlpatterns: list[Any] = []
 
 
 @pytest.fixture
-def users(db: None) -> dict[str, User]:
+def users(db) -> dict[str, User]:
     return {
         name: User.objects.create_user(name, email=f"{name}.q7@example.com", last_name=f"Surname of {name}")
         for name in ("alice", "bob", "carol")
@@ -40,16 +37,16 @@ def users(db: None) -> dict[str, User]:
 
 
 @pytest.fixture
-def sids(users: dict[str, User], new_session: Any) -> dict[str, str]:
+def sids(users, new_session) -> dict[str, str]:
     """The sid of a session of each user, alice's the oldest."""
     return dict(zip(users, sign_in(new_session, *(str(user.pk) for user in users.values())), strict=True))
 
 
 @pytest.fixture
-def serve(settings: Any) -> Iterator[Callable[..., None]]:
+def serve(settings) -> Iterator[Callable[..., None]]:
     """Return a function that has an admin site with these pages in place of the shop's: sessions', and users'."""
 
-    def serve(sessions: type[OnlineSessionAdmin], users: type[admin.ModelAdmin[Any]] | None = UserAdmin) -> None:
+    def serve(sessions: type[OnlineSessionAdmin], users: type[admin.ModelAdmin] | None = UserAdmin) -> None:
         site = admin.AdminSite()
         site.register(OnlineSession, sessions)
         if users is not None:
@@ -61,9 +58,6 @@ def serve(settings: Any) -> Iterator[Callable[..., None]]:
     urlpatterns.clear()
 
 
-# What may not be seen is not to be guessed.
-
-
 class OwnBranch(UserAdmin):
     """Has a list of users with nobody but bob."""
 
@@ -71,9 +65,7 @@ class OwnBranch(UserAdmin):
         return super().get_queryset(request).filter(username="bob").prefetch_related("groups")
 
 
-def test_a_search_finds_users_by_what_may_be_seen_of_them(
-    client: Client, sids: dict[str, str], serve: Callable[..., None]
-) -> None:
+def test_a_search_finds_users_by_what_may_be_seen_of_them(client, sids, serve) -> None:
     def found(**query: str) -> list[str]:
         return Page(client.get(LIST, query)).names
 
@@ -96,9 +88,7 @@ def test_a_search_finds_users_by_what_may_be_seen_of_them(
     assert found(staff="1") == ["bob"]
 
 
-def test_who_is_staff_is_told_to_those_who_may_see_users(
-    client: Client, users: dict[str, User], sids: dict[str, str]
-) -> None:
+def test_who_is_staff_is_told_to_those_who_may_see_users(client, users, sids) -> None:
     User.objects.filter(username="bob").update(is_staff=True)
     staff(client, VIEW, END, END_ALL)
     assert "Staff only" not in Page(client.get(LIST)).links
@@ -109,9 +99,7 @@ def test_who_is_staff_is_told_to_those_who_may_see_users(
     assert Page(client.get(LIST, {"staff": "1"})).names == ["personnel", "bob"]
 
 
-def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
-    client: Client, users: dict[str, User], serve: Callable[..., None], set_limit: Callable[..., None]
-) -> None:
+def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(client, users, serve, set_limit) -> None:
     set_limit(7)
     # Of somebody whom they may not see, the pages tell what they tell of nobody.
     staff(client, VIEW, END, END_ALL)
@@ -134,13 +122,8 @@ def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(
         assert "is not signed in" not in Page(client.get(LIST, {"q": name})).text
 
 
-# Ending everyone else's sessions has a permission of its own.
-
-
 @pytest.mark.parametrize("query", ["", "who=everyone"])
-def test_everyones_sessions_are_ended_with_a_permission_of_its_own(
-    client: Client, users: dict[str, User], sids: dict[str, str], query: str
-) -> None:
+def test_everyones_sessions_are_ended_with_a_permission_of_its_own(client, users, sids, query: str) -> None:
     everybody = left()
     staff(client, VIEW, END)
     page = Page(client.get(f"{LIST}?{query}"))
@@ -159,22 +142,15 @@ def test_everyones_sessions_are_ended_with_a_permission_of_its_own(
     assert left() == {client.session.sid}
 
 
-# Whose sessions were ended is in the history, whatever was posted.
-
-
 @pytest.mark.parametrize("query", ["", "?q=b", "?who=everyone"])
-def test_no_form_keeps_names_out_of_the_history(
-    client: Client, users: dict[str, User], sids: dict[str, str], query: str
-) -> None:
+def test_no_form_keeps_names_out_of_the_history(client, users, sids, query: str) -> None:
     staff(client, VIEW, END, END_ALL)
     answer(client, client.get(CONFIRM + query), together="on", ended="5000", total="5000")
     named = {str(users[name].pk) for name in ("bob",)} if query == "?q=b" else {str(user.pk) for user in users.values()}
     assert {entry.object_id for entry in LogEntry.objects.all()} == named
 
 
-def test_each_request_of_an_ending_names_its_users(
-    client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], sids: dict[str, str]
-) -> None:
+def test_each_request_of_an_ending_names_its_users(client, redis, monkeypatch, users, sids) -> None:
     monkeypatch.setattr(ending, "END_MAX", 250)
     monkeypatch.setattr(history, "LINES_MAX", 100)
     fill(redis, 250, viewed=0)
@@ -188,9 +164,7 @@ def test_each_request_of_an_ending_names_its_users(
 
 
 @pytest.mark.parametrize("progress", ["[100000000000, 3]", "x:y:z", "another's"])
-def test_how_many_were_ended_is_not_believed(
-    client: Client, redis: Any, monkeypatch: pytest.MonkeyPatch, users: dict[str, User], progress: str
-) -> None:
+def test_how_many_were_ended_is_not_believed(client, redis, monkeypatch, users, progress: str) -> None:
     monkeypatch.setattr(ending, "END_MAX", 250)
     fill(redis, 600, viewed=0)
     if progress == "another's":
@@ -201,9 +175,6 @@ def test_how_many_were_ended_is_not_believed(
     response = answer(client, question, progress=progress, ended="100000000000", total="100000000000")
     assert "100,000,000,000" not in Page(response).text
     assert asked(response) == asked(question)
-
-
-# The rules of a site's own admin are asked, for each session.
 
 
 def forbidden(request: Any, session: OnlineSession | None) -> bool:
@@ -234,9 +205,7 @@ class NotToEnd(OnlineSessionAdmin):
 
 @pytest.mark.parametrize("kind", [NotBob, NotToSee, NotToEnd], ids=lambda kind: kind.__name__)
 @pytest.mark.usefixtures("partitions")
-def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
-) -> None:
+def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(client, users, sids, serve, kind) -> None:
     serve(kind)
     staff(client, VIEW, END, END_ALL)
     assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
@@ -256,9 +225,7 @@ class UsersWithSessions(UserSessionsMixin, UserAdmin):
 
 
 @pytest.mark.parametrize("kind", [NotBob, NotToSee], ids=lambda kind: kind.__name__)
-def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
-    client: Client, users: dict[str, User], sids: dict[str, str], serve: Callable[..., None], kind: Any
-) -> None:
+def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(client, users, sids, serve, kind) -> None:
     serve(kind, UsersWithSessions)
     staff(client, VIEW, END, END_ALL, "view_user", "change_user")
     assert client.get(page_of(sids["bob"])).status_code in (302, 403)
@@ -272,9 +239,7 @@ def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(
             assert ("1 session" in page.links, "not signed in" in page.text) == (bool(count), not count)
 
 
-def test_a_rule_is_about_sessions_and_not_users(
-    client: Client, users: dict[str, User], serve: Callable[..., None], new_session: Any
-) -> None:
+def test_a_rule_is_about_sessions_and_not_users(client, users, serve, new_session) -> None:
     mine, hidden, shown = sign_in(new_session, *[str(users["alice"].pk)] * 3)
     new_session(str(User.objects.create_superuser("root").pk))
 
@@ -296,16 +261,7 @@ def test_a_rule_is_about_sessions_and_not_users(
 
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("query", ["", "?who=everyone"])
-def test_rules_are_asked_in_each_request_of_an_ending(
-    client: Client,
-    redis: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    users: dict[str, User],
-    sids: dict[str, str],
-    serve: Callable[..., None],
-    new_session: Any,
-    query: str,
-) -> None:
+def test_rules_are_asked_in_each_request(client, redis, monkeypatch, users, sids, serve, new_session, query) -> None:
     class OddStay(OnlineSessionAdmin):
         def has_end_permission(self, request: Any, obj: Any = None) -> bool:
             return super().has_end_permission(request, obj) and (obj is None or obj.sid < "T")
@@ -324,9 +280,7 @@ def test_rules_are_asked_in_each_request_of_an_ending(
     assert left() == {sid for sid in before if sid >= "T"} | {client.session.sid, newcomer}
 
 
-def test_a_list_of_those_seen_lately_stays_one(
-    client: Client, redis: Any, sids: dict[str, str], serve: Callable[..., None]
-) -> None:
+def test_a_list_of_those_seen_lately_stays_one(client, redis, sids, serve) -> None:
     class SeenLately(OnlineSessionAdmin):
         def get_queryset(self, request: Any) -> Any:
             return super().get_queryset(request).active(600)  # type: ignore[attr-defined]
@@ -341,12 +295,7 @@ def test_a_list_of_those_seen_lately_stays_one(
     assert left() == {sids["bob"], client.session.sid}
 
 
-# Values that a site names are shown to nobody.
-
-
-def test_values_of_the_keys_that_a_setting_names_are_hidden(
-    admin_client: Client, new_session: Any, settings: Any
-) -> None:
+def test_values_of_the_keys_that_a_setting_names_are_hidden(admin_client, new_session, settings) -> None:
     sid = new_session("7", oauth_token="value-of-a-token", basket="value-of-a-basket").sid
     assert "value-of-a-token" in admin_client.get(page_of(sid)).text
     settings.REDSESS = {**settings.REDSESS, "HIDDEN_VALUES": ["oauth_token"]}

@@ -1,18 +1,14 @@
 """What strangers send, and what a stranger finds who can read everything in Redis."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import re
 from collections.abc import Callable
 from random import Random
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 import redis as redis_py
-from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
@@ -49,7 +45,7 @@ hostile = pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
 
 
 @pytest.fixture
-def visitor(settings: Any, db: None) -> Client:
+def visitor(settings, db) -> Client:
     """A browser at the site of tests/helpers/site, signed in as nobody; errors are answered, as everywhere."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
@@ -58,7 +54,7 @@ def visitor(settings: Any, db: None) -> Client:
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def log(caplog) -> Callable[[], list[str]]:
     """Return a function that gives every message so far, of any logger; one that breaks its line is an error."""
     caplog.set_level(logging.DEBUG)
 
@@ -73,9 +69,6 @@ def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def records(redis: redis_py.Redis) -> list[bytes]:
     """The names of all keys, but for what every store has."""
     return [name for name in redis.keys() if not name.endswith(b":meta")]
-
-
-# Cookies that are nobody's
 
 
 def leaves_it_alone(request: HttpRequest) -> None:
@@ -121,51 +114,34 @@ def reads_of(sent: dict[str, int]) -> int:
     return sent.get("evalsha", 0) + sent.get("eval", 0) + sent.get("hget", 0)
 
 
-def assert_unknown_cookies_leave_nothing(
-    number: int, view: Callable[[HttpRequest], None], redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
-) -> None:
+@pytest.fixture(params=[False, True], ids=["", "saved every request"])
+def every_request(request, settings) -> None:
+    settings.SESSION_SAVE_EVERY_REQUEST = request.param
+
+
+VIEWS = [leaves_it_alone, reads_it, asks_whether_it_is_there]
+
+
+@pytest.mark.parametrize(
+    ("view", "number"), [*((view, 300) for view in VIEWS), pytest.param(reads_it, 50_000, marks=pytest.mark.slow)]
+)
+@pytest.mark.usefixtures("partitions", "every_request")
+def test_unknown_cookies_cost_a_read_each_and_leave_no_record(redis, commands, view, number: int) -> None:
     have_agreed()
     commands()
-    changes = redis.info("persistence")["rdb_changes_since_last_save"]
+    changes, memory = redis.info("persistence")["rdb_changes_since_last_save"], redis.info("memory")["used_memory"]
     assert ask_as_strangers(view, unknown_keys(number)) == {200}
     sent = commands()
     assert max(sent.get("hget", 0), sent.get("get", 0)) <= number
     assert not set(sent) & {"evalsha", "eval", "hset", "set", "del", "hdel", "zrem", "lpush", "rpush", "expire"}
     # What is sent of who was seen changes nothing.
     assert redis.info("persistence")["rdb_changes_since_last_save"] == changes
+    assert redis.info("memory")["used_memory"] < memory + 1_000_000
     assert records(redis) == []
 
 
-views = pytest.mark.parametrize("view", [leaves_it_alone, reads_it, asks_whether_it_is_there])
-every_request = pytest.mark.parametrize("every_request", [False, True], ids=["", "saved every request"])
-
-
-@views
-@every_request
-def test_unknown_cookies_cost_a_read_each_and_leave_no_record(
-    settings: Any, partitions: int, redis, commands, view: Callable[[HttpRequest], None], every_request: bool
-) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    assert_unknown_cookies_leave_nothing(300, view, redis, commands)
-
-
-@pytest.mark.slow
-@every_request
-def test_a_hundred_thousand_unknown_cookies_leave_no_record(
-    settings: Any, redis, commands, every_request: bool
-) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
-    memory = redis.info("memory")["used_memory"]
-    assert_unknown_cookies_leave_nothing(50_000, reads_it, redis, commands)
-    assert redis.info("memory")["used_memory"] < memory + 1_000_000
-
-
-@views
-@every_request
-def test_cookies_that_cannot_be_keys_cost_no_command(
-    settings: Any, redis, commands, view: Callable[[HttpRequest], None], every_request: bool
-) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+@pytest.mark.parametrize("view", VIEWS)
+def test_cookies_that_cannot_be_keys_cost_no_command(redis, commands, every_request, view) -> None:
     malformed = ["x" * 129, "short", "Capitals" * 4, "with-dash" * 4, "ä" * 32, "\u0661" * 32, "k" * 31 + "\n"]
     malformed += [value for name, value in HOSTILE.items() if name != "empty"] + [sid_of("k" * 32)]
     SessionStore().exists("k" * 32)
@@ -175,25 +151,18 @@ def test_cookies_that_cannot_be_keys_cost_no_command(
     assert records(redis) == []
 
 
-@every_request
-def test_the_cookie_of_an_ended_session_leaves_no_record(
-    settings: Any, redis, new_session: Callable[..., SessionStore], every_request: bool
-) -> None:
-    settings.SESSION_SAVE_EVERY_REQUEST = every_request
+def test_the_cookie_of_an_ended_session_leaves_no_record(redis, new_session, every_request) -> None:
     ended, due = new_session("7"), new_session("7")
     online.end(ended.sid)
     make_due(redis, due.sid)
-    for view in (leaves_it_alone, reads_it, asks_whether_it_is_there):
+    for view in VIEWS:
         assert ask_as_strangers(view, [ended.session_key, due.session_key]) == {200}
     online.count()
     assert stored(redis) == 0
 
 
-# What a header or a URL says
-
-
 @hostile
-def test_a_hostile_cookie_is_refused(visitor: Client, redis, log, value: str) -> None:
+def test_a_hostile_cookie_is_refused(visitor, redis, log, value: str) -> None:
     # A header is bytes, and WSGI reads them as Latin-1.
     cookie = value.encode(errors="surrogateescape").decode("latin-1")
     for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/"):
@@ -209,9 +178,7 @@ def test_a_hostile_cookie_is_refused(visitor: Client, redis, log, value: str) ->
 
 @hostile
 @pytest.mark.parametrize("header", ["HTTP_USER_AGENT", "REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"])
-def test_a_hostile_header_is_cut_or_refused(
-    visitor: Client, settings: Any, alice: User, log, header: str, value: str
-) -> None:
+def test_a_hostile_header_is_cut_or_refused(visitor, settings, alice, log, header: str, value: str) -> None:
     visitor.force_login(alice)
     headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "192.0.2.2, 192.0.2.3", header: value}
     for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"]):
@@ -229,9 +196,7 @@ def test_a_hostile_header_is_cut_or_refused(
 
 
 @hostile
-def test_a_hostile_item_is_noted_as_it_is_or_refused(
-    visitor: Client, alice: User, redis, log, new_session: Callable[..., SessionStore], value: str
-) -> None:
+def test_a_hostile_item_is_noted_as_it_is_or_refused(visitor, alice, redis, log, new_session, value: str) -> None:
     visitor.force_login(alice)
     before = set(redis.keys())
     sent = value.encode(errors="surrogateescape")
@@ -250,7 +215,7 @@ def test_a_hostile_item_is_noted_as_it_is_or_refused(
 
 
 @hostile
-def test_a_hostile_sid_ends_nothing(redis, commands, log, new_session: Callable[..., SessionStore], value: str) -> None:
+def test_a_hostile_sid_ends_nothing(redis, commands, log, new_session, value: str) -> None:
     session = new_session("7")
     commands()
     assert online.end(value) == []
@@ -261,9 +226,7 @@ def test_a_hostile_sid_ends_nothing(redis, commands, log, new_session: Callable[
 
 
 @pytest.mark.parametrize("value", [LONG, "x" * 256, "a\0b:c", "NaN", "{redsess}:login", "*", "a\nb", "\udcff"])
-def test_a_hostile_user_id_is_one_like_any_or_refused(
-    partitions: int, redis, log, new_session: Callable[..., SessionStore], value: str
-) -> None:
+def test_a_hostile_user_id_is_one_like_any_or_refused(partitions: int, redis, log, new_session, value: str) -> None:
     try:
         session = new_session(value)
     except ValueError:
@@ -273,9 +236,6 @@ def test_a_hostile_user_id_is_one_like_any_or_refused(
         session.flush()
         assert stored(redis) == 0
     log()
-
-
-# Everything in Redis, in a stranger's hands
 
 
 def dump(redis: redis_py.Redis) -> set[bytes]:
@@ -314,22 +274,18 @@ def spellings(found: bytes) -> set[str]:
 
 
 @pytest.fixture
-def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
+def secrets(visitor, partitions: int, alice, redis) -> set[str]:
     """Fill the store with a session of every kind, and return all session keys there were."""
     keys = []
-
-    def note() -> None:
-        keys.append(visitor.cookies["sessionid"].value)
-
     for ending in ("", "sign out", "kick", "expire", "rotate"):
         visitor.cookies.clear()
         visitor.get("/held/write/colour/blue/", HTTP_USER_AGENT="Mozilla/5.0")
         visitor.get("/held/item/lamp/")
-        note()
+        keys.append(visitor.cookies["sessionid"].value)
         visitor.force_login(alice)
         visitor.get("/held/write/size/large/", HTTP_USER_AGENT="Mozilla/5.0")
         visitor.get("/held/item/vase/")
-        note()
+        keys.append(visitor.cookies["sessionid"].value)
         if ending == "sign out":
             visitor.get("/held/sign-out/")
         elif ending == "kick":
@@ -338,11 +294,11 @@ def secrets(visitor: Client, partitions: int, alice: User, redis) -> set[str]:
             make_due(redis, sid_of(keys[-1]))
         elif ending == "rotate":
             visitor.get("/held/cycle/")
-            note()
+            keys.append(visitor.cookies["sessionid"].value)
     return set(keys)
 
 
-def test_nothing_that_is_in_redis_works_as_a_cookie(secrets: set[str], visitor: Client, redis) -> None:
+def test_nothing_that_is_in_redis_works_as_a_cookie(secrets, visitor, redis) -> None:
     found = dump(redis)
     everything = b"\n".join([*found, *map(redis.dump, redis.keys())])
     # Were the keys there, they would be found: this is, in a record.
@@ -357,7 +313,7 @@ def test_nothing_that_is_in_redis_works_as_a_cookie(secrets: set[str], visitor: 
     assert [cookie for cookie in tried if dict(SessionStore(cookie).items())] == []
 
 
-def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor: Client, settings: Any, redis) -> None:
+def test_unknown_cookies_over_the_whole_site_leave_no_record(visitor, settings, redis) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = True
     for key in unknown_keys(30):
         for path in ("/held/who/", "/held/read/colour/", "/held/item/lamp/", "/held/sign-out/", "/held/cycle/"):

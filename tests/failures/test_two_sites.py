@@ -1,8 +1,6 @@
 """Two sites on one database: each is refused what would be the other's, and nothing of the other is read or ended."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,20 +12,17 @@ from django.test import AsyncClient, Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport import agreement
-from testproject.servers import Server
 from tests.helpers.behind import dump, stored
 from tests.helpers.outages import full, replica
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
-Process = Callable[..., None]
-
 OTHER_KEY = r"know another SECRET_KEY"
 
 
 @pytest.fixture
-def process(settings: Any, redis: Any) -> Iterator[Process]:
+def process(settings, redis) -> Iterator[Callable[..., None]]:
     """Return a function that goes on as a process which has just started, with this key and these fallbacks."""
     before = settings.REDSESS
 
@@ -62,9 +57,7 @@ def works(redis: Any) -> bool:
 
 
 @pytest.mark.parametrize("prefix", ["shop:0", "shop:1", "shop:2:7", "shop:12"])
-def test_a_prefix_that_may_be_a_partition_of_another_is_refused(
-    redis: Any, process: Process, new_session: Any, prefix: str
-) -> None:
+def test_a_prefix_that_may_be_a_partition_of_another_is_refused(redis, process, new_session, prefix: str) -> None:
     process("key", PREFIX="shop", PARTITIONS=4)
     for number in range(40):
         new_session(f"{number}")
@@ -82,7 +75,7 @@ def test_a_prefix_that_may_be_a_partition_of_another_is_refused(
 
 
 @pytest.mark.parametrize("prefix", ["shop", "shop:eu", "shop:1a", "shop:", "shop1", "1", "shop:0:eu"])
-def test_other_prefixes_may_be_beside_it(redis: Any, process: Process, new_session: Any, prefix: str) -> None:
+def test_other_prefixes_may_be_beside_it(redis, process, new_session, prefix: str) -> None:
     process("key", PREFIX="shop", PARTITIONS=4)
     new_session("7")
     names = set(redis.keys())
@@ -94,7 +87,7 @@ def test_other_prefixes_may_be_beside_it(redis: Any, process: Process, new_sessi
     assert names <= set(redis.keys())
 
 
-def test_a_site_with_another_key_is_refused_what_is_not_its_own(redis: Any, process: Process, new_session: Any) -> None:
+def test_a_site_with_another_key_is_refused_what_is_not_its_own(redis, process, new_session) -> None:
     alice = User.objects.create_user("alice")
     process("of one site")
     new_session(str(alice.pk))
@@ -115,26 +108,16 @@ def test_a_site_with_another_key_is_refused_what_is_not_its_own(redis: Any, proc
     assert online.count() == 1
 
 
-def test_a_key_is_replaced_by_rolling_deploys_in_which_everybody_works(redis: Any, process: Process) -> None:
-    rolling: list[tuple[str, Sequence[str]]] = [
-        ("a", ()),
-        ("b", ("a",)),
-        ("a", ()),  # a worker of the old code that starts while both run
-        ("b", ("a",)),
-        ("b", ()),
-        ("c", ("b",)),
-        ("b", ()),
-        ("c", ()),
-        ("b", ()),  # back to the code of before
-    ]
-    for key, fallbacks in rolling:
-        process(key, *fallbacks)
+def test_a_key_is_replaced_by_rolling_deploys_in_which_everybody_works(redis, process) -> None:
+    # A worker of the old code starts while both run; at the end, the code of before comes back.
+    for keys in (("a",), ("b", "a"), ("a",), ("b", "a"), ("b",), ("c", "b"), ("b",), ("c",), ("b",)):
+        process(*keys)
         assert works(redis)
     process("d")
     assert not works(redis)
 
 
-def test_only_the_newest_keys_are_known_and_redis_knows_little_of_them(redis: Any, process: Process) -> None:
+def test_only_the_newest_keys_are_known_and_redis_knows_little_of_them(redis, process) -> None:
     for number in range(20):
         process(f"key {number}", f"key {number - 1}")
         assert works(redis)
@@ -147,9 +130,7 @@ def test_only_the_newest_keys_are_known_and_redis_knows_little_of_them(redis: An
     assert redis.hget("{blog}:meta", "keys") not in redis.hget("{redsess}:meta", "keys").split()
 
 
-def test_who_replaced_a_key_that_leaked_begins_anew_with_one_command(
-    redis: Any, process: Process, new_session: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_replaced_a_key_that_leaked_begins_anew_with_one_command(redis, process, new_session, capsys) -> None:
     process("leaked")
     old = [new_session("7"), new_session("8"), new_session(colour="blue")]
     process("new")
@@ -167,9 +148,7 @@ def test_who_replaced_a_key_that_leaked_begins_anew_with_one_command(
 
 
 @pytest.mark.parametrize("state", [full, replica])
-def test_a_server_that_takes_no_writes_is_asked_all_the_same(
-    own_server: Server, settings: Any, process: Process, new_session: Any, state: Any
-) -> None:
+def test_a_server_that_takes_no_writes_is_asked_all_the_same(own_server, settings, process, new_session, state) -> None:
     settings.CACHES["sessions"]["LOCATION"] = own_server.url
     settings.CACHES = {**settings.CACHES}
     process("first")
@@ -180,9 +159,7 @@ def test_a_server_that_takes_no_writes_is_asked_all_the_same(
             assert works(own_server.client) is right
 
 
-def test_a_process_asks_once_and_of_two_sites_that_begin_at_the_same_time_the_second_is_refused(
-    redis: Any, commands: Callable[[], dict[str, int]], process: Process
-) -> None:
+def test_a_process_asks_once_and_of_two_sites_that_begin_together_one_is_refused(redis, commands, process) -> None:
     for key, right in (("first", True), ("second", False), ("first", True), ("third", False)):
         process(key)
         assert works(redis) is right

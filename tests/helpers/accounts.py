@@ -1,12 +1,11 @@
 """Users with a password, changes of their accounts, and what becomes of their sessions."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
+import pytest
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
@@ -55,80 +54,83 @@ def is_gone(response: HttpResponse) -> bool:
     return cookie is not None and cookie.value == "" and cookie["max-age"] == 0
 
 
+def changed(user: User, **values: Any) -> User:
+    for name, value in values.items():
+        setattr(user, name, value)
+    return user
+
+
+def with_new_password(user: User) -> User:
+    user.set_password(NEW_PASSWORD)
+    return user
+
+
+def post(admin: Client, path: str, **form: Any) -> None:
+    """Send a form of the admin of users."""
+    assert admin.post(f"/admin/auth/user/{path}", form).status_code == 302
+
+
+# Ways to change an account: what is given is the user, and the browser of an administrator.
+
+
 def save(user: User, admin: Client) -> None:
-    user.is_active = False
-    user.save()
-
-
-def save_the_field(user: User, admin: Client) -> None:
-    user.is_active = False
-    user.save(update_fields=["is_active"])
-
-
-def asave(user: User, admin: Client) -> None:
-    user.is_active = False
-    asyncio.run(user.asave())
-
-
-def save_one_that_was_read_in_part(user: User, admin: Client) -> None:
-    part = User.objects.only("is_active").get(pk=user.pk)
-    part.is_active = False
-    part.save()
+    changed(user, is_active=False).save()
 
 
 def in_the_admins_form(user: User, admin: Client) -> None:
-    form = {"username": user.username, "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00", "_save": "Save"}
-    assert admin.post(f"/admin/auth/user/{user.pk}/change/", form).status_code == 302
+    joined = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+    post(admin, f"{user.pk}/change/", username=user.username, _save="Save", **joined)
 
 
-DEACTIVATIONS = [save, save_the_field, asave, save_one_that_was_read_in_part, in_the_admins_form]
+DEACTIVATIONS = [
+    save,
+    pytest.param(
+        lambda user, admin: changed(user, is_active=False).save(update_fields=["is_active"]), id="save_the_field"
+    ),
+    pytest.param(lambda user, admin: asyncio.run(changed(user, is_active=False).asave()), id="asave"),
+    pytest.param(
+        lambda user, admin: changed(User.objects.only("is_active").get(pk=user.pk), is_active=False).save(),
+        id="save_one_that_was_read_in_part",
+    ),
+    in_the_admins_form,
+]
 
 
 def delete(user: User, admin: Client) -> None:
     user.delete()
 
 
-def adelete(user: User, admin: Client) -> None:
-    asyncio.run(user.adelete())
-
-
-def delete_a_queryset(user: User, admin: Client) -> None:
-    User.objects.filter(pk=user.pk).delete()
-
-
 def on_the_admins_page(user: User, admin: Client) -> None:
-    assert admin.post(f"/admin/auth/user/{user.pk}/delete/", {"post": "yes"}).status_code == 302
+    post(admin, f"{user.pk}/delete/", post="yes")
 
 
 def by_the_admins_action(user: User, admin: Client) -> None:
-    form = {"action": "delete_selected", "_selected_action": [user.pk], "post": "yes"}
-    assert admin.post("/admin/auth/user/", form).status_code == 302
+    post(admin, "", action="delete_selected", _selected_action=[user.pk], post="yes")
 
 
-DELETIONS = [delete, adelete, delete_a_queryset, on_the_admins_page, by_the_admins_action]
+DELETIONS = [
+    delete,
+    pytest.param(lambda user, admin: asyncio.run(user.adelete()), id="adelete"),
+    pytest.param(lambda user, admin: User.objects.filter(pk=user.pk).delete(), id="delete_a_queryset"),
+    on_the_admins_page,
+    by_the_admins_action,
+]
 
 
 def set_password(user: User, admin: Client) -> None:
-    user.set_password(NEW_PASSWORD)
-    user.save()
-
-
-def set_password_and_save_the_field(user: User, admin: Client) -> None:
-    user.set_password(NEW_PASSWORD)
-    user.save(update_fields=["password"])
-
-
-def set_password_and_asave(user: User, admin: Client) -> None:
-    user.set_password(NEW_PASSWORD)
-    asyncio.run(user.asave())
+    with_new_password(user).save()
 
 
 def in_the_admins_password_form(user: User, admin: Client) -> None:
-    form = {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD, "usable_password": "true"}
-    assert admin.post(f"/admin/auth/user/{user.pk}/password/", form).status_code == 302
+    passwords = {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
+    post(admin, f"{user.pk}/password/", usable_password="true", **passwords)
 
 
-NEW_PASSWORDS = [set_password, set_password_and_save_the_field, set_password_and_asave, in_the_admins_password_form]
-
+NEW_PASSWORDS = [
+    set_password,
+    pytest.param(lambda user, admin: with_new_password(user).save(update_fields=["password"]), id="save_the_field"),
+    pytest.param(lambda user, admin: asyncio.run(with_new_password(user).asave()), id="asave"),
+    in_the_admins_password_form,
+]
 
 CHANGES: list[Callable[[User, Any], None]] = [save, delete, set_password]

@@ -1,9 +1,7 @@
 """Pages of the admin, as who reads them sees them, and the forms on them."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.utils.html import VOID_ELEMENTS
 
 from django_redsess import online
 
@@ -19,29 +18,83 @@ LIST = "/admin/django_redsess/onlinesession/"
 MARKUP = "</td></script><script>alert('x')</script><b onclick=alert(1)>\"'&amp;"
 
 
-class Page(HTMLParser):
+class Element:
+    """A part of a page, with the attributes that it is ``having``."""
+
+    def __init__(self, tag: str, attributes: list[tuple[str, str | None]] = ()) -> None:
+        self.tag, self.having = tag, {name: value or "" for name, value in attributes}
+        self.children: list[Any] = []
+
+    def all(self, *tags: str) -> Iterator["Element"]:
+        """Yield all parts with these tags, at any depth."""
+        for child in self.children:
+            if isinstance(child, Element):
+                if child.tag in tags:
+                    yield child
+                yield from child.all(*tags)
+
+    def text(self, without: str = "") -> str:
+        """Return what is seen of it, but for parts of the class ``without``. Some is heard, or for a phone only."""
+        unseen = self.having.get("class") in ("redsess-heard", "redsess-label", without or "redsess-heard")
+        if self.tag in ("script", "style") or unseen:
+            return ""
+        texts = (each if isinstance(each, str) else each.text(without) for each in self.children)
+        return " " if self.tag == "br" else "".join(texts)
+
+
+class Parser(HTMLParser):
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.open = [Element("")]
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, attributes)
+        self.open[-1].children.append(element)
+        if tag not in VOID_ELEMENTS:
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in (each.tag for each in self.open):
+            while self.open.pop().tag != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+class Page:
     """
     What somebody sees of a page.
 
     ``rows`` are those of the list: the text of each column and of all together (``text``), and ``sid``, ``own`` (how it
     is marked) and ``hrefs``; ``tables`` the tables of a session's page, as text; ``links`` where each text leads first;
-    ``fields`` what the confirmation page would send; ``messages`` what Django's messages say.
+    ``sent`` and ``fields`` what the confirmation page would send; ``messages`` what Django's messages say.
     """
 
     def __init__(self, response: Any) -> None:
-        super().__init__()
-        self.text = ""
+        page = Parser(response.text).open[0]
+        self.text = words(page.text())
+        self.all_links = [(words(link.text()), link.having.get("href", "")) for link in page.all("a")]
+        self.links = dict(reversed(self.all_links))
         self.rows: list[dict[str, Any]] = []
         self.tables: list[list[list[str]]] = []
-        self.links: dict[str, str] = {}
-        self.all_links: list[tuple[str, str]] = []
-        self.fields: dict[str, str] = {}
-        self.messages: list[str] = []
-        self._open: list[tuple[str, list[str], Callable[[str], None]]] = []
-        self._form, self._table, self._list = "", "", ""
-        self._is_hidden = False
-        self.feed(response.text)
-        self.text = words(self.text)
+        for table in page.all("table"):
+            kind = table.having.get("id", table.having.get("class", ""))
+            if kind == "result_list":
+                # The head has a row as well.
+                self.rows += [row for row in map(row_of, table.all("tr")) if "user" in row]
+            if "redsess-table" in kind:
+                self.tables.append([[words(cell.text()) for cell in row.all("td", "th")] for row in table.all("tr")])
+        lists = (each for each in page.all("ul") if each.having.get("class") == "messagelist")
+        self.messages = [words(message.text()) for each in lists for message in each.all("li")]
+        asking = (each for each in page.all("form") if each.having.get("action", "").endswith(("/end/", "/reset/")))
+        self.sent = [sent for form in asking for sent in sent_by(form)]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return dict(self.sent)
 
     @property
     def count(self) -> int:
@@ -58,83 +111,29 @@ class Page(HTMLParser):
     def sids(self) -> list[str]:
         return [row["sid"] for row in self.rows]
 
-    def _note_link(self, text: str, href: str) -> None:
-        self.links.setdefault(text, href)
-        self.all_links.append((text, href))
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        having = {name: value or "" for name, value in attributes}
-        kind = having.get("class", "")
-        match tag:
-            case "a":
-                href = having.get("href", "")
-                self._read(tag, lambda text: self._note_link(text, href))
-                if self._table == "result_list" and self.rows:
-                    self.rows[-1]["hrefs"].append(href)
-                    if "/change/" in href and "/onlinesession/" in href:
-                        self.rows[-1]["sid"] = unquote(href.partition("/change/")[0].rpartition("/")[2])
-            case "span" if kind in ("redsess-heard", "redsess-label"):
-                # Heard, or shown on a phone only.
-                self._is_hidden = True
-            case "table":
-                self._table = having.get("id", kind)
-                if "redsess-table" in self._table:
-                    self.tables.append([])
-            case "tr" if self._table == "result_list":
-                self.rows.append({"own": "", "sid": "", "hrefs": [], "text": ""})
-            case "tr" if "redsess-table" in self._table:
-                self.tables[-1].append([])
-            case "td" | "th" if kind.startswith("field-"):
-                row, column = self.rows[-1], kind.split()[0].removeprefix("field-")
-                self._read(tag, lambda text: row.update({column: text, "text": row["text"] + text + "; "}))
-            case "td" | "th" if "redsess-table" in self._table:
-                self._read(tag, self.tables[-1][-1].append)
-            case "strong" if kind == "redsess-own" and self.rows:
-                row = self.rows[-1]
-                self._read(tag, lambda text: row.update(own=text))
-            case "ul":
-                self._list = kind
-            case "li" if self._list == "messagelist":
-                self._read(tag, self.messages.append)
-            case "br":
-                self.handle_data(" ")
-            case "form":
-                self._form = having.get("action", "")
-            case "input" if self._form.endswith("/end/"):
-                is_box = having.get("type") == "checkbox"
-                if "name" in having and having.get("type") != "submit" and ("checked" in having or not is_box):
-                    self.fields[having["name"]] = having.get("value", "on" if is_box else "")
+def row_of(found: Element) -> dict[str, Any]:
+    row: dict[str, Any] = {"sid": "", "hrefs": [each.having.get("href", "") for each in found.all("a")], "text": ""}
+    for href in row["hrefs"]:
+        if "/change/" in href and "/onlinesession/" in href:
+            row["sid"] = unquote(href.partition("/change/")[0].rpartition("/")[2])
+    row["own"] = " ".join(words(each.text()) for each in found.all("strong"))
+    for cell in found.all("td", "th"):
+        name, _, _ = cell.having.get("class", "").partition(" ")
+        if name.startswith("field-"):
+            # How a session is marked is no part of its user's name.
+            text = row[name.removeprefix("field-")] = words(cell.text(without="redsess-own"))
+            row["text"] += text + "; "
+    return row
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "span":
-            self._is_hidden = False
-        for place, (name, texts, done) in reversed(list(enumerate(self._open))):
-            if name == tag:
-                del self._open[place]
-                done(words("".join(texts)))
-                break
-        match tag:
-            case "table" if self._table == "result_list":
-                # The head has a row as well.
-                self._table, self.rows = "", [row for row in self.rows if "user" in row]
-            case "table":
-                self._table = ""
-            case "ul":
-                self._list = ""
-            case "form":
-                self._form = ""
 
-    def handle_data(self, data: str) -> None:
-        if self._is_hidden:
-            return
-        self.text += data
-        # How a session is marked is no part of its user's name.
-        marks = [each for each in self._open if each[0] == "strong"]
-        for _, texts, _ in marks or self._open:
-            texts.append(data)
-
-    def _read(self, tag: str, done: Callable[[str], Any]) -> None:
-        self._open.append((tag, [], done))
+def sent_by(form: Element) -> Iterator[tuple[str, str]]:
+    """Yield what a browser sends: it has no NUL, and one kind of line break."""
+    for having in (each.having for each in form.all("input")):
+        is_box = having.get("type") == "checkbox"
+        if "name" in having and having.get("type") != "submit" and ("checked" in having or not is_box):
+            value = having.get("value", "on" if is_box else "").replace("\0", "\ufffd")
+            yield having["name"], re.sub(r"\r\n?|\n", "\r\n", value)
 
 
 def words(text: str) -> str:

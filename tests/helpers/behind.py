@@ -1,7 +1,5 @@
 """What tests do behind the engine's back: turn the clock of a session, count what is stored, send commands."""
 
-from __future__ import annotations
-
 import random
 from base64 import b64encode
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a person does in a real browser."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,17 +8,15 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from testproject.people import CHROME_MAC
+from tests.helpers.admin_pages import LIST
+from tests.helpers.items import LIST as MOST_VIEWED
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 NO_BROWSER = "no browser is installed: install chromium, or name one in CHROMIUM"
 
 Visitor = Callable[..., Page]
-
 KeepPicture = Callable[[Page, str], None]
-
-LIST = "/admin/django_redsess/onlinesession/"
-MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 def sign_in(page: Page, username: str, password: str) -> None:
@@ -54,11 +50,10 @@ def visiting(browser: Browser, url: str) -> Iterator[Callable[..., Page]]:
     """Give what ``visitor`` returns, for the site at ``url``; close at the end what was opened."""
     opened: list[BrowserContext] = []
 
-    def open_page(width: int = 1280, dark: bool = False) -> Page:
+    def open_page(width: int = 1280) -> Page:
         context = browser.new_context(
             base_url=url,
             viewport={"width": width, "height": 800},
-            color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
             user_agent=CHROME_MAC,
         )

@@ -6,8 +6,6 @@ killed costs neither the start of Python nor a word about the fork. What an oper
 function below; what it is given and what it returns is JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -18,10 +16,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from testproject.servers import Server
+import time_machine
+
+from testproject.servers import Server
 
 Moment = Literal["before", "half", "after"]
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
@@ -84,91 +83,46 @@ class Child:
         return int(self._server.client.info("clients")["connected_clients"])
 
 
-def shift_clock(seconds: int) -> None:
-    """Put every clock of this process ahead. Modules that are imported later know no other."""
-    import datetime
-
-    true_time, true_time_ns = time.time, time.time_ns
-
-    class Shifted(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> Shifted:
-            return cls.fromtimestamp(time.time(), tz)
-
-        @classmethod
-        def utcnow(cls) -> Shifted:
-            return cls.now(datetime.UTC).replace(tzinfo=None)
-
-        @classmethod
-        def today(cls) -> Shifted:
-            return cls.now()
-
-    time.time = lambda: true_time() + seconds
-    time.time_ns = lambda: true_time_ns() + seconds * 10**9
-    datetime.datetime = Shifted  # type: ignore[misc]
-
-
 def die_at(number: int, moment: Moment) -> None:
     """Have this process killed when it sends its ``number``-th command, over whichever client."""
-    import redis.asyncio.connection
+    from redis.asyncio.connection import AbstractConnection
 
     sent = 0
 
-    def due(command: Any) -> bytes | None:
-        # The whole of the command that is the last, or None.
+    def part_of(command: Any) -> bytes | None:
+        """Return what is sent of the command that is the last. None for one that is not."""
         nonlocal sent
         packed = b"".join([command] if isinstance(command, bytes) else command)
         sent += packed.split(b"\r\n", 3)[2].decode() not in GREETINGS
-        return packed if sent == number else None
+        length = {"before": 0, "half": len(packed) // 2, "after": len(packed)}[moment]
+        return packed[:length] if sent == number else None
 
-    def kill() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+    def watched(send: Callable[..., None]) -> Callable[..., None]:
+        def watching(self: Any, data: Any, *flags: int) -> None:
+            part = part_of(bytes(data))
+            send(self, data if part is None else part, *flags)
+            if part is not None:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch_socket() -> None:
-        send = socket.socket.sendall
+        return watching
 
-        def sendall(self: Any, data: Any, *flags: int) -> None:
-            if (packed := due(bytes(data))) is not None:
-                if moment != "before":
-                    send(self, packed if moment == "after" else packed[: len(packed) // 2])
-                kill()
-            send(self, data, *flags)
+    send_packed = AbstractConnection.send_packed_command
 
-        socket.socket.sendall = sendall  # type: ignore[assignment, method-assign]
+    async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
+        part = part_of(command)
+        await send_packed(self, command if part is None else part, check_health)
+        if part is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch_asynchronous(connection: Any) -> None:
-        send = connection.send_packed_command
-
-        async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
-            if (packed := due(command)) is not None:
-                if moment != "before":
-                    await send(self, packed if moment == "after" else packed[: len(packed) // 2], check_health)
-                kill()
-            await send(self, command, check_health)
-
-        connection.send_packed_command = send_packed_command
-
-    def watch_writer() -> None:
-        # What is short goes to it without redis-py's detour.
-        write = asyncio.StreamWriter.write
-
-        def written(self: Any, data: Any) -> None:
-            if (packed := due(bytes(data))) is not None:
-                if moment != "before":
-                    write(self, packed if moment == "after" else packed[: len(packed) // 2])
-                kill()
-            write(self, data)
-
-        asyncio.StreamWriter.write = written  # type: ignore[method-assign]
-
-    watch_writer()
-    watch_socket()
-    watch_asynchronous(redis.asyncio.connection.AbstractConnection)
+    socket.socket.sendall = watched(socket.socket.sendall)
+    AbstractConnection.send_packed_command = send_packed_command
+    # What is short goes to it without redis-py's detour.
+    asyncio.StreamWriter.write = watched(asyncio.StreamWriter.write)
 
 
 def main() -> None:
     if seconds := int(sys.argv[1]):
-        shift_clock(seconds)
+        time_machine.travel(time.time() + seconds).start()
     import django
 
     django.setup()

@@ -1,7 +1,5 @@
 """A server whose clock a test sets, by Debian's faketime. With that, Debian's Redis does not start."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -4,15 +4,13 @@ Visitors who use their sessions all the time, some in threads and some in tasks 
 Each keeps account of what was acknowledged, so that afterwards it is known what was lost, and which end was undone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections import ChainMap, Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +21,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from tests.helpers.behind import faults
+from tests.helpers.both import Ask, twins
 
 THREADS = TASKS = 4
 
@@ -63,9 +62,9 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        loop = threading.Thread(target=lambda: asyncio.run(self._tasks()))
         threads = [threading.Thread(target=self._visit, args=(each,)) for each in self.accounts[:THREADS]]
-        for thread in (loop, *threads):
+        threads.append(threading.Thread(target=lambda: asyncio.run(self._tasks())))
+        for thread in threads:
             thread.start()
         try:
             # All have begun.
@@ -75,7 +74,7 @@ class Load:
         finally:
             self._stop.set()
             self._go_on.set()
-            for thread in (loop, *threads):
+            for thread in threads:
                 thread.join()
 
     def go_on_for(self, requests: int) -> None:
@@ -103,11 +102,8 @@ class Load:
         )
 
     def lost_saves(self) -> int:
-        lost = 0
-        for account in self.accounts:
-            for key, count in account.saves.items():
-                lost += max(0, count - SessionStore(key).get("count", 0))
-        return lost
+        saves = ChainMap(*(account.saves for account in self.accounts))
+        return sum(max(0, count - SessionStore(key).get("count", 0)) for key, count in saves.items())
 
     def double_saves(self) -> int:
         return sum(
@@ -139,49 +135,37 @@ class Load:
         self.assert_sound()
         assert (self.lost_saves(), self.lost_sign_ins(), self.undone_ends(), self.wrong_views()) == (0, 0, 0, 0), self
 
-    # What visitors do. Each way is written once for threads, and once for tasks.
+    async def _tasks(self) -> None:
+        await asyncio.gather(*(self._avisit(account) for account in self.accounts[THREADS:]))
 
     def _visit(self, account: Account) -> None:
         while not self._stop.is_set():
             self._go_on.wait()
-            work = _chosen(_IN_THREADS)
-            self._begin()
-            began = time.monotonic()
-            try:
-                work(account)
-            except Exception as error:
-                self._note(error)
-            self._end(began)
-
-    async def _tasks(self) -> None:
-        await asyncio.gather(*(self._avisit(account) for account in self.accounts[THREADS:]))
+            with self._asking():
+                _chosen()[0](account)
 
     async def _avisit(self, account: Account) -> None:
         while not self._stop.is_set():
             while not self._go_on.is_set():
                 await asyncio.sleep(0.01)
-            work = _chosen(_IN_TASKS)
-            self._begin()
-            began = time.monotonic()
-            try:
-                await work(account)
-            except Exception as error:
-                self._note(error)
-            self._end(began)
+            with self._asking():
+                await _chosen()[1](account)
 
-    def _begin(self) -> None:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
         with self._lock:
             self._busy += 1
-
-    def _note(self, error: Exception) -> None:
-        if isinstance(error, SessionStoreUnavailable):
+        began = time.monotonic()
+        try:
+            yield
+        except SessionStoreUnavailable:
             with self._lock:
                 self.refused += 1
                 self.refused_at.append(time.monotonic())
-        elif not isinstance(error, LostError):
+        except LostError:
+            pass
+        except Exception as error:
             self.errors.append(error)
-
-    def _end(self, began: float) -> None:
         with self._lock:
             self._busy -= 1
             self.requests += 1
@@ -201,86 +185,47 @@ def _key(account: Account) -> str:
     return random.choice(list(account.saves))
 
 
-def _save(account: Account) -> None:
+async def save(ask: Ask, account: Account) -> None:
     key = _key(account)
     session = SessionStore(key)
-    if "count" not in session:
+    count = await ask(session, "get", "count")
+    if count is None:
         raise LostError
-    session["count"] += 1
+    session["count"] = count + 1
     account.unknown_saves[key] += 1
-    session.save()
+    await ask(session, "save")
     account.saves[key] += 1
     account.unknown_saves[key] -= 1
 
 
-async def _asave(account: Account) -> None:
-    key = _key(account)
-    session = SessionStore(key)
-    if not await session.ahas_key("count"):
-        raise LostError
-    await session.aset("count", await session.aget("count") + 1)
-    account.unknown_saves[key] += 1
-    await session.asave()
-    account.saves[key] += 1
-    account.unknown_saves[key] -= 1
-
-
-def _sign_in(account: Account) -> None:
+async def sign_in(ask: Ask, account: Account) -> None:
     session = SessionStore()
     session["colour"] = "blue"
-    session.save()
-    session.cycle_key()
+    await ask(session, "save")
+    await ask(session, "cycle_key")
     session[SESSION_KEY] = str(next(users))
     session.signed_in()
-    session.save()
+    await ask(session, "save")
     account.signed_in.add(session.session_key or "")
 
 
-async def _asign_in(account: Account) -> None:
-    session = SessionStore()
-    await session.aset("colour", "blue")
-    await session.asave()
-    await session.acycle_key()
-    await session.aset(SESSION_KEY, str(next(users)))
-    session.signed_in()
-    await session.asave()
-    account.signed_in.add(session.session_key or "")
-
-
-def _kick(account: Account) -> None:
+async def kick(ask: Ask, account: Account) -> None:
     if account.signed_in:
         key = account.signed_in.pop()
-        online.end(SessionStore(key).sid or "")
+        await ask(online, "end", SessionStore(key).sid or "")
         account.ended.add(key)
 
 
-async def _akick(account: Account) -> None:
-    if account.signed_in:
-        key = account.signed_in.pop()
-        await online.aend(SessionStore(key).sid or "")
-        account.ended.add(key)
-
-
-def _view(account: Account) -> None:
+async def view(ask: Ask, account: Account) -> None:
     session = SessionStore(_key(account))
     account.unknown_views += 1
-    noted = viewed.record(session, random.randrange(20))
+    noted = await ask(viewed, "record", session, random.randrange(20))
     account.unknown_views -= 1
     account.views += noted
 
 
-async def _aview(account: Account) -> None:
-    session = SessionStore(_key(account))
-    account.unknown_views += 1
-    noted = await viewed.arecord(session, random.randrange(20))
-    account.unknown_views -= 1
-    account.views += noted
+WAYS, SHARES = [twins(way) for way in (save, sign_in, kick, view)], (12, 3, 2, 3)
 
 
-SHARES = (12, 3, 2, 3)
-_IN_THREADS: list[Callable[[Account], None]] = [_save, _sign_in, _kick, _view]
-_IN_TASKS: list[Callable[[Account], Awaitable[None]]] = [_asave, _asign_in, _akick, _aview]
-
-
-def _chosen(ways: list[Any]) -> Any:
-    return random.choices(ways, SHARES)[0]
+def _chosen() -> Any:
+    return random.choices(WAYS, SHARES)[0]

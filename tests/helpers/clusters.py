@@ -1,10 +1,8 @@
 """A site whose sessions are in a cluster, which of its nodes has what, and a hash slot that is half moved."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from django.core.signals import setting_changed
@@ -25,11 +23,7 @@ PARTITIONS = 64
 
 
 def caches_at(location: str | Sequence[str], *, timeout: float = PATIENCE, **options: Any) -> dict[str, Any]:
-    """
-    Settings that keep the sessions on the cluster of which ``location`` names some nodes.
-
-    ``options`` are more of django-redis.
-    """
+    """Settings that keep the sessions on the cluster of which ``location`` names some nodes."""
     entry = caches("", timeout=timeout)["sessions"]
     more = {"CONNECTION_FACTORY": FACTORY, **options}
     return {"sessions": {**entry, "LOCATION": location, "OPTIONS": {**entry["OPTIONS"], **more}}}
@@ -81,11 +75,7 @@ def pools() -> dict[str, Any]:
 def proxies_of(cluster: Cluster) -> Iterator[dict[int, Proxy]]:
     """Start a proxy for each node; give them by the ports of the nodes."""
     with ExitStack() as ended:
-        started = {}
-        for node in cluster.nodes:
-            started[node.port] = proxy = Proxy(node.port)
-            ended.callback(proxy.close)
-        yield started
+        yield {node.port: ended.enter_context(closing(Proxy(node.port))) for node in cluster.nodes}
 
 
 @contextmanager

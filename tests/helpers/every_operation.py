@@ -1,7 +1,5 @@
 """What a process of child.py can be told to do with sessions. Takes and returns what JSON can say."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -13,61 +11,46 @@ from django.utils import timezone
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
+from tests.helpers.both import Ask, twins
 
 
-def create(data: dict[str, Any]) -> str:
+async def create(ask: Ask, data: dict[str, Any]) -> str:
     """Store a new session, and return its key."""
     session = SessionStore()
-    session.update(data)
-    session.save()
+    await ask(session, "update", data)
+    await ask(session, "save")
     return str(session.session_key)
 
 
-async def acreate(data: dict[str, Any]) -> str:
-    session = SessionStore()
-    await session.aupdate(data)
-    await session.asave()
-    return str(session.session_key)
-
-
-def change(session_key: str, data: dict[str, Any]) -> None:
+async def change(ask: Ask, session_key: str, data: dict[str, Any]) -> None:
     session = SessionStore(session_key)
-    session.update(data)
-    session.save()
+    await ask(session, "update", data)
+    await ask(session, "save")
 
 
-async def achange(session_key: str, data: dict[str, Any]) -> None:
+async def rotate(ask: Ask, session_key: str) -> None:
     session = SessionStore(session_key)
-    await session.aupdate(data)
-    await session.asave()
+    await ask(session, "cycle_key")
+    await ask(session, "save")
 
 
-def rotate(session_key: str) -> None:
+async def sign_in(ask: Ask, session_key: str, user_id: str) -> None:
     session = SessionStore(session_key)
-    session.cycle_key()
-    session.save()
-
-
-async def arotate(session_key: str) -> None:
-    session = SessionStore(session_key)
-    await session.acycle_key()
-    await session.asave()
-
-
-def sign_in(session_key: str, user_id: str) -> None:
-    session = SessionStore(session_key)
-    session.cycle_key()
+    await ask(session, "cycle_key")
     session[SESSION_KEY] = user_id
     session.signed_in()
-    session.save()
+    await ask(session, "save")
 
 
-async def asign_in(session_key: str, user_id: str) -> None:
-    session = SessionStore(session_key)
-    await session.acycle_key()
-    await session.aset(SESSION_KEY, user_id)
-    session.signed_in()
-    await session.asave()
+async def flush(ask: Ask, session_key: str) -> None:
+    await ask(SessionStore(session_key), "flush")
+
+
+create, acreate = twins(create)
+change, achange = twins(change)
+rotate, arotate = twins(rotate)
+sign_in, asign_in = twins(sign_in)
+flush, aflush = twins(flush)
 
 
 def sign_in_again(session_key: str) -> None:
@@ -84,14 +67,6 @@ def take_user_out(session_key: str) -> None:
     session = SessionStore(session_key)
     del session[SESSION_KEY]
     session.save()
-
-
-def flush(session_key: str) -> None:
-    SessionStore(session_key).flush()
-
-
-async def aflush(session_key: str) -> None:
-    await SessionStore(session_key).aflush()
 
 
 def end(sid: str) -> int:

@@ -1,11 +1,9 @@
 """Visitors who write while the master is replaced, and what is left of what they were told is written."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import NamedTuple
 
@@ -144,12 +142,10 @@ class Writers:
             changed["colour"] = "red"
             changed.save()
 
-        try:
+        # What was lost is counted as missing.
+        with suppress(UpdateError):
             if self._asked(session, change):
                 self._colours[session.sid] = "red"
-        except UpdateError:
-            # It was lost: counted as missing.
-            pass
 
     def _asked(self, session: SessionStore, ask: Callable[[], object]) -> bool:
         """Tell whether it was acknowledged. If not, nothing is expected of ``session`` from now on."""

@@ -1,7 +1,5 @@
 """Items as nobody would name them, and the admin's page of the most viewed ones."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.test import Client
+from django.utils.http import urlencode
 
 from django_redsess.models import PopularItem
 from tests.helpers.admin_pages import Page, words
@@ -18,15 +17,9 @@ STRANGE = [
     *(" ", " kite ", "a:b", "%", "%25", "_", "'\"&amp;", "\u202eevil", "漢" * 21, "é" * 32, "x" * 64, "0", "-1", "+1"),
 ]
 
-
 LIST = "/admin/django_redsess/popularitem/"
 
-
-CONFIRM = LIST + "confirm/"
-
-
-RESET = LIST + "reset/"
-
+CONFIRM, RESET = LIST + "confirm/", LIST + "reset/"
 
 VIEWS = {"kite": 1250, "lamp": 400, "rope": 400, "tail": 3}
 
@@ -37,10 +30,9 @@ def rows(response: Any) -> list[dict[str, str]]:
     body = response.text.partition('id="result_list"')[2].partition("</table>")[0]
     found = []
     for row in re.findall(r"<tr>(.*?)</tr>", body.partition("<tbody>")[2], flags=re.DOTALL):
-        cells = dict(re.findall(r'<t[dh] class="field-(\w+)[^"]*">(.*?)</t[dh]>', row, flags=re.DOTALL))
-        found.append(
-            {**{name: text_of(cell) for name, cell in cells.items()}, **{f"{n}_html": cells[n] for n in cells}}
-        )
+        found.append({})
+        for name, cell in re.findall(r'<t[dh] class="field-(\w+)[^"]*">(.*?)</t[dh]>', row, flags=re.DOTALL):
+            found[-1] |= {name: text_of(cell), f"{name}_html": cell}
     return found
 
 
@@ -65,14 +57,7 @@ def select_all(client: Client, query: str = "") -> Any:
 def fields(response: Any) -> list[tuple[str, str]]:
     """What the form of a confirmation page would send, the token aside."""
     assert response.status_code == 200
-    form = response.text.partition(f'action="{RESET}"')[2].partition("</form>")[0]
-    found = []
-    for tag in re.findall(r'<input type="hidden".*?>', form, flags=re.DOTALL):
-        having = dict(re.findall(r'(name|value)="(.*?)"', tag, flags=re.DOTALL))
-        # As a browser sends it: it has no NUL, and one kind of line break.
-        value = re.sub(r"\r\n?|\n", "\r\n", html.unescape(having["value"]).replace("\0", "\ufffd"))
-        found.append((having["name"], value))
-    return [(name, value) for name, value in found if name != "csrfmiddlewaretoken"]
+    return [(name, value) for name, value in Page(response).sent if name != "csrfmiddlewaretoken"]
 
 
 def checkboxes(response: Any) -> list[str]:
@@ -84,10 +69,7 @@ def checkboxes(response: Any) -> list[str]:
 
 def answer(client: Client, response: Any) -> Any:
     """Send a confirmation page's form, and return where that leads."""
-    data: dict[str, list[str]] = {}
-    for name, value in fields(response):
-        data.setdefault(name, []).append(value)
-    return client.post(RESET, data, follow=True)
+    return client.post(RESET, urlencode(fields(response)), "application/x-www-form-urlencoded", follow=True)
 
 
 def asked(response: Any) -> str:

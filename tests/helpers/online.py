@@ -1,7 +1,5 @@
 """Users who are online without a sign-in by a form, and the ends of their sessions."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -15,8 +15,6 @@ No test can switch it off. Few damage the store and don't repair it; they ask fo
 ``flushall()`` at their end, and say why.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,13 +1,11 @@
 """Outages: a server that is frozen, full or refuses to write, and how a process recovers."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -86,13 +84,21 @@ def close_connections() -> None:
 
 
 @contextmanager
-def full(redis: redis_py.Redis) -> Iterator[None]:
-    """Let the server be out of memory."""
-    redis.config_set("maxmemory", 1)
+def configured(client: redis_py.Redis, option: str, value: int) -> Iterator[None]:
+    client.config_set(option, value)
     try:
         yield
     finally:
-        redis.config_set("maxmemory", 0)
+        client.config_set(option, 0)
+
+
+def full(redis: redis_py.Redis) -> AbstractContextManager[None]:
+    """Let the server be out of memory."""
+    return configured(redis, "maxmemory", 1)
+
+
+def without_replicas(server: Server) -> AbstractContextManager[None]:
+    return configured(server.client, "min-replicas-to-write", 1)
 
 
 @contextmanager
@@ -100,13 +106,6 @@ def replica(server: Server) -> Iterator[None]:
     server.client.replicaof("127.0.0.1", 1)
     yield
     server.client.replicaof("no", "one")
-
-
-@contextmanager
-def without_replicas(server: Server) -> Iterator[None]:
-    server.client.config_set("min-replicas-to-write", 1)
-    yield
-    server.client.config_set("min-replicas-to-write", 0)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Properties of all sessions: a model of the merge of two changes, and runs of state machines."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

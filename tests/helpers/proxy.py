@@ -1,7 +1,5 @@
 """A TCP proxy between the site and its server, which a test makes misbehave."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

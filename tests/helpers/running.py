@@ -1,7 +1,5 @@
 """Commands of manage.py, and sites, that run as processes of their own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -77,9 +75,6 @@ def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
 def asleep(client: redis.Redis) -> int:
     """Count the cleaners that sleep: their connections are in BLPOP."""
     return sum(each["cmd"] == "blpop" and "b" in each["flags"] for each in client.client_list())
-
-
-ROOT = Path(__file__).parents[2]
 
 
 def drive(*part: str, settings: str, server: Server, folder: Path, **changes: str) -> None:

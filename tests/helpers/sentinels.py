@@ -1,14 +1,14 @@
 """Replicas that take the place of their master, and the sentinels that have them do so."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis as redis_py
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from testproject.servers import Server, free_port
 from tests.helpers.outages import PATIENCE
@@ -21,12 +21,10 @@ class Replicated:
 
     def __init__(self, binary: Path) -> None:
         with ExitStack() as on_error:
-            self.server = Server(binary, "--repl-diskless-sync-delay", "0")
-            on_error.callback(self.server.close)
-            self._link = Proxy(self.server.port)
-            on_error.callback(self._link.close)
-            self.replica = Server(binary, "--replicaof", f"127.0.0.1 {self._link.port}")
-            on_error.callback(self.replica.close)
+            self.server = on_error.enter_context(closing(Server(binary, "--repl-diskless-sync-delay", "0")))
+            self._link = on_error.enter_context(closing(Proxy(self.server.port)))
+            through = f"127.0.0.1 {self._link.port}"
+            self.replica = on_error.enter_context(closing(Server(binary, "--replicaof", through)))
             self.link()
             self._closing = on_error.pop_all()
 
@@ -177,16 +175,13 @@ class Watched:
 def watched(binary: Path, folder: Path, *, replicas: int = 1, sentinels: int = 1) -> Iterator[Watched]:
     """Start a master, replicas and sentinels, each a process of its own. The sentinels act after a second."""
     with ExitStack() as ended:
-        servers = []
-        for _ in range(1 + replicas):
-            # Replicas begin to copy at once.
-            servers.append(Server(binary, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"))
-            ended.callback(servers[-1].close)
+        # Replicas begin to copy at once.
+        options = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+        servers = [ended.enter_context(closing(Server(binary, *options))) for _ in range(1 + replicas)]
         ports = [free_port() for _ in range(sentinels)]
         for port in ports:
             ended.enter_context(_sentinel(servers[0], folder, port))
-        found = Watched(servers, ports)
-        ended.callback(found.close)
+        found = ended.enter_context(closing(Watched(servers, ports)))
         found.start()
         yield found
 
@@ -197,16 +192,9 @@ def _sentinel(server: Server, folder: Path, port: int, watches: str = "") -> Ite
     config.write_text(f"port {port}\nbind 127.0.0.1\n{watches}\n")
     process = subprocess.Popen([server.binary, config, "--sentinel"], stdout=subprocess.DEVNULL, cwd=folder)
     try:
-        wait_until(lambda: _answers(port))
+        with redis_py.Redis(port=port, retry=Retry(ConstantBackoff(0.05), 400)) as sentinel:
+            sentinel.ping()
         yield
     finally:
         process.kill()
         process.wait()
-
-
-def _answers(port: int) -> bool:
-    try:
-        with redis_py.Redis(port=port, socket_timeout=5) as sentinel:
-            return bool(sentinel.ping())
-    except redis_py.ConnectionError:
-        return False

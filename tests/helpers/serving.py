@@ -4,8 +4,6 @@ A site that real threads serve: ``serving`` starts it and ``Site`` asks it.
 A request that names a gate in its ``X-Gate`` header is held there, half-way through its view, until the gate opens.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor

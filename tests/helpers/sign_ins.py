@@ -1,7 +1,5 @@
 """Sign-ins of users who are in no table, and the sessions that they have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import redis as redis_py

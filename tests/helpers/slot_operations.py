@@ -28,6 +28,7 @@ from django_redsess.viewed import popularity
 from tests.helpers.behind import faults, make_due
 
 Work = Generator[None, None, None]
+LIMIT = Limit(1, "end_oldest")
 OPERATIONS: list[Callable[[World], Work]] = []
 
 
@@ -64,21 +65,32 @@ def _loaded(session: SessionStore) -> SessionStore:
     return found
 
 
-def _visited(session: SessionStore) -> SessionStore:
+def _has(session: SessionStore, **data: Any) -> bool:
+    found = dict(SessionStore(session.session_key).items())
+    return {name: found.get(name) for name in data} == data
+
+
+def _are_gone(*sessions: SessionStore) -> bool:
+    return not any(SessionStore(each.session_key).items() for each in sessions)
+
+
+def _is_noted(session: SessionStore) -> bool:
+    """Tell whether it has ended, and its user will be told."""
+    found = SessionStore(session.session_key)
+    return (dict(found.items()), found.cookie.notice is None) == ({}, False)
+
+
+def _viewed_by(session: SessionStore) -> list[str]:
+    return [found.item for found in viewed.recent(session)]
+
+
+def _sign_in(session: SessionStore, user: str, limit: Limit | None = None) -> SessionStore:
     found = _loaded(session)
-    found.visit = Visit(lambda: Client("198.51.100.7", "Mozilla"))
-    found["colour"] = "red"
+    found.cycle_key()
+    found[SESSION_KEY] = user
+    found.signed_in(limit)
     found.save()
     return found
-
-
-def _there(session: SessionStore, **data: Any) -> None:
-    found = dict(SessionStore(session.session_key).items())
-    assert {name: found.get(name) for name in data} == data
-
-
-def _gone(*sessions: SessionStore) -> None:
-    assert [dict(SessionStore(each.session_key).items()) for each in sessions] == [{} for _ in sessions]
 
 
 def operation(work: Callable[[World], Work]) -> Callable[[World], Work]:
@@ -87,17 +99,15 @@ def operation(work: Callable[[World], Work]) -> Callable[[World], Work]:
 
 
 @operation
-def add_guest(world: World) -> Work:
-    session = _stored(colour="red")
+def add_guest(world: World, user: str = "") -> Work:
+    session = _stored(user, colour="red")
     yield
-    _there(session, colour="red")
+    assert _has(session, colour="red")
 
 
 @operation
 def add_user(world: World) -> Work:
-    session = _stored("9", colour="red")
-    yield
-    _there(session, colour="red")
+    yield from add_guest(world, "9")
 
 
 @operation
@@ -107,18 +117,18 @@ def create_with_a_view(world: World) -> Work:
     session.viewed("vase")
     session.save()
     yield
-    assert [found.item for found in viewed.recent(session)] == ["vase"]
+    assert _viewed_by(session) == ["vase"]
 
 
 @operation
 def create_within_a_limit(world: World) -> Work:
     session = SessionStore()
     session.update({SESSION_KEY: "7", "colour": "red"})
-    session.signed_in(Limit(1, "end_oldest"))
+    session.signed_in(LIMIT)
     session.save()
     yield
-    _there(session, colour="red")
-    _gone(world.user, world.quiet_user)
+    assert _has(session, colour="red")
+    assert _are_gone(world.user, world.quiet_user)
 
 
 @operation
@@ -129,42 +139,37 @@ def read_guest(world: World) -> Work:
 
 @operation
 def read_ended(world: World) -> Work:
-    session = SessionStore(world.ended.session_key)
-    assert dict(session.items()) == {}
-    assert session.cookie.notice is not None
+    assert _is_noted(world.ended)
     yield
 
 
 @operation
-def change_guest(world: World) -> Work:
-    session = _loaded(world.guest)
+def change_guest(world: World, whose: str = "guest") -> Work:
+    session = _loaded(getattr(world, whose))
     session["colour"] = "red"
     session.save()
     yield
-    _there(world.guest, colour="red")
+    assert _has(session, colour="red")
 
 
 @operation
 def change_user(world: World) -> Work:
-    session = _loaded(world.user)
-    session["colour"] = "red"
-    session.save()
-    yield
-    _there(world.user, colour="red")
+    yield from change_guest(world, "user")
 
 
 @operation
-def change_address_of_guest(world: World) -> Work:
-    session = _visited(world.guest)
+def change_address_of_guest(world: World, whose: str = "guest") -> Work:
+    session = _loaded(getattr(world, whose))
+    session.visit = Visit(lambda: Client("198.51.100.7", "Mozilla"))
+    session["colour"] = "red"
+    session.save()
     yield
-    _there(session, colour="red")
+    assert _has(session, colour="red")
 
 
 @operation
 def change_address_of_user(world: World) -> Work:
-    session = _visited(world.user)
-    yield
-    _there(session, colour="red")
+    yield from change_address_of_guest(world, "user")
 
 
 @operation
@@ -173,7 +178,7 @@ def save_sooner(world: World) -> Work:
     session.set_expiry(3600)
     session.save()
     yield
-    _there(world.user, _session_expiry=3600)
+    assert _has(world.user, _session_expiry=3600)
 
 
 @operation
@@ -183,33 +188,25 @@ def save_with_a_view(world: World) -> Work:
     session.viewed("vase")
     session.save()
     yield
-    _there(session, colour="red")
-    assert [found.item for found in viewed.recent(session)] == ["vase"]
+    assert _has(session, colour="red")
+    assert _viewed_by(session) == ["vase"]
 
 
 @operation
 def sign_in(world: World) -> Work:
-    session = _loaded(world.guest)
-    session.cycle_key()
-    session[SESSION_KEY] = "9"
-    session.signed_in()
-    session.save()
+    session = _sign_in(world.guest, "9")
     yield
-    _there(session, colour="blue")
-    assert [found.item for found in viewed.recent(session)] == ["lamp"]
-    _gone(world.guest)
+    assert _has(session, colour="blue")
+    assert _viewed_by(session) == ["lamp"]
+    assert _are_gone(world.guest)
 
 
 @operation
 def sign_in_within_a_limit(world: World) -> Work:
-    session = _loaded(world.quiet_guest)
-    session.cycle_key()
-    session[SESSION_KEY] = "7"
-    session.signed_in(Limit(1, "end_oldest"))
-    session.save()
+    session = _sign_in(world.quiet_guest, "7", LIMIT)
     yield
-    _there(session, colour="blue")
-    _gone(world.quiet_guest, world.user, world.quiet_user)
+    assert _has(session, colour="blue")
+    assert _are_gone(world.quiet_guest, world.user, world.quiet_user)
 
 
 @operation
@@ -218,8 +215,8 @@ def sign_in_again(world: World) -> Work:
     session.signed_in()
     session.save()
     yield
-    _there(session, colour="blue")
-    _gone(world.user)
+    assert _has(session, colour="blue")
+    assert _are_gone(world.user)
 
 
 @operation
@@ -229,8 +226,8 @@ def cycle_key(world: World) -> Work:
     session.viewed("vase")
     session.save()
     yield
-    _there(session, colour="blue")
-    _gone(world.quiet_user)
+    assert _has(session, colour="blue")
+    assert _are_gone(world.quiet_user)
 
 
 @operation
@@ -239,7 +236,7 @@ def take_user_out(world: World) -> Work:
     del session[SESSION_KEY]
     session.save()
     yield
-    _there(world.user, colour="blue", **{SESSION_KEY: None})
+    assert _has(world.user, colour="blue", **{SESSION_KEY: None})
 
 
 @operation
@@ -248,40 +245,7 @@ def flush_user(world: World) -> Work:
     session.signed_out()
     session.flush()
     yield
-    _gone(world.user)
-
-
-@operation
-def end(world: World) -> Work:
-    online.end(world.user.sid or "", message="Please sign in again.")
-    yield
-    session = SessionStore(world.user.session_key)
-    assert dict(session.items()) == {}
-    assert session.cookie.notice is not None
-
-
-@operation
-def end_of_a_user(world: World) -> Work:
-    drive(online.end_all_of(["7"], Reason.KICKED, keep=world.user.sid, message=""))
-    yield
-    _there(world.user, colour="blue")
-    _gone(world.quiet_user)
-
-
-@operation
-def end_all(world: World) -> Work:
-    online.end_all()
-    yield
-    _gone(world.user, world.quiet_user)
-    _there(world.guest, colour="blue")
-
-
-@operation
-def end_above(world: World) -> Work:
-    script_calls.end_above(Limit(1, "end_oldest"), "7", keep=world.user.sid or "").run()
-    yield
-    _there(world.user, colour="blue")
-    _gone(world.quiet_user)
+    assert _are_gone(world.user)
 
 
 @operation
@@ -293,83 +257,70 @@ def prolong(world: World) -> Work:
     assert script_calls.read(world.user.sid or "").run().due == later
 
 
-@operation
-def clean_along(world: World) -> Work:
+def _no_views() -> bool:
+    return tuple(viewed.total())[:2] == (0, 0)
+
+
+def _clean_along(world: World) -> None:
     call = eviction.cleaning_along(world.partition, due=100, recent=3, guests=2)
     assert call is not None
     call.run()
-    yield
-    assert sum(cleaning.expired()) == 0
 
 
-@operation
-def expire(world: World) -> Work:
-    list(cleaning.expired())
-    yield
-    assert sum(cleaning.expired()) == 0
+CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
+    "end": (
+        lambda world: online.end(world.user.sid or "", message="Please sign in again."),
+        lambda world: _is_noted(world.user),
+    ),
+    "end_of_a_user": (
+        lambda world: drive(online.end_all_of(["7"], Reason.KICKED, keep=world.user.sid, message="")),
+        lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
+    ),
+    "end_all": (
+        lambda world: online.end_all(),
+        lambda world: _has(world.guest, colour="blue") and _are_gone(world.user, world.quiet_user),
+    ),
+    "end_above": (
+        lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
+        lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
+    ),
+    "clean_along": (_clean_along, lambda world: sum(cleaning.expired()) == 0),
+    "expire": (lambda world: list(cleaning.expired()), lambda world: sum(cleaning.expired()) == 0),
+    "evict": (
+        lambda world: list(cleaning.evicted(maximum=1, guests=0)),
+        lambda world: _are_gone(world.guest, world.quiet_guest),
+    ),
+    "record_a_view": (
+        lambda world: viewed.record(world.quiet_user, "lamp"),
+        lambda world: (_viewed_by(world.quiet_user), viewed.count("lamp")) == (["lamp"], 3),
+    ),
+    "count_a_view": (lambda world: viewed.count_view("lamp").run(), lambda world: viewed.count("lamp") == 3),
+    "forget_views": (lambda world: viewed.forget(world.user), lambda world: _viewed_by(world.user) == []),
+    "reset_an_item": (lambda world: viewed.reset("lamp"), lambda world: viewed.count("lamp") == 0),
+    "reset_all_items": (lambda world: viewed.reset_all(), lambda world: _no_views()),
+    "trim_items": (
+        lambda world: [call.run() for call in popularity.trim([0], limit=10)],
+        lambda world: _no_views(),
+    ),
+    "sample": (lambda world: cleaning.sample(), lambda world: True),
+    "take_new_secret_key": (lambda world: drive(agreement.take_new_secret_key()), lambda world: True),
+}
+"""What is done by a single call, and what holds afterwards."""
 
 
-@operation
-def evict(world: World) -> Work:
-    list(cleaning.evicted(maximum=1, guests=0))
-    yield
-    _gone(world.guest, world.quiet_guest)
+def _working(name: str) -> Callable[[World], Work]:
+    call, holds = CALLS[name]
+
+    def work(world: World) -> Work:
+        call(world)
+        yield
+        assert holds(world)
+
+    work.__name__ = name
+    return work
 
 
-@operation
-def record_a_view(world: World) -> Work:
-    viewed.record(world.quiet_user, "lamp")
-    yield
-    assert [found.item for found in viewed.recent(world.quiet_user)] == ["lamp"]
-    assert viewed.count("lamp") == 3
-
-
-@operation
-def count_a_view(world: World) -> Work:
-    viewed.count_view("lamp").run()
-    yield
-    assert viewed.count("lamp") == 3
-
-
-@operation
-def forget_views(world: World) -> Work:
-    viewed.forget(world.user)
-    yield
-    assert viewed.recent(world.user) == []
-
-
-@operation
-def reset_an_item(world: World) -> Work:
-    viewed.reset("lamp")
-    yield
-    assert viewed.count("lamp") == 0
-
-
-@operation
-def reset_all_items(world: World) -> Work:
-    viewed.reset_all()
-    yield
-    assert tuple(viewed.total())[:2] == (0, 0)
-
-
-@operation
-def trim_items(world: World) -> Work:
-    for call in popularity.trim([0], limit=10):
-        call.run()
-    yield
-    assert tuple(viewed.total())[:2] == (0, 0)
-
-
-@operation
-def sample(world: World) -> Work:
-    cleaning.sample()
-    yield
-
-
-@operation
-def take_new_secret_key(world: World) -> Work:
-    drive(agreement.take_new_secret_key())
-    yield
+OPERATIONS += map(_working, CALLS)
 
 
 def reads_of(world: World) -> dict[str, Callable[[], Any]]:

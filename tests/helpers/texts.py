@@ -1,7 +1,5 @@
 """The package's texts that can be translated, found as ``makemessages`` finds them, but without gettext's programs."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Visitors of a site over WSGI and ASGI, and what they are told in an outage."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

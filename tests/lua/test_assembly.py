@@ -19,16 +19,6 @@ def test_every_file_is_read_and_every_script_in_it_has_a_name_here() -> None:
     assert sorted(TEXTS) == sorted(script.name for script in lua_scripts.every())
 
 
-def test_arguments_are_taken_by_name_and_returned_in_the_order_of_the_script() -> None:
-    assert lua_scripts.CHANGE.arguments(due=9, record=b"r", loaded=b"l", sid="s") == ("s", b"l", b"r", 9)
-    assert lua_scripts.CHANGE.arguments(due=9, record=b"r", loaded=b"l", sid="s", left="a") == ("s", b"l", b"r", 9)
-    assert lua_scripts.PROLONG.arguments(sid="s", read=None, due=0) == ("s", "", 0)
-    assert lua_scripts.PERMISSIONS.arguments(names=["k"], commands=["A", "B"]) == (2, "A", "B", "k")
-    assert lua_scripts.FORGET_ITEMS.arguments() == ()
-    assert lua_scripts.CREATE.once(is_new=False) == (0,)
-    assert lua_scripts.CREATE.once(is_new=True, item=b"lamp", keep=25, items_max=9) == (1, b"lamp", 25, 9)
-
-
 @pytest.mark.parametrize("script", [lua_scripts.CHANGE, lua_scripts.ADD], ids=lambda script: script.name)
 def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script(script: Script) -> None:
     given = {name: 1 for name, kind in declares(script.text, "ARGV") if kind != "?"}
@@ -39,18 +29,9 @@ def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script
                 script.arguments(**wrong)
     with pytest.raises(TypeError, match=rf"^{script.name}\.arguments\(\) .*\['dew'\]"):
         script.arguments(**given, dew=2)
-
-
-def test_keys_are_named_by_the_partition_and_by_the_caller() -> None:
-    partition = Partition("p")
-    assert lua_scripts.CHANGE.keys(partition) == (b"{p}:login", b"{p}:expire")
-    of_save = lua_scripts.SAVE.keys(partition)
-    assert lua_scripts.SAVE.keys(partition, popularity=partition.viewed) == (*of_save, b"{p}:viewed")
-    assert lua_scripts.COUNT.keys(partition, lists=["a", "b"]) == (*of_save, b"a", b"b")
-    with pytest.raises(TypeError, match=r"check_entries\.keys\(\) .* \['walked'\]"):
-        lua_scripts.CHECK_ENTRIES.keys(partition)
-    with pytest.raises(TypeError, match=r"change\.keys\(\) .* \['lists'\]"):
-        lua_scripts.CHANGE.keys(partition, lists=["a"])
+    for wrong_keys in ({"lists": ["a"]}, {"dew": "b"}):
+        with pytest.raises(TypeError, match=rf"^{script.name}\.keys\(\) "):
+            script.keys(Partition("p"), **wrong_keys)
 
 
 def test_a_script_may_end_sessions_where_it_replies_what_has_ended() -> None:

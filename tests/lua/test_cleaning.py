@@ -7,8 +7,6 @@ from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
 
-# expire, evict
-
 
 @pytest.fixture
 def due(store: Store) -> Store:
@@ -51,27 +49,3 @@ def test_evict_ends_what_is_too_much(
     # The longest unseen go.
     assert store.names(store.partition.guests) == [f"guest{number}" for number in range(4 - guests, 4)]
     assert store.names(store.partition.recent) == [f"user{number}" for number in range(2 - users, 2)]
-
-
-# check_entries
-
-
-def entry(store: Store, key: str, name: str, score: int) -> None:
-    store.client.zadd(key, {store.sid(name): store.now + score})
-
-
-def test_check_entries_goes_through_the_list_of_a_user_bit_by_bit(store: Store) -> None:
-    for number in range(5):
-        store.add(f"n{number}", "7", login=100 - number)
-    store.add("other", "8")
-    walked = store.partition.online_user_of("7")
-    entry(store, walked, "other", -98)
-    found, cursor, steps = list[bytes](), 0, 0
-    while not steps or cursor:
-        (cursor, count, _, faults), _ = store.run_ending(
-            lua_scripts.CHECK_ENTRIES, walked=walked, owner="7", cursor=cursor, about=2, mend=True
-        )
-        found, steps = found + faults, steps + 1
-        assert count <= 2
-    assert found == [b"stray", store.sid("other").encode(), walked.encode()]
-    assert store.names(walked) == ["n0", "n1", "n2", "n3", "n4"]

@@ -30,24 +30,6 @@ def of_users(store: Store, *user_ids: str) -> list[str]:
 # count
 
 
-@pytest.mark.parametrize(
-    ("lists", "kind", "active", "count"),
-    {
-        "who is signed in": (["online_user"], "", "", 3),
-        "everybody": (["recent", "guests"], "", "", 4),
-        "who was seen lately": (["recent"], "", MINUTE, 2),
-        "users": (["7", "8", "9"], "users", "", 3),
-        "users who were seen lately": (["7", "8"], "users", MINUTE, 2),
-        "what pages show of users": (["7", "8"], "listed", "", 3),
-    }.values(),
-)
-def test_count_counts_what_is_not_due(visitors: Store, lists: list[str], kind: str, active: Any, count: int) -> None:
-    names = of_users(visitors, *lists) if kind else [getattr(visitors.partition, name) for name in lists]
-    result, ended = visitors.run_ending(lua_scripts.COUNT, lists=names, kind=kind, active=active)
-    assert (result[0], ended) == (count, {"expired": 1})
-    assert abs(int(result[1]) - visitors.now) < MINUTE
-
-
 def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
     store.add("a", "7", seen=-MINUTE)
     result, _ = store.run_ending(lua_scripts.COUNT, lists=[store.partition.recent], kind="", active="")
@@ -92,9 +74,6 @@ def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
     assert (count, len(rows)) == (2, 2)
 
 
-# take_sample
-
-
 # newest
 
 
@@ -122,6 +101,9 @@ def test_read_records_stops_after_a_megabyte(store: Store) -> None:
         lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
+
+
+# take_sample
 
 
 LENGTH = 10 * MINUTE

@@ -1,9 +1,6 @@
 """What the tests of the commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -11,7 +8,7 @@ from tests.helpers.outages import caches, close_connections
 
 
 @pytest.fixture(autouse=True)
-def site_on_own_server(request: pytest.FixtureRequest, settings: Any) -> Iterator[None]:
+def site_on_own_server(request, settings) -> Iterator[None]:
     """Where a test has a server of its own, the site's sessions are on that."""
     if "own_server" not in request.fixturenames:
         yield

@@ -1,7 +1,5 @@
 """The arguments of the commands: those in their help work, and what is wrong is told before the server is asked."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

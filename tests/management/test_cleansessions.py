@@ -1,7 +1,5 @@
 """``cleansessions`` as it is called: its passes, what it says, its options, and how it runs as a service."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -253,9 +251,7 @@ def test_a_signal_ends_a_cleaner_that_sleeps(redis, new_session, start, number: 
 @pytest.mark.parametrize(
     ("number", "options"), [(signal.SIGTERM, ()), (signal.SIGINT, ()), (signal.SIGTERM, ("--forever",))]
 )
-def test_a_signal_ends_a_pass_after_the_batch(
-    redis, new_session, start, number: signal.Signals, options: tuple[str, ...]
-) -> None:
+def test_a_signal_ends_a_pass_after_the_batch(redis, new_session, start, number: signal.Signals, options) -> None:
     fill_with_due(redis, new_session, 20_000)
     command = start("cleansessions", "--batch-size", "1", "--json", *options)
     wait_until(lambda: stored(redis) < 20_000)
@@ -282,7 +278,7 @@ def test_two_cleaners_share_the_work(redis, new_session, start) -> None:
 
 
 @pytest.mark.slow
-def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp_path: Path) -> None:
+def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp_path) -> None:
     # Each deadline is a moment at which the cleaner asks the server.
     for number in range(60):
         new_session("7", _session_expiry=1 + number / 4)
@@ -301,7 +297,7 @@ def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp
     wait_until(lambda: heart.stat().st_mtime_ns > before)
 
 
-def test_a_heartbeat_waits_for_the_first_answer(start, tmp_path: Path) -> None:
+def test_a_heartbeat_waits_for_the_first_answer(start, tmp_path) -> None:
     heart = tmp_path / "heart"
     url = f"redis://127.0.0.1:{servers.free_port()}/0"
     command = start("cleansessions", "--forever", "--heartbeat", str(heart), url=url)

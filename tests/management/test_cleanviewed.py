@@ -1,7 +1,5 @@
 """``cleanviewed``: which items keep their views, how many, and what runs meanwhile."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -206,9 +204,7 @@ def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
 
 @pytest.mark.parametrize(("said", "left"), [("y\n", 3), ("n\n", 20), ("\n", 20)])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_more_than_a_tenth_of_all_items_is_asked_for(
-    redis, answer, capsys, said: str, left: int, as_json: bool
-) -> None:
+def test_more_than_a_tenth_of_all_items_is_asked_for(redis, answer, capsys, said: str, left: int, as_json) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     answer(said)
     call_command("cleanviewed", limit=3, json=as_json)

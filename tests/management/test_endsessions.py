@@ -1,7 +1,5 @@
 """``endsessions``: what it ends and what it leaves, what it asks before, and how it is stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

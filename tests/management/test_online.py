@@ -1,7 +1,5 @@
 """``online``: whom it lists, in which order, what it shows of them, and what never reaches a terminal."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -274,7 +272,7 @@ def test_an_outage_is_one_line_and_no_traceback(start) -> None:
     assert error.startswith("CommandError: ")
 
 
-def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path: Path) -> None:
+def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path) -> None:
     for _ in range(5):
         new_session(colour="blue")
     ear, mouth = os.pipe()
@@ -298,7 +296,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(COLUMNS)]
 
 
-def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 1)
     for name in ("alice", "bob"):
         visit(new_session(str(users[name].pk)))

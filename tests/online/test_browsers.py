@@ -1,7 +1,5 @@
 """Which browser and which operating system a user agent is taken for, and by which names each is found."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

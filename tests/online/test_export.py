@@ -1,7 +1,5 @@
 """Cells of CSV files."""
 
-from __future__ import annotations
-
 import csv
 import io
 from itertools import product

@@ -1,13 +1,9 @@
 """Pages and counts over 64 partitions, also where one of them has nearly all sessions: what one sorted list has."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import hypothesis
 import pytest
-import redis as redis_py
 from hypothesis import strategies as st
 
 from django_redsess import online
@@ -19,7 +15,7 @@ pytestmark = pytest.mark.both_servers
 
 
 @pytest.fixture(autouse=True)
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
+def many(monkeypatch) -> None:
     have_partitions(monkeypatch, 64)
     monkeypatch.setattr(listing, "NEAR_ENOUGH", 3)
 
@@ -31,12 +27,12 @@ sessions = st.lists(st.tuples(crowds, st.sampled_from([0, 0, 1, 2, 50])), min_si
 
 @hypothesis.given(sessions, st.integers(0, 120), st.integers(1, 120), st.data())
 def test_a_page_over_many_partitions_is_what_it_should_be(
-    redis: redis_py.Redis,
-    monkeypatch: pytest.MonkeyPatch,
-    there: list[tuple[int, int]],
-    offset: int,
+    redis,
+    monkeypatch,
+    there,
+    offset,
     limit: int,
-    data: st.DataObject,
+    data,
 ) -> None:
     redis.flushall()
     now = now_of(redis)
@@ -56,9 +52,7 @@ def test_a_page_over_many_partitions_is_what_it_should_be(
 
 
 @pytest.mark.parametrize("users", [["7"], [str(number) for number in range(900)]], ids=["one", "many"])
-def test_a_page_takes_three_round_trips_and_reads_little(
-    redis: redis_py.Redis, users: Sequence[str], round_trips: Callable[[], int], commands: Any
-) -> None:
+def test_a_page_takes_three_round_trips_and_reads_little(redis, users: Sequence[str], round_trips, commands) -> None:
     now = now_of(redis)
     put(redis, [Known(sid_for(users[n % len(users)], n), users[n % len(users)], now - n, now) for n in range(900)])
     online.sessions()

@@ -1,7 +1,5 @@
 """What the public functions refuse, and what they are called."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

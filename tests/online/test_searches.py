@@ -1,14 +1,11 @@
 """Searching by network, browser and operating system, and ending what is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from ipaddress import ip_address
 from os import urandom
 from typing import Any
 
 import pytest
-import redis as redis_py
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -34,7 +31,7 @@ NewSession = Callable[..., str]
 
 
 @pytest.fixture
-def arrive(redis: redis_py.Redis) -> NewSession:
+def arrive(redis) -> NewSession:
     """Return a function that stores a session, a second later than the one before, and returns its sid."""
     script_calls.time().run()  # Agrees on the number of partitions.
     start, arrived = int(redis.time()[0]) - 10_000, 0
@@ -59,7 +56,7 @@ def arrive(redis: redis_py.Redis) -> NewSession:
 
 
 @pytest.fixture(params=[False, True], ids=["looking", "index"])
-def index(request: pytest.FixtureRequest, settings: Any) -> bool:
+def index(request, settings) -> bool:
     """Run the test twice: without the index of addresses, and with it."""
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": request.param}
     return bool(request.param)
@@ -73,7 +70,7 @@ def found(**asked: Any) -> list[str]:
 
 
 @pytest.mark.usefixtures("index")
-def test_a_search_by_network_finds_those_in_it(arrive: NewSession) -> None:
+def test_a_search_by_network_finds_those_in_it(arrive) -> None:
     one = arrive("198.51.100.7", CHROME, "1")
     other = arrive("198.51.101.7", CHROME, "2")
     v6 = arrive("2001:db8::7", CHROME, "3")
@@ -89,7 +86,7 @@ def test_a_search_by_network_finds_those_in_it(arrive: NewSession) -> None:
     assert found(network="198.51.100.8") == []
 
 
-def test_a_search_by_browser_or_system_finds_those_with_it(arrive: NewSession) -> None:
+def test_a_search_by_browser_or_system_finds_those_with_it(arrive) -> None:
     one = arrive("198.51.100.7", CHROME, "1")
     other = arrive("198.51.100.7", FIREFOX, "2")
     arrive("198.51.100.7", "", "3")
@@ -101,7 +98,7 @@ def test_a_search_by_browser_or_system_finds_those_with_it(arrive: NewSession) -
 
 
 @pytest.mark.usefixtures("index")
-def test_guests_are_searched_when_they_are_asked_for(arrive: NewSession) -> None:
+def test_guests_are_searched_when_they_are_asked_for(arrive) -> None:
     user, guest = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.7", CHROME)
     assert found(network="198.51.100.7") == [user]
     assert found(network="198.51.100.7", guests=True) == found(guests=True) == [guest, user]
@@ -117,7 +114,7 @@ def test_what_is_no_network_is_refused(ask: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("left_alone")
-def test_a_forged_record_is_not_found(redis: redis_py.Redis, arrive: NewSession) -> None:
+def test_a_forged_record_is_not_found(redis, arrive) -> None:
     genuine, forged = arrive("198.51.100.7", CHROME, "1"), arrive("192.0.2.1", CHROME, "1")
     login = keyspace().of_sid(forged).login
     redis.hset(login, forged, redis.hget(login, genuine))
@@ -125,7 +122,7 @@ def test_a_forged_record_is_not_found(redis: redis_py.Redis, arrive: NewSession)
 
 
 @pytest.mark.usefixtures("index")
-def test_a_search_ends_what_it_finds(arrive: NewSession) -> None:
+def test_a_search_ends_what_it_finds(arrive) -> None:
     arrive("198.51.100.7", CHROME, "1")
     kept, guest = arrive("198.51.100.7", CHROME, "2"), arrive("198.51.100.7", CHROME)
     other = arrive("198.51.101.7", FIREFOX, "3")
@@ -137,7 +134,7 @@ def test_a_search_ends_what_it_finds(arrive: NewSession) -> None:
 
 
 @pytest.mark.django_db
-def test_a_queryset_searches_and_tells_how_far(arrive: NewSession, sent: list[str]) -> None:
+def test_a_queryset_searches_and_tells_how_far(arrive, sent) -> None:
     one, other = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.9", FIREFOX, "2")
     rows = OnlineSession.online.all().counting_once().of_network("198.51.100.0/24")
     assert rows.looked_through is None
@@ -154,7 +151,7 @@ def test_a_queryset_searches_and_tells_how_far(arrive: NewSession, sent: list[st
 
 
 @pytest.mark.django_db
-def test_of_two_filters_of_a_kind_the_narrower_holds(arrive: NewSession) -> None:
+def test_of_two_filters_of_a_kind_the_narrower_holds(arrive) -> None:
     one, other = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.9", FIREFOX, "2")
     rows = OnlineSession.online.of_network("198.51.100.0/24")
     for network in ("198.51.100.7", "198.51.100.0/29", "198.51.0.0/16"):
@@ -173,9 +170,7 @@ def test_of_two_filters_of_a_kind_the_narrower_holds(arrive: NewSession) -> None
     assert [row.sid for row in rows.of_browser("Chrome  120").of_browser("chrome 120")] == [one]
 
 
-def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
-    settings: Any, monkeypatch: pytest.MonkeyPatch, arrive: NewSession
-) -> None:
+def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(settings, monkeypatch, arrive) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
     monkeypatch.setattr(searching, "NEAR_ENOUGH", 2)
@@ -200,7 +195,7 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(
     assert len(online.sessions(**asked, browser="Chrome")) == 9
 
 
-def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive: NewSession) -> None:
+def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
     monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
     sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
@@ -215,7 +210,7 @@ def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch, arrive
     assert rows.count() == 1
 
 
-def test_long_records_are_searched_too(redis: redis_py.Redis, arrive: NewSession) -> None:
+def test_long_records_are_searched_too(redis, arrive) -> None:
     sid = arrive("198.51.100.7", CHROME, "1")
     session = SessionStore()
     session.visit = Visit(lambda: Client("198.51.100.7", FIREFOX))
@@ -227,7 +222,7 @@ def test_long_records_are_searched_too(redis: redis_py.Redis, arrive: NewSession
 
 
 @pytest.mark.usefixtures("left_alone")
-def test_entries_of_another_program_are_not_found(redis: redis_py.Redis, arrive: NewSession) -> None:
+def test_entries_of_another_program_are_not_found(redis, arrive) -> None:
     sid = arrive("198.51.100.7", CHROME, "1")
     partition = keyspace().of_user("1")
     for name in (partition.online_user, partition.recent):

@@ -1,7 +1,5 @@
 """No file of the package imports another that imports it, nor in a longer circle."""
 
-from __future__ import annotations
-
 import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path

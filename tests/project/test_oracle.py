@@ -1,7 +1,5 @@
 """The oracle finds each kind of disagreement, in any partition, and raises at the end of the test that left it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -9,18 +7,14 @@ import pytest
 import redis as redis_py
 
 from django_redsess import online, viewed
-from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import Partition, keyspace
 from tests.helpers import oracle
 
 USER = "7"
 
-NewSession = Callable[..., SessionStore]
-Sids = dict[str, str]
-
 
 @pytest.fixture
-def sids(partitions: int, left_alone: None, new_session: NewSession) -> Sids:
+def sids(partitions, left_alone, new_session) -> dict[str, str]:
     """Some sessions: two of a user, one of a guest, and one that was ended and has a note."""
     first, second, ended = (new_session(USER) for _ in range(3))
     guest = new_session(colour="blue")
@@ -68,14 +62,12 @@ DAMAGES: list[tuple[str, Callable[[Any, Partition, str], Any], str]] = [
 ]
 
 
-def test_keys_that_agree_are_no_disagreement(redis: redis_py.Redis, sids: Sids) -> None:
+def test_keys_that_agree_are_no_disagreement(redis, sids) -> None:
     assert oracle.disagreements(redis) == []
 
 
 @pytest.mark.parametrize(("whose", "key"), [*TAKEN_OUT, *PUT_IN])
-def test_a_session_that_a_key_lacks_or_has_too_many_is_found(
-    redis: redis_py.Redis, sids: Sids, whose: str, key: str
-) -> None:
+def test_a_session_that_a_key_lacks_or_has_too_many_is_found(redis, sids, whose: str, key: str) -> None:
     name = getattr(keyspace().of_sid(sids[whose]), key)
     change = redis.zrem(name, sids[whose]) if (whose, key) in TAKEN_OUT else redis.zadd(name, {sids[whose]: 1}, nx=True)
     assert change == 1
@@ -83,7 +75,7 @@ def test_a_session_that_a_key_lacks_or_has_too_many_is_found(
 
 
 @pytest.mark.parametrize("number", range(len(DAMAGES)))
-def test_each_other_kind_of_disagreement_is_found(redis: redis_py.Redis, sids: Sids, number: int) -> None:
+def test_each_other_kind_of_disagreement_is_found(redis, sids, number: int) -> None:
     whose, damage, words = DAMAGES[number]
     sid = sids.get(whose, whose)
     at = keyspace().of_sid(sid) if whose in sids else keyspace().of_item(whose)
@@ -92,9 +84,7 @@ def test_each_other_kind_of_disagreement_is_found(redis: redis_py.Redis, sids: S
     assert [each for each in oracle.disagreements(redis) if told in each]
 
 
-def test_a_session_in_another_partition_is_found(
-    redis: redis_py.Redis, settings, new_session: NewSession, left_alone: None
-) -> None:
+def test_a_session_in_another_partition_is_found(redis, settings, new_session, left_alone) -> None:
     settings.REDSESS = {"PARTITIONS": 4}
     sid = new_session(colour="blue").sid
     here = keyspace().of_sid(sid)
@@ -104,7 +94,7 @@ def test_a_session_in_another_partition_is_found(
     assert oracle.disagreements(redis) == [f"{there.login} has {sid.encode()!r} of another partition"]
 
 
-def test_who_leaves_a_disagreement_is_told_which_and_the_server_is_empty_afterwards(redis: redis_py.Redis) -> None:
+def test_who_leaves_a_disagreement_is_told_which_and_the_server_is_empty_afterwards(redis) -> None:
     with pytest.raises(AssertionError, match="b'something' belongs to no session"), oracle.emptied(redis):
         redis.set("something", "else")
     assert redis.keys() == []

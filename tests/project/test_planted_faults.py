@@ -1,7 +1,5 @@
 """The planted faults fit the code. Whether tests find them says ``python -m tests.planted``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

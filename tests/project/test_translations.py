@@ -1,11 +1,10 @@
 """Every text that can be translated is translated into every language, and compiled."""
 
-from __future__ import annotations
-
 import gettext
 import io
 import re
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from django.utils import translation
 
-from tests.helpers.texts import LANGUAGES, Text, catalogue_of, forms_of, texts_of_sources
+from tests.helpers.texts import LANGUAGES, catalogue_of, forms_of, texts_of_sources
 
 pytestmark = pytest.mark.unit
 
@@ -31,27 +30,18 @@ def compiled_of(language: str) -> gettext.GNUTranslations:
         return gettext.GNUTranslations(file)
 
 
-def translated(language: str) -> set[Text]:
-    """Return the texts that are translated into ``language``: all forms, and none of them marked as a guess."""
-    entries = catalogue_of(source_of(language))
-    return {text for text, message in entries.items() if all(forms_of(message)) and not message.fuzzy}
-
-
 def test_all_languages_are_tested() -> None:
     assert sorted(path.name for path in (PACKAGE / "locale").iterdir()) == LANGUAGES
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_text_is_translated(language: str) -> None:
-    texts = texts_of_sources(PACKAGE)
+def test_every_text_is_translated_and_nothing_else(language: str) -> None:
+    texts, entries = texts_of_sources(PACKAGE), catalogue_of(source_of(language))
     assert len(texts) > 100
-    assert {text: path.name for text, path in texts.items() if text not in translated(language)} == {}
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_nothing_else_is_translated(language: str) -> None:
-    entries = catalogue_of(source_of(language))
-    assert entries.keys() - texts_of_sources(PACKAGE).keys() == set()
+    # All forms, and none of them marked as a guess.
+    translated = {text for text, message in entries.items() if all(forms_of(message)) and not message.fuzzy}
+    assert {text: path.name for text, path in texts.items() if text not in translated} == {}
+    assert entries.keys() - texts.keys() == set()
     # A name may be the same in two languages, a sentence is not.
     assert [text for text, message in entries.items() if text[1] in forms_of(message) and text[1].count(" ") > 2] == []
 
@@ -71,27 +61,20 @@ def test_translations_have_the_placeholders_of_the_text_and_all_plural_forms(lan
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_translations_are_compiled(language: str) -> None:
+def test_translations_are_compiled_and_shown_by_django(language: str) -> None:
+    written = io.BytesIO()
     with source_of(language).open("rb") as file:
-        written = io.BytesIO()
         write_mo(written, read_po(file))
     written.seek(0)
     expected, compiled = gettext.GNUTranslations(written), compiled_of(language)
     assert compiled.info()["plural-forms"] == expected.info()["plural-forms"]
     # The entry of the empty text is the head of the file.
     assert {**compiled._catalog, "": None} == {**expected._catalog, "": None}
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_django_shows_our_translations(language: str) -> None:
-    """Django merges ours with its own, which may have other plural forms for the same language."""
-    ours = compiled_of(language)
+    # Django merges ours with its own, which may have other plural forms for the same language.
+    several = [text[1:] for text in catalogue_of(source_of(language)) if text[2] is not None and text[0] is None]
     with translation.override(translation.to_language(language)):
-        for context, one, many in catalogue_of(source_of(language)):
-            if many is None or context is not None:
-                continue
-            for number in (0, 1, 2, 3, 11, 100, 1_000_000):
-                assert translation.ngettext(one, many, number) == ours.ngettext(one, many, number)
+        for (one, many), number in product(several, (0, 1, 2, 3, 11, 100, 1_000_000)):
+            assert translation.ngettext(one, many, number) == compiled.ngettext(one, many, number)
 
 
 def test_texts_of_modules_and_of_templates_are_noticed(tmp_path: Path) -> None:

@@ -40,25 +40,25 @@ def test_the_most_viewed_come_first_with_their_views(known) -> None:
     assert {row.item: row.views for row in rows} == known
     assert [row.views for row in rows] == sorted(known.values(), reverse=True)
     assert listed(items.all()) == [entry.item for entry in viewed.popular(limit=10)]
+    assert listed(items.order_by("-views", "-pk")) == listed(items.order_by("pk")) == listed(items.all())
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 6])
-def test_ranks_are_the_same_however_the_list_is_cut(known, size: int) -> None:
-    pages = [list(items.all()[start : start + size]) for start in range(0, 6, size)]
-    assert [row.rank for page in pages for row in page] == [1, 2, 2, 2, 5, 5]
+@pytest.mark.parametrize("read_at_once", [1, 2, 5, 6, 7, querysets.READ_AT_ONCE])
+def test_rows_and_ranks_are_the_same_however_the_list_is_cut_or_read(known, monkeypatch, read_at_once: int) -> None:
+    whole = listed(items.all())
+    monkeypatch.setattr(querysets, "READ_AT_ONCE", read_at_once)
+    for size in (1, 2, 4, 6):
+        pages = [list(items.all()[start : start + size]) for start in range(0, 6, size)]
+        assert [row.item for page in pages for row in page] == whole
+        assert [row.rank for page in pages for row in page] == [1, 2, 2, 2, 5, 5]
 
 
-def test_an_item_that_is_looked_for_has_its_own_rank(known) -> None:
+def test_an_item_that_is_looked_for_has_its_own_rank_and_its_share_of_all_views(known) -> None:
     rows = items.filter(item__in=["line", "lamp", "kite"])
-    assert {row.item: row.rank for row in rows} == {"kite": 1, "lamp": 2, "line": 5}
     assert listed(rows) == ["kite", "lamp", "line"]
+    assert [(row.rank, row.share) for row in rows] == [(1, 50 / 150), (2, 30 / 150), (5, 5 / 150)]
     assert items.get(item="sail").rank == 2
-
-
-def test_the_share_is_of_all_views(known) -> None:
     assert {row.item: row.share for row in items.all()} == {item: count / 150 for item, count in known.items()}
-    assert items.get(item="kite").share == 50 / 150
-    assert [row.share for row in items.all()[4:]] == [5 / 150] * 2
 
 
 def test_the_share_of_what_was_viewed_since_the_total_was_counted_is_not_above_one(redis) -> None:
@@ -115,6 +115,8 @@ def test_an_empty_store_has_no_rows() -> None:
     assert items.count() == 0
     assert items.first() is None
     assert tuple(items.all().total) == (0, 0, None)
+    # Nothing is looked up for no rows.
+    assert listed(items.all().resolving(pytest.fail)) == []
 
 
 def test_objects_of_all_rows_are_looked_up_in_one_call(known) -> None:
@@ -131,13 +133,6 @@ def test_objects_of_all_rows_are_looked_up_in_one_call(known) -> None:
     assert items.get(item="kite").object is None
 
 
-def test_nothing_is_looked_up_for_no_rows() -> None:
-    def resolve(wanted: list[str]) -> dict[str, str]:
-        raise AssertionError(wanted)
-
-    assert listed(items.all().resolving(resolve)) == []
-
-
 def test_a_total_that_is_kept_is_asked_for_once(known, commands, partitions) -> None:
     rows = items.all().counting_once()
     assert tuple(rows.total)[:2] == (6, 150)
@@ -148,19 +143,6 @@ def test_a_total_that_is_kept_is_asked_for_once(known, commands, partitions) -> 
     # One partition is read by a script, several by plain commands. A script's own command counts, too.
     sent = commands()
     assert (sent.get("evalsha", 0), sent["zrange"]) == (1 if partitions == 1 else 0, partitions)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 6, 7])
-def test_however_much_is_read_at_once_the_same_is_listed(known, monkeypatch, size: int) -> None:
-    whole = listed(items.all())
-    monkeypatch.setattr(querysets, "READ_AT_ONCE", size)
-    assert listed(items.all()) == whole
-    assert listed(items.all()[1:5]) == whole[1:5]
-    assert [row.rank for row in items.all()] == [1, 2, 2, 2, 5, 5]
-
-
-def test_the_only_order_may_be_named(known) -> None:
-    assert listed(items.order_by("-views", "-pk")) == listed(items.order_by("pk")) == listed(items.all())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -19,9 +19,8 @@ from django_redsess.session.record import Client, client_packed
 from django_redsess.session.saving import Visit
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
-from testproject import servers
 from tests.helpers.behind import make_due
-from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.outages import caches, full
 from tests.helpers.proxy import Proxy
 
 pytestmark = pytest.mark.both_servers
@@ -277,35 +276,34 @@ def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(
 
 @pytest.mark.usefixtures("known_scripts")
 def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
-    redis, server: servers.Server, settings, index: Switch, save: Save
+    redis, proxy: Proxy, settings, index: Switch, save: Save
 ) -> None:
-    proxy, direct = Proxy(server.port), settings.CACHES
     settings.CACHES = caches(proxy.url)
-    try:
-        proxy.lose_reply(lua_scripts.ADD.digest)
-        session = visited(HOME, **user())
-        save(session)
-        assert entries(redis) == {session.sid: entry("users", HOME)}
-        proxy.lose_reply(lua_scripts.CHANGE.digest)
-        save(visited(AWAY, session.session_key, colour="red"))
-        assert entries(redis) == {session.sid: entry("users", AWAY)}
-        again = visited(V6, session.session_key)
-        again.cycle_key()
-        proxy.lose_reply(lua_scripts.ROTATE.digest)
-        save(again)
-        assert entries(redis) == {again.sid: entry("users", V6)}
-    finally:
-        close_connections()
-        proxy.close()
-        settings.CACHES = direct
+    proxy.lose_reply(lua_scripts.ADD.digest)
+    session = visited(HOME, **user())
+    save(session)
+    assert entries(redis) == {session.sid: entry("users", HOME)}
+    proxy.lose_reply(lua_scripts.CHANGE.digest)
+    save(visited(AWAY, session.session_key, colour="red"))
+    assert entries(redis) == {session.sid: entry("users", AWAY)}
+    again = visited(V6, session.session_key)
+    again.cycle_key()
+    proxy.lose_reply(lua_scripts.ROTATE.digest)
+    save(again)
+    assert entries(redis) == {again.sid: entry("users", V6)}
     assert proxy.lost == 3
 
 
-def test_a_full_server_enters_who_signs_in_in_place_of_guests(redis, index: Switch) -> None:
+def test_on_a_full_server_the_general_script_makes_room_among_guests_and_moves_the_entry(
+    redis, index: Switch, sent: list[str]
+) -> None:
     session, guests = begun(HOME, **user()), [begun(HOME) for _ in range(20)]
     again = visited(AWAY, session.session_key, colour="red")
+    sent.clear()
     with full(redis):
         again.save()
+    assert set(sent) == {"change", "save"}
+    assert SessionStore(session.session_key)["colour"] == "red"
     there = entries(redis)
     assert there.pop(str(session.sid)) == entry("users", AWAY)
     assert 0 < len(there) < 20

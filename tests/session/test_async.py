@@ -1,7 +1,6 @@
 """The asynchronous half of the engine: the same steps, awaited."""
 
 import asyncio
-import functools
 
 import pytest
 from django.contrib.auth.models import User
@@ -15,43 +14,34 @@ from django_redsess.transport import sending
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
 
-def run_async(function):
-    """Run the coroutine function that this decorates in an event loop of its own."""
+def test_native_methods_create_load_save_rotate_and_end(monkeypatch) -> None:
+    async def use_them() -> None:
+        session = SessionStore()
+        await session.aset("colour", "blue")
+        await session.asave()
+        key = session.session_key
+        assert await session.aexists(key)
+        assert await SessionStore(key).aget("colour") == "blue"
+        await session.acycle_key()
+        await session.aset("_auth_user_id", "7")
+        await session.asave()
+        assert not await session.aexists(key)
+        assert await SessionStore(session.session_key).aget("_auth_user_id") == "7"
+        await session.aflush()
+        assert session.session_key is None
+        await session.acreate()
+        assert await session.aexists(session.session_key)
+        late = SessionStore(session.session_key)
+        await late.aset("colour", "red")
+        await session.adelete()
+        with pytest.raises(UpdateError):
+            await late.asave()
+        assert not await session.aexists(session.session_key)
+        assert await session.aload() == {}
 
-    @functools.wraps(function)
-    def run(**fixtures):
-        asyncio.run(function(**fixtures))
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def no_synchronous_command(request, monkeypatch) -> None:
-    """Fail a test whose name says so when it sends anything by the synchronous half."""
-    if "native" in request.node.name:
-        monkeypatch.setattr(sending, "send", None)
-
-
-@run_async
-async def test_native_methods_create_load_save_rotate_and_end() -> None:
-    session = SessionStore()
-    await session.aset("colour", "blue")
-    await session.asave()
-    key = session.session_key
-    assert await session.aexists(key)
-    assert await SessionStore(key).aget("colour") == "blue"
-    await session.acycle_key()
-    await session.aset("_auth_user_id", "7")
-    await session.asave()
-    assert not await session.aexists(key)
-    assert await SessionStore(session.session_key).aget("_auth_user_id") == "7"
-    await session.aflush()
-    assert session.session_key is None
-    await session.acreate()
-    assert await session.aexists(session.session_key)
-    await session.adelete()
-    assert not await session.aexists(session.session_key)
-    assert await session.aload() == {}
+    # Nothing is sent by the synchronous half.
+    monkeypatch.setattr(sending, "send", None)
+    asyncio.run(use_them())
 
 
 def test_one_session_object_serves_both_halves(new_session) -> None:
@@ -85,14 +75,3 @@ def test_a_visit_over_asynchronous_views(settings) -> None:
 
     asyncio.run(visit())
     assert online.count() == 0
-
-
-@run_async
-async def test_native_save_of_an_ended_session_raises() -> None:
-    session = SessionStore()
-    await session.acreate()
-    late = SessionStore(session.session_key)
-    await late.aset("colour", "red")
-    await session.adelete()
-    with pytest.raises(UpdateError):
-        await late.asave()

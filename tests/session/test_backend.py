@@ -1,4 +1,3 @@
-import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -9,8 +8,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client, unpack
 from django_redsess.session.saving import Visit
-from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import make_due, names_of_sessions, stored, written
+from django_redsess.transport.keys import keyspace
+from tests.helpers.behind import make_due, names_of_sessions, stored
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -92,22 +91,6 @@ def test_an_expired_session_is_not_loaded_though_no_cleaner_ran(redis, new_sessi
     assert SessionStore(session.session_key).load() == {}
 
 
-def test_who_is_signed_in_is_whom_the_data_names(new_session) -> None:
-    session = new_session(colour="blue", _auth_user_id=None)
-    assert online.count() == 0
-    session["_auth_user_id"] = "7"
-    session.save()
-    assert [found.user_id for found in online.sessions()] == ["7"]
-    login_at = online.get(session.sid).login_at
-    threading.Event().wait(0.01)
-    session["colour"] = "red"
-    session.save()
-    assert online.get(session.sid).login_at == login_at
-    del session["_auth_user_id"]
-    session.save()
-    assert online.count() == 0
-
-
 def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, new_session) -> None:
     session = new_session("7", colour="blue")
     round_trips()
@@ -138,14 +121,6 @@ def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session)
     assert stored(redis) == 51
 
 
-def test_a_create_whose_reply_was_lost_succeeds_when_repeated(redis) -> None:
-    sid = sid_of("k" * 32)
-    call = script_calls.create(sid, written(sid, "7"))
-    assert call.run()
-    assert call.run()
-    assert online.count() == 1
-
-
 @pytest.mark.parametrize(("indexed", "kept"), [(False, ""), (True, "192.0.2.1")])
 def test_of_a_guest_no_more_than_the_address_is_kept_and_only_where_addresses_are_indexed(
     new_session, settings, indexed: bool, kept: str
@@ -170,16 +145,3 @@ def test_a_deadline_beyond_pythons_dates_is_no_error(new_session) -> None:
     session.set_expiry(datetime(9999, 12, 31, 23, tzinfo=west))
     session.save()
     assert online.get(session.sid).expires_at.year == 9892
-
-
-def test_a_save_does_not_bring_an_expired_session_back(redis, new_session) -> None:
-    session = new_session("7", colour="blue")
-    session.set_expiry(1)
-    session.save()
-    at = script_calls.time().run()
-    while script_calls.time().run() <= at + 1000:
-        threading.Event().wait(0.05)
-    session["colour"] = "red"
-    with pytest.raises(UpdateError):
-        session.save()
-    assert SessionStore(session.session_key).load() == {}

@@ -8,20 +8,11 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session.record import Client
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_older
+from tests.session.visits import opened
 
 pytestmark = [pytest.mark.both_servers, pytest.mark.clock]
-
-
-def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
-    """Load the session as a request does."""
-    request_session = SessionStore(session.session_key)
-    request_session.visit = Visit(lambda: Client(), passive=passive)
-    request_session.load()
-    return request_session
 
 
 def left(session: SessionStore) -> object:
@@ -38,14 +29,6 @@ def test_without_timeouts_only_a_save_moves_the_deadline(redis, new_session, set
     again.save()
     # A save moves it by so much more that the next few need not.
     assert left(session) == 1050
-
-
-def test_an_idle_session_ends(redis, new_session, settings) -> None:
-    settings.REDSESS = {"IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 10}
-    session = new_session("7")
-    assert left(session) == 70
-    make_older(redis, session.sid, 75)
-    assert opened(session).get("_auth_user_id") is None
 
 
 IDLE, SLIDING = {"IDLE_TIMEOUT": 60}, {"SLIDING": True}

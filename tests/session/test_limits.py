@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +16,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls
 from django_redsess.session.user_limit import Limit
-from django_redsess.signals import EndedSession, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import have_agreed, make_due, make_older, make_seen, stored, text_of
+from tests.helpers.online import Told, ends
 from tests.helpers.sign_ins import ENDING, POLICIES, SetLimit, named, request_of, sids_of, sign_in, sign_in_before
 from tests.helpers.site.people import person
 
@@ -27,19 +27,6 @@ pytestmark = [
     pytest.mark.both_servers,
     pytest.mark.on_cluster,
 ]
-
-
-@pytest.fixture
-def told() -> Iterator[list[tuple[str, str, str]]]:
-    """The sessions whose end was told: sid, user id and reason of each."""
-    heard: list[tuple[str, str, str]] = []
-
-    def receive(sender: Any, sid: str, user_id: str, reason: str, **named: Any) -> None:
-        heard.append((sid, user_id, reason))
-
-    session_ended.connect(receive, sender=EndedSession)
-    yield heard
-    session_ended.disconnect(receive, sender=EndedSession)
 
 
 @pytest.fixture
@@ -88,14 +75,14 @@ def test_other_users_and_guests_are_never_touched(redis, set_limit: SetLimit, gu
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("brings", [True, False], ids=["guest with a session", "visitor without"])
 def test_a_session_that_is_due_does_not_count(
-    redis, set_limit: SetLimit, guest: SessionStore, told: Any, policy: str, brings: bool
+    redis, set_limit: SetLimit, guest: SessionStore, told: Told, policy: str, brings: bool
 ) -> None:
     due, live = sign_in_before(redis, "7", 200, 100)
     set_limit(2, policy)
     make_due(redis, due.sid)
     latest = sign_in("7", guest if brings else None)
     assert sids_of("7") == named(live, latest)
-    assert "replaced" not in [reason for _, _, reason in told]
+    assert "replaced" not in [each.reason for each in told]
 
 
 @pytest.mark.parametrize("policy", ENDING)
@@ -111,12 +98,12 @@ def test_the_session_that_signs_in_stays_though_others_signed_in_in_the_future(
 
 
 @pytest.mark.parametrize("policy", ENDING)
-def test_each_that_was_replaced_is_told_and_counted(redis, set_limit: SetLimit, told: Any, policy: str) -> None:
+def test_each_that_was_replaced_is_told_and_counted(redis, set_limit: SetLimit, told: Told, policy: str) -> None:
     sessions = sign_in_before(redis, "7", 500, 400, 300, 200, 100)
     sign_in("8")
     set_limit(3, policy)
     sign_in("7")
-    assert sorted(told) == sorted((session.sid, "7", "replaced") for session in sessions[:3])
+    assert sorted(ends(told)) == sorted((session.sid, "7", "replaced") for session in sessions[:3])
     totals = [redis.hget(partition.totals, "replaced") for partition in keyspace().partitions]
     assert sum(int(total or 0) for total in totals) == 3
 

@@ -4,7 +4,6 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from django.contrib.sessions.backends.base import UpdateError
 from hypothesis import given, settings
 
 from django_redsess import online
@@ -136,36 +135,7 @@ def test_own_changes_hold_and_all_others_stay(base, mine, theirs, merged) -> Non
 
 
 @pytest.mark.unit
-def test_what_says_who_is_signed_in_moves_as_one_group() -> None:
-    base = {"_auth_user_id": "7", "_auth_user_backend": "a", "_auth_user_hash": "old"}
-    mine = {**base, "_auth_user_hash": "new"}
-    theirs = {"_auth_user_id": "8", "_auth_user_backend": "b", "_auth_user_hash": "other"}
-    assert merge(base, mine, theirs) == mine
-    assert merge(base, base, theirs) == theirs
-    assert merge(base, {}, theirs) == {}
-
-
-@pytest.mark.unit
 @settings(max_examples=200)
 @given(base=some_data, mine=some_data, theirs=some_data)
 def test_a_merge_is_what_the_model_makes_of_it(base: Data, mine: Data, theirs: Data) -> None:
     assert exactly(merge(base, mine, theirs)) == exactly(merged(base, mine, theirs))
-
-
-def test_a_save_that_never_loaded_does_not_bring_an_ended_session_back(new_session) -> None:
-    session = new_session(colour="blue")
-    other = SessionStore(session.session_key)
-    other.clear()
-    session.delete()
-    with pytest.raises(UpdateError):
-        other.save()
-
-
-def test_of_two_changes_of_one_key_the_later_save_holds(new_session) -> None:
-    session = new_session(colour="blue")
-    one, other = loaded(session), loaded(session)
-    one["colour"] = "red"
-    other["colour"] = "green"
-    other.save()
-    one.save()
-    assert loaded(session)["colour"] == "red"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from itertools import count
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -27,16 +26,19 @@ from django.utils.deprecation import MiddlewareMixin
 from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import ending
-from django_redsess.session import eviction, script_calls
+from django_redsess.session import script_calls
 from django_redsess.session.notice import MESSAGE_KEY
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import drive
-from tests.helpers.behind import faults, have_agreed, make_due, make_seen
+from tests.helpers.accounts import is_gone
+from tests.helpers.behind import have_agreed, make_due, now_of
 from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.helpers.site.urls import urlpatterns as site_urls
 from tests.helpers.visitors import Browser
+
+pytestmark = pytest.mark.usefixtures("nothing_to_repair")
 
 HOUR, DAY = 3_600_000, 86_400_000
 
@@ -60,17 +62,8 @@ HOSTILE = {
 """What an administrator, or somebody who writes into Redis, may leave as a text."""
 
 
-# The site.
-
-
 # The error pages of the shop stay, which show messages.
 urlpatterns = site_urls
-
-
-@pytest.fixture(autouse=True)
-def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new session takes along what is due or too many, be it one."""
-    monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 class Answers(MiddlewareMixin):
@@ -109,12 +102,6 @@ def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], N
     return put
 
 
-@pytest.fixture
-def alice(db: None) -> User:
-    user: User = User.objects.create_user("alice", password="secret")
-    return user
-
-
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
 def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
     """A visitor who is signed in as alice, over WSGI and over ASGI."""
@@ -135,12 +122,6 @@ def view(browser: Visitor, name: str) -> str:
     return f"{browser.views}/{name}/"
 
 
-def is_gone(response: HttpResponse) -> bool:
-    """Whether the answer takes the session cookie away."""
-    cookie = response.cookies.get("sessionid")
-    return cookie is not None and cookie.value == "" and cookie["max-age"] == 0
-
-
 def shown(browser: Visitor, name: str = "shows") -> list[str]:
     """The messages on the page that the visitor opens now."""
     response = browser.get(view(browser, name))
@@ -159,95 +140,18 @@ def text_of(header: str) -> str:
     return unquote(encoded[1], errors="strict")
 
 
-# How sessions end.
-
-
-class Scene(NamedTuple):
-    """A session that is about to end; ``newcomer`` creates another in the same partition."""
-
-    redis: redis_py.Redis
-    settings: Any
-    sid: str
-
-    @property
-    def partition(self) -> Partition:
-        return keyspace().of_sid(self.sid)
-
-    def newcomer(self) -> None:
-        # A guest, if it is a guest's session: these do not go for others.
-        user_id = ""
-        if self.redis.zscore(self.partition.recent, self.sid) is not None:
-            user_id = next(name for name in map(str, count()) if script_calls.at_home(self.sid, name))
-        while True:
-            session = SessionStore()
-            session.update({SESSION_KEY: user_id} if user_id else {"colour": "blue"})
-            session.save()
-            if script_calls.same_partition(session.sid or "", self.sid):
-                return
-
-    def make_longest_unseen(self) -> None:
-        make_seen(self.redis, self.sid, 1)
-
-    def is_stored(self) -> bool:
-        return bool(self.redis.hexists(self.partition.login, self.sid))
-
-
-def kick(scene: Scene) -> None:
-    online.end(scene.sid)
-
-
-def expire_by_cleaner(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
+def expire(redis: redis_py.Redis, sid: str) -> None:
+    make_due(redis, sid)
     assert sum(cleaning.expired()) == 1
 
 
-def expire_by_newcomer(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
-    scene.newcomer()
-
-
-def expire_by_count(scene: Scene) -> None:
-    make_due(scene.redis, scene.sid)
-    assert online.count() == 0
-
-
-def evict_by_cleaner(scene: Scene) -> None:
-    scene.newcomer()
-    scene.make_longest_unseen()
-    assert sum(cleaning.evicted(maximum=1)) > 0
-
-
-def evict_by_newcomer(scene: Scene) -> None:
-    scene.make_longest_unseen()
-    scene.settings.REDSESS = {**scene.settings.REDSESS, "MAX_SESSIONS": 1}
-    scene.newcomer()
-
-
-def replace(scene: Scene) -> None:
-    assert len(drive(script_calls.end([scene.sid], Reason.REPLACED))) == 1
-
-
-WAYS: dict[str, tuple[Callable[[Scene], None], Reason, int]] = {
-    "kicked": (kick, Reason.KICKED, DAY),
-    "expired, by the cleaner": (expire_by_cleaner, Reason.EXPIRED, HOUR),
-    "expired, by another visitor": (expire_by_newcomer, Reason.EXPIRED, HOUR),
-    "expired, by the admin's count": (expire_by_count, Reason.EXPIRED, HOUR),
-    "evicted, by the cleaner": (evict_by_cleaner, Reason.EVICTED, HOUR),
-    "evicted, by another visitor": (evict_by_newcomer, Reason.EVICTED, HOUR),
-    "replaced": (replace, Reason.REPLACED, HOUR),
+# How sessions end, why, and how many milliseconds that is told. Whoever finds them: see test_signals.py.
+WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
+    "kicked": (lambda redis, sid: online.end(sid), Reason.KICKED, DAY),
+    "expired": (expire, Reason.EXPIRED, HOUR),
+    "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
+    "replaced": (lambda redis, sid: drive(script_calls.end([sid], Reason.REPLACED)), Reason.REPLACED, HOUR),
 }
-
-ways = pytest.mark.parametrize(("end", "reason", "lasts"), WAYS.values(), ids=WAYS.keys())
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_repair(request: pytest.FixtureRequest, redis: redis_py.Redis) -> Iterator[None]:
-    """Whatever a test did: ``cleansessions --check`` finds nothing afterwards."""
-    if "partitions" in request.fixturenames:
-        # They must still be as many when this looks.
-        request.getfixturevalue("partitions")
-    yield
-    assert faults() == []
 
 
 def note_of(redis: redis_py.Redis, sid: str) -> tuple[bytes | None, int]:
@@ -260,29 +164,23 @@ def notes(redis: redis_py.Redis) -> list[bytes]:
     return [redis.get(name) for name in redis.keys() if b":ended:" in name]
 
 
-def server_time(redis: redis_py.Redis) -> datetime:
-    seconds, microseconds = redis.time()
-    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
-
-
 # What the session knows of its end.
 
 
-@ways
+@pytest.mark.parametrize(("end", "reason", "lasts"), WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("user_id", ["7", ""], ids=["user", "guest"])
 def test_the_next_load_tells_a_user_why_and_when_for_an_hour_or_a_day_and_a_guest_nothing(
-    redis, settings, new_session, partitions, end, reason, lasts, user_id: str
+    redis, new_session, partitions, end, reason, lasts, user_id: str
 ) -> None:
-    session, before = new_session(user_id, colour="blue"), server_time(redis)
-    scene = Scene(redis, settings, session.sid)
-    end(scene)
-    assert not scene.is_stored()
+    session, before = new_session(user_id, colour="blue"), now_of(redis)
+    end(redis, session.sid)
+    assert not redis.hexists(keyspace().of_sid(session.sid).login, session.sid)
     note, milliseconds = note_of(redis, session.sid)
     ended = SessionStore(session.session_key).ended
     if user_id:
         assert lasts - 20_000 < milliseconds <= lasts
         assert (ended.reason, ended.message) == (reason, "")
-        assert before - timedelta(seconds=1) <= ended.ended_at <= server_time(redis)
+        assert before - timedelta(seconds=1) <= ended.ended_at <= now_of(redis)
     else:
         assert (ended, notes(redis)) == (None, [])
     assert asyncio.run(SessionStore(session.session_key).aended()) == ended
@@ -390,25 +288,18 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
         "Änderung um 12:30, “bitte” neu anmelden: https://example.org/?a=b&c; 100 % 日本",
         # Joiners that a script needs: Persian, Hindi, a family.
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u0915\u094d\u200d\u0937 👩\u200d👩\u200d👧",
+        *("x" * 200, "👋" * 200, "%" * 200),
     ],
-    ids=["signs", "joiners"],
+    ids=["signs", "joiners", "letters", "emojis", "percent signs"],
 )
-def test_a_text_is_told_as_it_was_given(new_session, partitions, text: str) -> None:
-    session = new_session("7")
-    online.end(session.sid, message=text)
-    assert SessionStore(session.session_key).ended.message == text
-
-
-@pytest.mark.parametrize("letter", ["x", "👋", "%"])
-def test_a_text_has_two_hundred_characters_at_most(new_session, letter: str) -> None:
+def test_a_text_of_up_to_200_characters_is_told_as_it_was_given(new_session, partitions, text: str) -> None:
     session = new_session("7")
     with pytest.raises(ValueError, match="200"):
-        online.end(session.sid, message=letter * 201)
+        online.end(session.sid, message=f"{text:x<201}")
     assert SessionStore(session.session_key).ended is None
-    online.end(session.sid, message=letter * 200)
+    online.end(session.sid, message=text)
     ended = SessionStore(session.session_key).ended
-    assert ended.message == letter * 200
-    assert text_of(ended.header) == letter * 200
+    assert text_of(ended.header) == ended.message == text
 
 
 def test_a_text_of_nothing_is_none(new_session) -> None:
@@ -419,88 +310,63 @@ def test_a_text_of_nothing_is_none(new_session) -> None:
         assert (ended.message, ended.header) == ("", "kicked")
 
 
-@pytest.fixture
-def forge(redis: redis_py.Redis, new_session: Callable[..., SessionStore]) -> Callable[[bytes | None], str]:
-    """Return a function that writes a note about a session that is gone, None for a list; it returns the old key."""
-
-    def write(note: bytes | None) -> str:
-        session = new_session("7")
-        online.end(session.sid)
-        name = keyspace().of_sid(session.sid).ended_of(session.sid)
-        if note is None:
-            redis.delete(name)
-            redis.rpush(name, "kicked 1700000000000")
-            redis.expire(name, 60)
-        else:
-            redis.set(name, note, px=HOUR)
-        return str(session.session_key)
-
-    return write
-
-
-FORGED = {
-    "empty": b"",
-    "not UTF-8": b"\xff\xfe\x80",
-    "an unknown reason": b"arrested 1700000000000 Bye.",
-    "a reason that is not told": b"logout 1700000000000 Bye.",
-    "no time": b"kicked",
-    "a time that is none": b"kicked yesterday Bye.",
-    "infinity": b"kicked inf",
-    "other digits": ("kicked " + "\u0661" * 13).encode(),
-    "a line feed behind the time": b"kicked 1700000000000\n",
-    "huge": b"kicked" + b"x" * 5_000_000,
-    "rotated, to nowhere": b"rotated ",
-    "of another type": None,
+# What stands in Redis in place of a note, None for a list; and what is told of it, None for nothing.
+FORGED: dict[str, tuple[bytes | None, str | None]] = {
+    "empty": (b"", None),
+    "no UTF-8": (b"\xff\xfe\x80", None),
+    "an unknown reason": (b"arrested 1700000000000 Bye.", None),
+    "a reason that is not told": (b"logout 1700000000000 Bye.", None),
+    "no time": (b"kicked", None),
+    "a time that is none": (b"kicked yesterday Bye.", None),
+    "infinity": (b"kicked inf", None),
+    "other digits": (("kicked " + "\u0661" * 13).encode(), None),
+    "a line feed behind the time": (b"kicked 1700000000000\n", None),
+    "a huge reason": (b"kicked" + b"x" * 5_000_000, None),
+    "rotated, to nowhere": (b"rotated ", None),
+    "of another type": (None, None),
+    "line ends": (b"kicked 1700000000000 a\r\nb\x1b[31m\0c", "a b [31m c"),
+    "a huge text": (b"kicked 1700000000000 " + b"x" * 1_000_000, "x" * 200),
+    "a text that is not UTF-8": (b"kicked 1700000000000 caf\xe9\xff", "caf\ufffd\ufffd"),
+    "far in the future": (b"kicked 999999999999999 late", "late"),
+    "in 1970": (b"kicked 0 early", "early"),
 }
 
 
-@pytest.mark.parametrize("note", FORGED.values(), ids=FORGED.keys())
-def test_a_forged_note_tells_nothing(site, db, forge, note: bytes | None) -> None:
-    key = forge(note)
-    assert SessionStore(key).ended is None
+@pytest.mark.parametrize(("note", "text"), FORGED.values(), ids=FORGED.keys())
+def test_a_forged_note_tells_nothing_or_a_text_that_is_cut_and_cleaned(
+    site, db, redis, new_session, note: bytes | None, text: str | None
+) -> None:
+    session = new_session("7")
+    online.end(session.sid)
+    name = keyspace().of_sid(session.sid).ended_of(session.sid)
+    redis.delete(name)
+    if note is None:
+        redis.rpush(name, "kicked 1700000000000")
+    else:
+        redis.set(name, note)
+    redis.expire(name, 60)
+    ended = SessionStore(session.session_key).ended
+    assert (ended and ended.message) == text
     browser = Visitor(Client())
-    browser.cookie = key
-    response = browser.get("/shows/")
-    assert (response.status_code, response.content, HEADER in response) == (200, b"", False)
-
-
-@pytest.mark.parametrize(
-    ("note", "text"),
-    [
-        (b"kicked 1700000000000 a\r\nb\x1b[31m\0c", "a b [31m c"),
-        (b"kicked 1700000000000 " + b"x" * 1_000_000, "x" * 200),
-        (b"kicked 1700000000000 caf\xe9\xff", "caf\ufffd\ufffd"),
-        (b"kicked 999999999999999 late", "late"),
-        (b"kicked 0 early", "early"),
-    ],
-    ids=["line ends", "huge", "not UTF-8", "far in the future", "in 1970"],
-)
-def test_a_forged_text_is_cut_and_cleaned_when_it_is_read(site, db, forge, note: bytes, text: str) -> None:
-    key = forge(note)
-    ended = SessionStore(key).ended
-    assert ended.message == text
-    browser = Visitor(Client())
-    browser.cookie = key
+    browser.cookie = session.session_key
     response = browser.get("/asks/")
-    assert response.content.decode() == f"kicked|{text}"
-    assert text_of(response[HEADER]) == text
+    assert (response.status_code, HEADER in response) == (200, text is not None)
+    if text is None:
+        assert (response.content, shown(browser)) == (b"nothing", [])
+    else:
+        assert response.content.decode() == f"kicked|{text}"
+        assert text_of(response[HEADER]) == text
 
 
 # What the visitor is told.
 
 
-def test_the_next_page_tells_once_in_words_of_each_reason(redis, settings, browser, alice) -> None:
+def test_the_next_page_tells_once_in_words_of_each_reason(redis, browser, alice) -> None:
     said = set()
-    for end, reason in (
-        (kick, "kicked"),
-        (expire_by_cleaner, "expired"),
-        (evict_by_newcomer, "evicted"),
-        (replace, "replaced"),
-        # It is due, and still there.
-        (lambda scene: make_due(redis, scene.sid), "expired"),
-    ):
+    # The last one is due, and still there.
+    for end, reason, _ in (*WAYS.values(), (make_due, "expired", HOUR)):
         browser.sign_in(alice)
-        end(Scene(redis, settings, browser.sid))
+        end(redis, browser.sid)
         response = browser.get(view(browser, "shows"))
         assert (response[HEADER], is_gone(response)) == (reason, True)
         assert "Cookie" in response["Vary"]
@@ -563,7 +429,6 @@ def test_no_text_forges_anything_in_its_line_the_header_or_the_page(visitor, tex
 
 
 STORAGES = [f"django.contrib.messages.storage.{name}" for name in ("cookie.CookieStorage", "session.SessionStorage")]
-
 
 storages = pytest.mark.parametrize("storage", STORAGES, ids=["cookie", "session"])
 

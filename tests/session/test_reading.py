@@ -13,12 +13,11 @@ import redis as redis_py
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session import script_calls
-from django_redsess.session.record import Client
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers.behind import make_older, make_seen
 from tests.helpers.outages import caches, full, without_disk, without_replicas
+from tests.session.visits import due, left, now, opened
 
 pytestmark = pytest.mark.both_servers
 
@@ -30,29 +29,11 @@ DAYS = 11 * DAY
 NewSession = Callable[..., SessionStore]
 
 
-def opened(session: SessionStore | str, *, passive: bool = False) -> SessionStore:
-    """Load the session as a request does."""
-    found = SessionStore(session if isinstance(session, str) else session.session_key)
-    found.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
-    found.load()
-    return found
-
-
 def seen(redis: redis_py.Redis, session: SessionStore) -> dict[str, float]:
     """Return when the session was last seen, by each list that has it."""
     partition = keyspace().of_sid(str(session.sid))
     lists = {name: redis.zscore(getattr(partition, name), session.sid) for name in ("recent", "guests")}
     return {name: score for name, score in lists.items() if score is not None}
-
-
-def due(redis: redis_py.Redis, session: SessionStore) -> float:
-    return float(redis.zscore(keyspace().of_sid(str(session.sid)).expire, session.sid))
-
-
-def now(redis: redis_py.Redis) -> int:
-    """Return the server's time, in milliseconds."""
-    seconds, microseconds = redis.time()
-    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 @pytest.fixture
@@ -162,10 +143,6 @@ def test_a_refused_touch_does_not_disturb_the_read(
 
 
 # Two deploys side by side, with other settings.
-
-
-def left(redis: redis_py.Redis, session: SessionStore) -> float:
-    return (due(redis, session) - now(redis)) / 1000
 
 
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "with passive requests between"])

@@ -1,8 +1,4 @@
-"""
-The short way of a save, which compares and sets: each thing that it does not look at has to be known before.
-
-For each there is a test in which what the short way would do is wrong.
-"""
+"""The short way of a save, which compares and sets: what it does not look at, and would get wrong, is known before."""
 
 from __future__ import annotations
 
@@ -28,9 +24,10 @@ from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import make_older
 from tests.helpers.child import Child
-from tests.helpers.outages import caches, close_connections, full
+from tests.helpers.outages import caches
 from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
+from tests.session.visits import due, left, opened
 
 pytestmark = pytest.mark.both_servers
 
@@ -45,14 +42,6 @@ def age(settings: Any) -> None:
     settings.SESSION_COOKIE_AGE = AGE
 
 
-def opened(session: SessionStore, *, passive: bool = False) -> SessionStore:
-    """Read the session as a request does."""
-    found = SessionStore(session.session_key)
-    found.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
-    assert dict(found.items())
-    return found
-
-
 def in_a_shell(session: SessionStore) -> SessionStore:
     """Read it without a trace: no read has moved its deadline."""
     found = SessionStore(session.session_key)
@@ -64,16 +53,6 @@ def write(session: SessionStore, **data: Any) -> None:
     found = SessionStore(session.session_key)
     found.update(data)
     found.save()
-
-
-def due(redis: redis_py.Redis, session: SessionStore) -> float:
-    return float(redis.zscore(keyspace().of_sid(str(session.sid)).expire, session.sid))
-
-
-def left(redis: redis_py.Redis, session: SessionStore) -> float:
-    """Return how many seconds the session has until its deadline."""
-    seconds, microseconds = redis.time()
-    return due(redis, session) / 1000 - float(seconds + microseconds / 1e6)
 
 
 def packed(redis: redis_py.Redis, session: SessionStore) -> bytes:
@@ -125,11 +104,12 @@ def test_a_change_of_what_was_loaded_takes_the_short_way(
 # What else there is to be known.
 
 
-def test_what_became_due_since_it_was_loaded_is_not_saved(redis, new_session: NewSession) -> None:
+@pytest.mark.parametrize("was_loaded", [True, False], ids=["loaded", "saved by itself"])
+def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session: NewSession, was_loaded: bool) -> None:
     session = new_session("7")
     session.set_expiry(datetime.now(UTC) + timedelta(seconds=0.7))
     session.save()
-    late = opened(session)
+    late = opened(session) if was_loaded else session
     wait_until(lambda: left(redis, session) < 0)
     before = packed(redis, session)
     late["colour"] = "red"
@@ -215,16 +195,20 @@ def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session: New
 # A deadline that is to be earlier. None of these has been moved by a read.
 
 
+# A longer age is prolonged by a twentieth.
+@pytest.mark.parametrize(("age", "seconds"), [(100, 100), (5000, 5250)], ids=["shorter", "longer"])
 @pytest.mark.parametrize("passive", [False, True])
 @pytest.mark.parametrize("read", [opened, in_a_shell])
-def test_a_shorter_age_is_a_shorter_life(redis, new_session: NewSession, read: Any, passive: bool) -> None:
-    session = new_session("7")
+def test_an_age_that_is_set_is_that_of_the_session(
+    redis, new_session: NewSession, read: Any, passive: bool, age: int, seconds: int
+) -> None:
+    session = new_session("7", _session_expiry=1000)
     again = read(session)
     again.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"), passive=passive)
-    again.set_expiry(100)
+    again.set_expiry(age)
     again.save()
-    assert is_of_age(left(redis, session), 100)
-    assert record(redis, session).age_seconds == 100
+    assert is_of_age(left(redis, session), seconds)
+    assert record(redis, session).age_seconds == age
 
 
 HOUR = timedelta(hours=1)
@@ -261,15 +245,6 @@ def test_a_date_ends_what_has_slid_beyond_it(redis, settings, new_session: NewSe
     again.set_expiry(date)
     again.save()
     assert online.get(str(session.sid)).expires_at == date
-
-
-def test_a_passive_request_that_asks_for_a_longer_age_gets_it(redis, new_session: NewSession) -> None:
-    session = new_session("7", _session_expiry=1000)
-    again = opened(session, passive=True)
-    again.set_expiry(5000)
-    again.save()
-    # And a twentieth more.
-    assert is_of_age(left(redis, session), 5250)
 
 
 @pytest.mark.parametrize(
@@ -362,16 +337,6 @@ def test_a_mismatch_with_a_shorter_life_prolongs_that_one(redis, new_session: Ne
     assert SessionStore(session.session_key)["colour"] == "red"
 
 
-@pytest.fixture
-def proxy(server: servers.Server, settings: Any) -> Iterator[Proxy]:
-    """A proxy before the server, to be used from ``settings.CACHES = caches(proxy.url)`` on."""
-    proxy, direct = Proxy(server.port), settings.CACHES
-    yield proxy
-    close_connections()
-    proxy.close()
-    settings.CACHES = direct
-
-
 @pytest.mark.usefixtures("known_scripts")
 @pytest.mark.parametrize("others_save", [False, True], ids=["nobody else saves", "another saves in between"])
 def test_a_save_whose_reply_was_lost_is_done_once(
@@ -456,32 +421,3 @@ def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_sess
         random.seed(1)
         keys.add(new_session("8").session_key)
     assert (len(revisions), len(keys)) == (3, 3)
-
-
-@pytest.mark.usefixtures("partitions")
-@pytest.mark.parametrize(("before", "after"), [("7", "8"), ("7", ""), ("", "7")])
-def test_another_user_is_in_all_lists(redis, new_session: NewSession, before: str, after: str) -> None:
-    session = opened(new_session(before, colour="blue"))
-    session.pop("_auth_user_id", None)
-    if after:
-        session["_auth_user_id"] = after
-    session.save()
-    assert [found.user_id for found in online.sessions()] == ([after] if after else [])
-    assert record(redis, session).user_id == after
-    assert bool(record(redis, session).login_ms) == bool(after)
-
-
-def test_where_the_server_is_full_the_general_script_makes_room(
-    redis, new_session: NewSession, sent: list[str]
-) -> None:
-    session = new_session("7")
-    guests = [new_session(colour="blue") for _ in range(20)]
-    again = opened(session)
-    again["colour"] = "red"
-    sent.clear()
-    with full(redis):
-        again.save()
-    assert set(sent) == {"change", "save"}
-    assert SessionStore(session.session_key)["colour"] == "red"
-    there = [guest.exists(guest.session_key) for guest in guests]
-    assert 0 < there.count(False) < 20

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -25,7 +25,7 @@ from django_redsess.session import eviction
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, text_of
-from tests.helpers.online import WAYS_TO_DELETE, Told, add_session, ends, user_elsewhere
+from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, notice_of, user_elsewhere
 from tests.helpers.site.ends import GO_ON, KEY, TASKS
 from tests.helpers.visitors import Browser
 
@@ -34,35 +34,6 @@ from tests.helpers.visitors import Browser
 def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session takes along what is due or too many, be it one."""
     monkeypatch.setattr(eviction, "ALONG_MIN", 1)
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """Return a function that connects a receiver until the test is over, and returns it."""
-    receivers = []
-
-    def connect_until_the_end(receiver: Callable[..., Any]) -> Callable[..., Any]:
-        # The signal holds receivers weakly; here they live as long as they are connected.
-        receivers.append(receiver)
-        session_ended.connect(receiver)
-        return receiver
-
-    yield connect_until_the_end
-    for receiver in receivers:
-        session_ended.disconnect(receiver)
-
-
-def listening(connect) -> Told:
-    """Connect a receiver; return the list of what it is told from now on."""
-    heard: Told = []
-    connect(lambda signal, sender, **named: heard.append(EndedSession(**named)))
-    return heard
-
-
-@pytest.fixture
-def told(connect) -> Told:
-    """The ends that were told, in order."""
-    return listening(connect)
 
 
 @pytest.fixture
@@ -75,11 +46,6 @@ def site(settings) -> None:
 def browser(request, site) -> Browser:
     """A visitor, over WSGI and over ASGI."""
     return Browser(request.param())
-
-
-@pytest.fixture
-def alice(db) -> User:
-    return User.objects.create_user("alice", password="secret")
 
 
 # What receivers are told, and every way to end
@@ -159,23 +125,25 @@ def test_what_code_deletes_is_invalidated(told, new_session, way: str, user_id: 
 @pytest.mark.parametrize("way", WAYS_TO_EXPIRE)
 @pytest.mark.usefixtures("partitions")
 def test_what_is_due_expires_whoever_finds_it(told, redis, new_session, way: str) -> None:
-    sid = new_session("7").sid
-    new_session("7")
-    make_due(redis, sid)
+    session, _ = new_session("7"), new_session("7")
+    make_due(redis, session.sid)
     WAYS_TO_EXPIRE[way]()
-    assert ends(told) == [(sid, "7", "expired")]
+    assert ends(told) == [(session.sid, "7", "expired")]
+    assert notice_of(session).reason == "expired"
+    assert not redis.hexists(keyspace().of_sid(session.sid).login, session.sid)
     WAYS_TO_EXPIRE[way]()
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("way", WAYS_TO_EVICT)
 def test_what_is_too_much_is_evicted(told, redis, new_session, settings, partitions, way: str) -> None:
-    sids = [new_session("7").sid for _ in range(3)]
-    make_seen(redis, sids[0], 1000)
+    session, *_ = [new_session("7") for _ in range(3)]
+    make_seen(redis, session.sid, 1000)
     # All sessions of a user are in one partition, which has its share of the maximum.
     settings.REDSESS = {"MAX_SESSIONS": partitions * (3 if way == "create" else 2)}
     WAYS_TO_EVICT[way]()
-    assert ends(told) == [(sids[0], "7", "evicted")]
+    assert ends(told) == [(session.sid, "7", "evicted")]
+    assert notice_of(session).reason == "evicted"
 
 
 @pytest.mark.parametrize(("count", "size"), [(1000, 1), (7, 400_000)], ids=["many", "large"])
@@ -298,21 +266,9 @@ def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("end", ["/create/", "delete", "adelete"])
-def test_a_receiver_may_use_the_database(site, connect, redis, new_session, end: str) -> None:
-    connect(lambda sid, **named: User.objects.create(username=sid))
-    sessions = [new_session("8") for _ in range(5)]
-    sids = {session.sid for session in sessions}
-    if end in WAYS_TO_DELETE:
-        for session in sessions:
-            WAYS_TO_DELETE[end](session.session_key)
-    else:
-        make_due(redis, *sids)
-        Browser(Client()).get(end)
-    assert set(User.objects.values_list("username", flat=True)) == sids
-
-
-@pytest.mark.parametrize("end", ["/create/", "delete", "adelete"])
-def test_an_asynchronous_receiver_is_told(browser, told, connect, redis, new_session, end: str) -> None:
+def test_receivers_may_use_the_database_and_be_asynchronous(
+    browser, told, connect, redis, new_session, end: str
+) -> None:
     heard = []
 
     async def receive(sid, **named) -> None:
@@ -320,15 +276,19 @@ def test_an_asynchronous_receiver_is_told(browser, told, connect, redis, new_ses
         heard.append(sid)
 
     connect(receive)
+    connect(lambda sid, **named: User.objects.create(username=sid))
     sessions = [new_session("8") for _ in range(5)]
     if end in WAYS_TO_DELETE:
-        # Before the call returns.
-        WAYS_TO_DELETE[end](sessions[0].session_key)
+        for number, session in enumerate(sessions, 1):
+            WAYS_TO_DELETE[end](session.session_key)
+            # They are called before that returns.
+            assert len(heard) == number
     else:
         make_due(redis, *(session.sid for session in sessions))
         browser.get(f"{browser.views}{end}")
-    assert len(heard) == (1 if end in WAYS_TO_DELETE else 5)
     assert heard == [each.sid for each in told]
+    assert sorted(heard) == sorted(session.sid for session in sessions)
+    assert set(User.objects.values_list("username", flat=True)) == set(heard)
 
 
 class BrokenReceiverError(Exception):
@@ -336,8 +296,8 @@ class BrokenReceiverError(Exception):
 
 
 @pytest.fixture
-def told_last(told, connect) -> Told:
-    """What a receiver is told that was connected after two that raise, of which one is asynchronous."""
+def failures(connect, caplog) -> Callable[[], int]:
+    """Connect two receivers that raise, one of them asynchronous; return a function that counts what is logged."""
 
     def fails(**named) -> None:
         raise BrokenReceiverError
@@ -347,39 +307,31 @@ def told_last(told, connect) -> Told:
 
     connect(fails)
     connect(fails_too)
-    return listening(connect)
+
+    def count() -> int:
+        lines = [line for line in caplog.records if line.name == "django.dispatch" and line.levelno == logging.ERROR]
+        assert all(line.exc_info and line.exc_info[0] is BrokenReceiverError for line in lines)
+        return len(lines)
+
+    return count
 
 
-def failures(caplog) -> int:
-    """How many failures of receivers were logged."""
-    lines = [line for line in caplog.records if line.name == "django.dispatch" and line.levelno == logging.ERROR]
-    assert all(line.exc_info and line.exc_info[0] is BrokenReceiverError for line in lines)
-    return len(lines)
-
-
-def test_a_receiver_that_raises_is_logged_and_does_not_stop_what_ends(
-    redis, new_session, told, told_last, caplog
+# The receiver that is told is connected last.
+def test_a_receiver_that_raises_is_logged_and_stops_neither_what_ends_nor_a_request(
+    browser, alice, redis, new_session, failures, told
 ) -> None:
     sessions = [new_session("7") for _ in range(7)]
     make_due(redis, *(session.sid for session in sessions[2:]))
     assert sum(cleaning.expired(batch_size=2)) == 5
     for way, session in zip(("delete", "adelete"), sessions, strict=False):
         WAYS_TO_DELETE[way](session.session_key)
-    assert len(told) == len(told_last) == 7
-    assert failures(caplog) == 14
-
-
-def test_a_receiver_that_raises_does_not_stop_a_request(
-    browser, alice, redis, new_session, told, told_last, caplog
-) -> None:
+    assert (len(told), failures()) == (7, 14)
     browser.sign_in(alice)
     make_due(redis, *(new_session("8").sid for _ in range(5)))
-    told.clear(), told_last.clear(), caplog.clear()
-    assert browser.get(f"{browser.views}/create/").status_code == 200
-    assert browser.get(f"{browser.views}/sign-out/").status_code == 200
-    assert [each.reason for each in told_last] == [each.reason for each in told]
-    assert told[-1].reason == "logout"
-    assert failures(caplog) == 2 * len(told)
+    for path in ("create", "sign-out"):
+        assert browser.get(f"{browser.views}/{path}/").status_code == 200
+    assert [each.reason for each in told[7:]] == ["expired"] * 5 + ["logout"]
+    assert failures() == 2 * len(told)
 
 
 @pytest.mark.usefixtures("partitions")
@@ -540,10 +492,7 @@ SERVERS = {"wsgi": ask_over_wsgi, "asgi": ask_over_asgi}
 
 
 # Django warns where a stream does not suit the way the site is served: that is on purpose here.
-any_stream = pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
-
-
-@any_stream
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
 @pytest.mark.django_db
 @pytest.mark.parametrize("view", ["/create/", "/async/create/", "/stream/", "/async/stream/"])
 @pytest.mark.parametrize("server_of_site", SERVERS)
@@ -560,7 +509,7 @@ def test_what_creates_removed_is_told_after_the_last_byte(
     assert order[out + 1 :] == ["told of one expired"] * 5
 
 
-@any_stream
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
 @pytest.mark.django_db
 @pytest.mark.parametrize("server_of_site", SERVERS)
 def test_what_ends_while_the_answer_goes_out_is_told_at_once(connect, new_session, site, server_of_site):

@@ -1,7 +1,5 @@
 """Real projects whose tests run in several processes, in each way that the guide has."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

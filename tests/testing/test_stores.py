@@ -1,11 +1,8 @@
 """What the helpers for tests of a site promise, one test at a time in this process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import unittest
-from collections.abc import Callable
 from multiprocessing import get_context
 from typing import Any
 from unittest.mock import DEFAULT, patch
@@ -20,8 +17,6 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.testing import SessionStoreMixin, SessionStoreRunnerMixin, own_store
-
-NewSession = Callable[..., SessionStore]
 
 
 class Runner(SessionStoreRunnerMixin, DiscoverRunner):
@@ -47,9 +42,7 @@ def names(redis: redis_py.Redis) -> list[bytes]:
     return [name for name in redis.keys() if name.startswith(b"{test-")]
 
 
-def test_a_store_of_its_own_is_empty_and_leaves_nothing(
-    new_session: NewSession, redis: redis_py.Redis, commands: Callable[[], dict[str, int]]
-) -> None:
+def test_a_store_of_its_own_is_empty_and_leaves_nothing(new_session, redis, commands) -> None:
     outside = new_session(user="1")
     commands()
     with own_store():
@@ -74,7 +67,7 @@ def test_a_store_of_its_own_is_empty_and_leaves_nothing(
     assert online.of_user(type("Somebody", (), {"pk": 1, "id": 1})())[0].sid == outside.sid
 
 
-def test_settings_of_a_test_can_not_name_the_store_of_the_site(new_session: NewSession, redis: redis_py.Redis) -> None:
+def test_settings_of_a_test_can_not_name_the_store_of_the_site(new_session, redis) -> None:
     new_session(user="1")
     with own_store() as prefix, override_settings(REDSESS={"PREFIX": "redsess", "PARTITIONS": 4}):
         assert prefix == conf.PREFIX
@@ -97,7 +90,7 @@ def test_more_keys_than_one_batch_are_removed_and_no_others(redis: redis_py.Redi
     redis.delete(*others)
 
 
-def make_cases(new_session: NewSession, *mixins: type) -> type[unittest.TestCase]:
+def make_cases(new_session, *mixins: type) -> type[unittest.TestCase]:
     class Case(*mixins, SimpleTestCase):  # type: ignore[misc]
         @classmethod
         def setUpClass(cls) -> None:
@@ -132,9 +125,7 @@ def make_cases(new_session: NewSession, *mixins: type) -> type[unittest.TestCase
 
 
 @pytest.mark.parametrize("way", ["mixin", "runner", "both"])
-def test_sessions_of_a_class_are_there_in_each_test_as_they_were(
-    new_session: NewSession, redis: redis_py.Redis, partitions: int, way: str
-) -> None:
+def test_sessions_of_a_class_are_there_in_each_test_as_they_were(new_session, redis, partitions, way: str) -> None:
     case = make_cases(new_session, *([] if way == "runner" else [SessionStoreMixin]))
     assert outcome_of(case, None if way == "mixin" else Runner) == {"failed": 1, "errors": 0, "skipped": 1}
     assert online.count() == 0
@@ -147,7 +138,7 @@ def child(pipe: Any) -> None:
     pipe.send(Store.within().prefix)
 
 
-def test_a_forked_worker_goes_on_with_no_store_of_its_parent(new_session: NewSession) -> None:
+def test_a_forked_worker_goes_on_with_no_store_of_its_parent(new_session) -> None:
     here, there = get_context("fork").Pipe()
     with own_store() as prefix:
         new_session(user="1")

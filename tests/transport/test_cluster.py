@@ -1,7 +1,5 @@
 """The map of a cluster, as it is made of what nodes tell."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 
@@ -18,34 +16,25 @@ def make_pool(address: Address) -> redis.ConnectionPool:
     return redis.ConnectionPool(host=address[0], port=address[1])
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster([FIRST], make_pool)
-
-
 @pytest.mark.parametrize("host", [None, b"", b"?"])
-def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(cluster: Cluster, host: bytes | None) -> None:
+def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(host: bytes | None) -> None:
+    cluster = Cluster([FIRST], make_pool)
     # What redis-py makes of a reply to CLUSTER SLOTS: a range has a primary and a replica.
     reply = [[0, 16_383, [host, 7002, b"id", []], [b"10.0.0.9", 7009]]]
     assert set(cluster._owners_in(reply, cluster.any_node())) == {("10.0.0.1", 7002)}
-
-
-def test_a_node_without_slots_tells_no_map(cluster: Cluster) -> None:
+    # A node without slots tells no map.
     assert cluster._owners_in([], cluster.any_node()) == []
 
 
 @pytest.mark.parametrize(
-    ("url", "address"),
+    ("url", "address", "shown"),
     [
-        ("redis://10.0.0.1:7001", FIRST),
-        (" rediss://user:pass%40word@10.0.0.1:7001/0?protocol=3", FIRST),
-        ("redis://shop.example", ("shop.example", 6379)),
-        ("redis://[::1]:7001", ("::1", 7001)),
+        ("redis://10.0.0.1:7001", FIRST, "10.0.0.1:7001"),
+        (" rediss://user:pass%40word@10.0.0.1:7001/0?protocol=3", FIRST, "10.0.0.1:7001"),
+        ("redis://shop.example", ("shop.example", 6379), "shop.example:6379"),
+        ("redis://[::1]:7001", ("::1", 7001), "[::1]:7001"),
     ],
 )
-def test_the_address_in_a_url(url: str, address: Address) -> None:
+def test_the_address_in_a_url_and_in_a_message(url: str, address: Address, shown: str) -> None:
     assert door._address(url) == address
-
-
-def test_an_address_as_text() -> None:
-    assert [named(FIRST), named(("::1", 7001))] == ["10.0.0.1:7001", "[::1]:7001"]
+    assert named(address) == shown

@@ -7,29 +7,20 @@ from redis.exceptions import ResponseError
 from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
-from django_redsess.transport.sending import FollowUp, command, commands_in
+from django_redsess.transport.sending import command, commands_in
 
 pytestmark = pytest.mark.unit
 
 ENDED = [1, b"1000", b"kicked", 1, b"", b"replaced", 2, b""]
-NOTHING = [1, b"1000"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_noted(monkeypatch) -> None:
     monkeypatch.setattr(replicas, "_short_of_replicas", set())
 
 
-def after(confirmation: Confirmation, reply: Any) -> FollowUp | None:
+def after(confirmation: Confirmation, reply: Any) -> Any:
     return confirmation.after(keyspace().partitions[0], [b"what came before", reply])
-
-
-def commands(confirmation: Confirmation, reply: Any) -> list[bytes]:
-    behind = after(confirmation, reply)
-    assert behind is not None
-    sent = commands_in(behind.packed)
-    assert behind.replies == len(sent)
-    return sent
 
 
 def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:
@@ -37,18 +28,17 @@ def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:
     assert (confirmation.confirmed_by, confirmation.is_short) == (None, False)
     for replies, least in (([3], 3), ([0, 2], 2), ([1], 1), ([2], 1), ([0, RedisConnectionError()], 0)):
         behind = after(confirmation, ENDED)
-        assert behind is not None
         assert (behind.seconds == 0.001) == confirmation.is_short
         behind.read(replies)
         assert confirmation.confirmed_by == least
     assert confirmation.is_short
-    assert commands(confirmation, ENDED) == [command("WAIT", 2, 1)]
+    behind = after(confirmation, ENDED)
+    assert (commands_in(behind.packed), behind.replies) == ([command("WAIT", 2, 1)], 1)
 
 
 def test_an_error_in_front_of_the_count_makes_it_worthless() -> None:
     confirmation = Confirmation(1, 300)
-    behind = after(confirmation, NOTHING)
-    assert behind is not None
+    behind = after(confirmation, [1, b"1000"])
     behind.read([ResponseError("OOM"), 1])
     assert confirmation.confirmed_by == 0
 
@@ -57,13 +47,9 @@ def test_results_are_a_list_and_an_integer() -> None:
     confirmation = Confirmation(1, 300)
     assert (EndedList(), EndedCount(3)) == ([], 3)
     assert f"{EndedCount(1_000):,}" == "1,000"
-    for result in (
-        EndedList([], *replica_status(confirmation)),
-        EndedCount(3, *replica_status(None)),
-        EndedList(),
-        EndedCount(3),
-    ):
-        assert (result.confirmed_by, result.may_return) == (None, False)
+    for status in ((), replica_status(None), replica_status(confirmation)):
+        for result in (EndedList([], *status), EndedCount(3, *status)):
+            assert (result.confirmed_by, result.may_return) == (None, False)
     confirmation.confirmed_by = 0
     for result in (EndedList([], *replica_status(confirmation)), EndedCount(3, *replica_status(confirmation))):
         assert (result.confirmed_by, result.may_return) == (0, True)

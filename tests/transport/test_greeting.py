@@ -1,7 +1,5 @@
 """New connections and the role of their server; a master that is left."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
@@ -30,7 +28,7 @@ Ask = Callable[..., list[Any]]
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
+def ask(request) -> Iterator[Ask]:
     """Send plain commands, in either of the two halves."""
     if request.param == "threads":
         yield fetch
@@ -52,7 +50,7 @@ class Site:
 
 
 @pytest.fixture
-def put(own_server: Server, settings: Any, tmp_path: Any) -> Iterator[Callable[..., Site]]:
+def put(own_server, settings, tmp_path) -> Iterator[Callable[..., Site]]:
     """Return a function that puts the site behind a sentinel; ``options`` are for the pool."""
     with ExitStack() as ended:
 
@@ -83,9 +81,7 @@ def port_of(ask: Ask) -> int:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_a_replica_that_is_named_as_the_master_is_not_asked(
-    put: Callable[..., Site], server: Server, ask: Ask, protocol: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_replica_that_is_named_as_the_master_is_not_asked(put, server, ask, protocol: int, caplog) -> None:
     site = put(protocol=protocol)
     demote(site.first, server)
     looks = []
@@ -106,9 +102,7 @@ def test_a_replica_that_is_named_as_the_master_is_not_asked(
     assert port_of(ask) == server.port
 
 
-def test_a_server_that_does_not_tell_its_role_is_used(
-    put: Callable[..., Site], server: Server, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_tell_its_role_is_used(put, server, ask, monkeypatch) -> None:
     # With RESP3, redis-py needs HELLO itself.
     monkeypatch.setattr(redis_py, "Redis", partial(redis_py.Redis, protocol=2))
     with closing(Server(server.binary, "--rename-command", "HELLO", "")) as first:
@@ -116,9 +110,7 @@ def test_a_server_that_does_not_tell_its_role_is_used(
         assert ask("ping", PING, 1) == [b"PONG"]
 
 
-def test_the_address_of_a_replica_is_an_outage(
-    own_server: Server, server: Server, settings: Any, ask: Ask, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_address_of_a_replica_is_an_outage(own_server, server, settings, ask, caplog) -> None:
     demote(own_server, server)
     settings.CACHES = caches(own_server.url, timeout=2)
     for packed, replies in ((TOUCH, 1), (PING + TOUCH, 2)):
@@ -131,9 +123,7 @@ def test_the_address_of_a_replica_is_an_outage(
     connections.pool().disconnect()
 
 
-def test_a_master_that_lost_its_replicas_is_left_for_the_one_that_is_named(
-    put: Callable[..., Site], server: Server, ask: Ask
-) -> None:
+def test_a_master_that_lost_its_replicas_is_left_for_the_one_that_is_named(put, server, ask) -> None:
     site = put()
     assert port_of(ask) == site.first.port
     site.first.client.config_set("min-replicas-to-write", 1)
@@ -144,9 +134,7 @@ def test_a_master_that_lost_its_replicas_is_left_for_the_one_that_is_named(
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
-def test_a_demoted_master_is_left_for_the_one_that_is_named(
-    put: Callable[..., Site], server: Server, ask: Ask, later: bool
-) -> None:
+def test_a_demoted_master_is_left_for_the_one_that_is_named(put, server, ask, later: bool) -> None:
     site = put()
     pooled_connections = [connections.pool().take() for _ in range(3)]
     for pooled in pooled_connections:
@@ -159,7 +147,7 @@ def test_a_demoted_master_is_left_for_the_one_that_is_named(
     assert [port_of(ask) for _ in range(3)] == [server.port] * 3
 
 
-def test_a_closed_connection_asks_the_sentinels_again(put: Callable[..., Site], server: Server) -> None:
+def test_a_closed_connection_asks_the_sentinels_again(put, server) -> None:
     site = put()
     assert port_of(fetch) == site.first.port
     site.names(server)
@@ -167,7 +155,7 @@ def test_a_closed_connection_asks_the_sentinels_again(put: Callable[..., Site], 
     assert port_of(fetch) == server.port
 
 
-def test_a_master_whose_replicas_are_down_goes_on_answering(put: Callable[..., Site], ask: Ask) -> None:
+def test_a_master_whose_replicas_are_down_goes_on_answering(put, ask) -> None:
     site = put()
     site.first.client.config_set("min-replicas-to-write", 1)
     before = connections_to(site.first)
@@ -178,9 +166,7 @@ def test_a_master_whose_replicas_are_down_goes_on_answering(put: Callable[..., S
     assert connections_to(site.first) - before < 10
 
 
-def test_a_connection_of_a_loop_is_not_kept_when_another_master_was_found(
-    put: Callable[..., Site], server: Server
-) -> None:
+def test_a_connection_of_a_loop_is_not_kept_when_another_master_was_found(put, server) -> None:
     site = put()
 
     async def meet() -> None:

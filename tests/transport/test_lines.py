@@ -1,11 +1,9 @@
 """redis-py without its private names: sessions take its public way, with the same results."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import runpy
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from asgiref.sync import async_to_sync
 
 from django_redsess.backend import SessionStore
 from django_redsess.transport import connections, sending
-from testproject.servers import Server
+from tests.helpers.both import Ask, twins
 from tests.helpers.outages import caches
 
 NAMES = ["_sock", "_parser", "_reader", "_writer", "_re_auth_token", "_should_reconnect"]
@@ -41,59 +39,50 @@ class Without:
         setattr(self.real, name, value)
 
 
-def use_threads() -> Any:
+async def use(ask: Ask) -> Any:
     session = SessionStore()
-    session["colour"] = "blue"
-    session.save()
+    await ask(session, "update", {"colour": "blue"})
+    await ask(session, "save")
     changed = SessionStore(session.session_key)
-    changed["size"] = 3
-    changed.save()
-    changed.cycle_key()
-    changed["signed"] = True
-    changed.save()
-    found = dict(SessionStore(changed.session_key).items())
-    changed.delete()
-    return found, changed.exists(changed.session_key), dict(SessionStore(session.session_key).items())
+    await ask(changed, "update", {"size": 3})
+    await ask(changed, "save")
+    await ask(changed, "cycle_key")
+    await ask(changed, "update", {"signed": True})
+    await ask(changed, "save")
+    found = dict(await ask(SessionStore(changed.session_key), "items"))
+    await ask(changed, "delete")
+    before = dict(await ask(SessionStore(session.session_key), "items"))
+    return found, await ask(changed, "exists", changed.session_key), before
 
 
-async def use_loop() -> Any:
-    session = SessionStore()
-    await session.aset("colour", "blue")
-    await session.asave()
-    changed = SessionStore(session.session_key)
-    await changed.aset("size", 3)
-    await changed.asave()
-    await changed.acycle_key()
-    await changed.aset("signed", True)
-    await changed.asave()
-    found = dict(await SessionStore(changed.session_key).aitems())
-    await changed.adelete()
-    return found, await changed.aexists(changed.session_key), dict(await SessionStore(session.session_key).aitems())
+use_threads, use_loop = twins(use)
 
 
 SAME = {"colour": "blue", "size": 3, "signed": True}, False, {}
 
 
+@pytest.fixture
+def own_pool(server, settings) -> Iterator[None]:
+    """A pool that nobody has used before."""
+    settings.CACHES = caches(f"{server.url}?client_name=without-{random.getrandbits(60)}")
+    yield
+    connections.pool().disconnect()
+
+
 @pytest.mark.parametrize("use", [use_threads, async_to_sync(use_loop)], ids=["threads", "asyncio"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_connection_without_a_private_name_is_used(
-    server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch, name: str, use: Callable[[], Any]
-) -> None:
+def test_a_connection_without_a_private_name_is_used(own_pool, settings, monkeypatch, name: str, use) -> None:
     hiding = type("Hiding", (Without,), {"hidden": name})
     in_loop = type("Hiding", (hiding,), {"kind": redis.asyncio.Connection})
     monkeypatch.setattr(redis.asyncio.connection, "Hiding", in_loop, raising=False)
-    settings.CACHES = caches(f"{server.url}?client_name=without-{random.getrandbits(60)}")
     settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"connection_class": hiding}
-    try:
-        assert connections.pool().connection_class is hiding
-        assert use() == SAME
-        # The connections that are there, too.
-        assert use() == SAME
-    finally:
-        connections.pool().disconnect()
+    assert connections.pool().connection_class is hiding
+    assert use() == SAME
+    # The connections that are there, too.
+    assert use() == SAME
 
 
-def test_fakeredis_keeps_sessions_for_threads(settings: Any) -> None:
+def test_fakeredis_keeps_sessions_for_threads(settings) -> None:
     fakeredis = pytest.importorskip("fakeredis")
     settings.CACHES = caches(f"redis://fake-{random.getrandbits(60)}:6379/0")
     options = {"connection_class": fakeredis.FakeRedisConnection}
@@ -102,17 +91,10 @@ def test_fakeredis_keeps_sessions_for_threads(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_redis_py_without_a_private_class_is_used(
-    server: Server, settings: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_redis_py_without_a_private_class_is_used(own_pool, monkeypatch, name: str) -> None:
     monkeypatch.delattr(redis._parsers, name)
     found = runpy.run_path(sending.__file__)
     assert [found[each] for each in PARSERS] == [None, None]
     for each in (*PARSERS, "NOT_ENOUGH_DATA"):
         monkeypatch.setattr(sending, each, None)
-    settings.CACHES = caches(f"{server.url}?client_name=without-{random.getrandbits(60)}")
-    try:
-        assert use_threads() == SAME
-        assert asyncio.run(use_loop()) == SAME
-    finally:
-        connections.pool().disconnect()
+    assert use_threads() == asyncio.run(use_loop()) == SAME

@@ -1,7 +1,5 @@
 """The map of a cluster: one thread asks for it, everybody else goes on, and nothing of a node stays that has left."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os
@@ -9,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from django_redsess.transport.cluster_map import FRESH_SECONDS, THREAD
 from django_redsess.transport.cluster_map import Cluster as Map
 from django_redsess.transport.connections import pool
 from django_redsess.transport.pools import LoopPool, Pool
-from testproject.clusters import Cluster
 from testproject.servers import free_port
 from tests.helpers.clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
 from tests.helpers.running import wait_until
@@ -35,7 +33,7 @@ def asking() -> list[threading.Thread]:
 
 
 @pytest.fixture
-def slow(cluster: Cluster, settings: Any, new_session: NewSession) -> Iterator[str]:
+def slow(cluster, settings, new_session) -> Iterator[str]:
     """Let the map take a second to come: the first node that is asked never answers. Give a session's key."""
     use_cluster(settings, cluster.urls)
     key = str(new_session(colour="blue").session_key)
@@ -46,19 +44,18 @@ def slow(cluster: Cluster, settings: Any, new_session: NewSession) -> Iterator[s
         wait_until(lambda: not asking())
 
 
-def test_many_threads_wait_for_one_that_asks(slow: str) -> None:
-    most, found = 0, list[Any]()
-    threads = [threading.Thread(target=lambda: found.append(SessionStore(slow).load())) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        most = max(most, len(asking()))
-        time.sleep(0.01)
-    assert found == [{"colour": "blue"}] * 20
+def test_many_threads_wait_for_one_that_asks(slow) -> None:
+    most = 0
+    with ThreadPoolExecutor(20) as threads:
+        found = [threads.submit(SessionStore(slow).load) for _ in range(20)]
+        while not all(each.done() for each in found):
+            most = max(most, len(asking()))
+            time.sleep(0.01)
+    assert [each.result() for each in found] == [{"colour": "blue"}] * 20
     assert most == 1
 
 
-def test_everybody_goes_on_with_the_map_as_it_was(slow: str) -> None:
+def test_everybody_goes_on_with_the_map_as_it_was(slow) -> None:
     assert SessionStore(slow)["colour"] == "blue"
     known = pool()
     # One that has just come is not asked for again.
@@ -73,9 +70,7 @@ def test_everybody_goes_on_with_the_map_as_it_was(slow: str) -> None:
     asked.result(20)
 
 
-def test_the_map_is_asked_for_again_after_a_thread_could_not_be_started(
-    slow: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_map_is_asked_for_again_after_a_thread_could_not_be_started(slow, monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(SessionStoreUnavailable):
@@ -94,7 +89,7 @@ def refuse(*args: Any) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow: str) -> None:
+def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow) -> None:
     async def visit() -> None:
         tasks = [asyncio.create_task(SessionStore(slow).aload()) for _ in range(10)]
         await asyncio.sleep(0.1)
@@ -108,7 +103,7 @@ def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow: str) -> None:
     asyncio.run(visit())
 
 
-def test_a_loop_that_ends_before_the_map_is_there(slow: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_that_ends_before_the_map_is_there(slow, caplog) -> None:
     async def visit() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -141,7 +136,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
     return said
 
 
-def test_a_child_asks_for_the_map_itself(slow: str) -> None:
+def test_a_child_asks_for_the_map_itself(slow) -> None:
     pool().refresh()
     assert len(asking()) == 1
 
@@ -152,12 +147,12 @@ def test_a_child_asks_for_the_map_itself(slow: str) -> None:
     assert in_child(work) == b"blue"
 
 
-def test_a_child_that_is_born_while_the_map_is_changed(slow: str) -> None:
+def test_a_child_that_is_born_while_the_map_is_changed(slow) -> None:
     with pool()._lock:
         assert in_child(lambda: str(SessionStore(slow)["colour"]).encode()) == b"blue"
 
 
-def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new_session: NewSession) -> None:
+def test_a_child_has_connections_of_its_own(cluster, settings, new_session) -> None:
     use_cluster(settings, cluster.urls)
     session_on_each(cluster, new_session)
 
@@ -172,7 +167,7 @@ def test_a_child_has_connections_of_its_own(cluster: Cluster, settings: Any, new
 
 
 @pytest.mark.slow
-def test_nothing_stays_of_nodes_that_come_and_go(own_cluster: Cluster, settings: Any, new_session: NewSession) -> None:
+def test_nothing_stays_of_nodes_that_come_and_go(own_cluster, settings, new_session) -> None:
     """The clients of event loops, too; and those of the nodes that stay are not touched."""
     start = own_cluster.primaries[0]
     use_cluster(settings, start.url)
@@ -212,21 +207,16 @@ def test_nothing_stays_of_nodes_that_come_and_go(own_cluster: Cluster, settings:
     asyncio.run(visit())
 
 
-def test_a_function_for_addresses_that_fails_is_named_in_the_log(
-    cluster: Cluster, settings: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_keeps_the_map_away_is_an_outage_and_named_in_the_log(cluster, settings, caplog) -> None:
     def fail(address: Any) -> Any:
         raise LookupError("no such container")
 
-    use_cluster(settings, cluster.urls[0], ADDRESS_REMAP=fail)
-    with pytest.raises(SessionStoreUnavailable):
-        SessionStore("k" * 32).load()
-    assert "no such container" in caplog.text
-
-
-def test_a_name_that_is_none_is_an_outage(settings: Any, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    use_cluster(settings, f"redis://{'a' * 70}..invalid:{free_port()}")
-    with pytest.raises(SessionStoreUnavailable):
-        SessionStore("k" * 32).load()
-    assert "No node of the cluster" in caplog.text
-    begin_anew()
+    for location, options, words in (
+        (cluster.urls[0], {"ADDRESS_REMAP": fail}, "no such container"),
+        (f"redis://{'a' * 70}..invalid:{free_port()}", {}, "No node of the cluster"),
+    ):
+        use_cluster(settings, location, **options)
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore("k" * 32).load()
+        assert words in caplog.text
+        begin_anew()

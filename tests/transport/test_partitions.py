@@ -8,6 +8,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import stored
+from tests.helpers.outages import full
 
 pytestmark = pytest.mark.both_servers
 
@@ -75,9 +76,6 @@ def test_another_prefix_may_have_another_number(fresh_process, settings, new_ses
 
 
 def test_a_full_server_is_used_though_it_cannot_note_the_number(fresh_process, redis) -> None:
-    redis.config_set("maxmemory", 1)
-    try:
+    with full(redis):
         assert online.count() == 0
-    finally:
-        redis.config_set("maxmemory", 0)
     assert redis.keys() == []

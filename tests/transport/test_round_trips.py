@@ -1,7 +1,5 @@
 """Steps, which both drivers take alike; pages and ranks of what several partitions have."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -39,12 +37,12 @@ Driver = Callable[[Steps[Any]], Any]
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def driven(request: pytest.FixtureRequest) -> Driver:
+def driven(request) -> Driver:
     """Either of the two drivers."""
     return drive if request.param == "threads" else lambda steps: asyncio.run(adrive(steps))
 
 
-def test_steps_are_sent_the_replies_errors_among_them(driven: Driver) -> None:
+def test_steps_are_sent_the_replies_errors_among_them(driven) -> None:
     def asking() -> Steps[Any]:
         (error,) = yield Send(pool(), command("HGET", "no"), 1)
         return error, (yield Send(pool(), PING * 2, 2))
@@ -53,7 +51,7 @@ def test_steps_are_sent_the_replies_errors_among_them(driven: Driver) -> None:
     assert (type(error), replies) == (ResponseError, [b"PONG"] * 2)
 
 
-def test_steps_are_thrown_what_the_connection_met(driven: Driver, settings: Any) -> None:
+def test_steps_are_thrown_what_the_connection_met(driven, settings) -> None:
     there, settings.CACHES = settings.CACHES, caches(f"redis://127.0.0.1:{free_port()}/0")
 
     def asking() -> Steps[Any]:
@@ -66,14 +64,14 @@ def test_steps_are_thrown_what_the_connection_met(driven: Driver, settings: Any)
     assert driven(asking()) == [b"PONG"]
 
 
-def test_steps_go_on_after_a_pause(driven: Driver) -> None:
+def test_steps_go_on_after_a_pause(driven) -> None:
     def pausing() -> Steps[Any]:
         return (yield from Pause(0.001)), (yield from Plain(keyspace().partitions[0], "ping", PING, 1, list))
 
     assert driven(pausing()) == (None, [b"PONG"])
 
 
-def test_receivers_are_told_before_the_next_step(driven: Driver) -> None:
+def test_receivers_are_told_before_the_next_step(driven) -> None:
     told = []
     ended = EndedSession("0" * 20, "7", Reason.KICKED, datetime.now(UTC))
 
@@ -105,9 +103,7 @@ partitions = st.sampled_from([1, 4, 64]).flatmap(
 
 @pytest.mark.unit
 @given(partitions, st.integers(1, 160), st.booleans())
-def test_a_page_is_that_of_one_sorted_list(
-    there: tuple[int, list[tuple[int, int, int]]], wanted: int, reverse: bool
-) -> None:
+def test_a_page_is_that_of_one_sorted_list(there, wanted: int, reverse: bool) -> None:
     count, given_entries = there
     lists: list[list[list[Entry]]] = [[[], []] for _ in range(count)]
     for number, (partition, which, score) in enumerate(given_entries):
@@ -131,8 +127,6 @@ def test_little_more_than_a_share_is_read() -> None:
     assert share(100, 64) == 8
     assert share(2_000, 64) == 51
 
-
-# A rank is found over several partitions, and little is asked for it.
 
 SCORES = st.integers(-50, 50)
 

@@ -1,10 +1,5 @@
 """Calls and plain commands to several partitions at once: one pipeline a server, and each partition gets its reply."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import redis as redis_py
 
@@ -15,26 +10,19 @@ from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import ask_each, drive, with_scores
 from django_redsess.transport.sending import command
-from testproject.clusters import Cluster
 from tests.helpers.behind import have_partitions, make_due, stored
 from tests.helpers.clusters import cluster_caches
-from tests.helpers.outages import full, lines_of
+from tests.helpers.outages import caches, full, lines_of
 
 USERS = [str(number) for number in range(40)]
 
 
 @pytest.fixture
-def four(monkeypatch: pytest.MonkeyPatch) -> None:
+def four(monkeypatch) -> None:
     have_partitions(monkeypatch, 4)
 
 
-@pytest.fixture
-def on_cluster(four: None, cluster: Cluster, settings: Any) -> Cluster:
-    settings.CACHES = cluster_caches(cluster)
-    return cluster
-
-
-def test_each_partition_gets_its_own_reply(four: None, redis: redis_py.Redis, round_trips: Callable[[], int]) -> None:
+def test_each_partition_gets_its_own_reply(four, redis, round_trips) -> None:
     partitions = keyspace().partitions[::-1]
     for number, partition in enumerate(partitions):
         redis.hset(partition.totals, "created", number)
@@ -46,7 +34,7 @@ def test_each_partition_gets_its_own_reply(four: None, redis: redis_py.Redis, ro
     redis.delete(*(partition.totals for partition in partitions))
 
 
-def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four: None, redis: redis_py.Redis) -> None:
+def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four, redis) -> None:
     partitions = keyspace().partitions
     redis.set(partitions[2].totals, "no hash")
     with pytest.raises(redis_py.ResponseError, match="WRONGTYPE"):
@@ -54,9 +42,7 @@ def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four: None
     redis.flushall()
 
 
-def test_a_clock_that_was_set_is_learned_and_those_due_do_not_count(
-    four: None, redis: redis_py.Redis, new_session: Any
-) -> None:
+def test_a_clock_that_was_set_is_learned_and_those_due_do_not_count(four, redis, new_session) -> None:
     sids = [new_session(user).sid for user in USERS]
     clock = of(keyspace().partitions[0]).clock
     seconds, microseconds = redis.time()
@@ -69,17 +55,13 @@ def test_a_clock_that_was_set_is_learned_and_those_due_do_not_count(
     assert abs(clock.now() - int(redis.time()[0]) * 1000) < 2_000
 
 
-def test_more_than_200_due_sessions_of_a_partition_are_counted_until_the_next_call(
-    four: None, redis: redis_py.Redis, new_session: Any
-) -> None:
+def test_more_than_200_due_sessions_of_a_partition_are_counted_until_the_next_call(four, redis, new_session) -> None:
     sids = [new_session("7").sid for _ in range(230)]
     make_due(redis, *sids)
     assert [online.count(), online.count()] == [30, 0]
 
 
-def test_a_full_server_still_lists_and_logs_nothing(
-    four: None, redis: redis_py.Redis, new_session: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_server_still_lists_and_logs_nothing(four, redis, new_session, caplog) -> None:
     for user in USERS:
         new_session(user)
     with full(redis):
@@ -87,9 +69,7 @@ def test_a_full_server_still_lists_and_logs_nothing(
     assert lines_of(caplog, "django_redsess", 40) == []
 
 
-def test_an_outage_is_logged_once_however_often_it_is_met(
-    four: None, redis: redis_py.Redis, new_session: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_is_logged_once_however_often_it_is_met(four, redis, new_session, caplog) -> None:
     caplog.set_level("INFO", "django_redsess")
     new_session("7")
     online.count()
@@ -110,7 +90,7 @@ def test_an_outage_is_logged_once_however_often_it_is_met(
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_scores_are_read_in_both_protocols(redis: redis_py.Redis, server: Any, protocol: int) -> None:
+def test_scores_are_read_in_both_protocols(redis, server, protocol: int) -> None:
     redis.zadd("list", {"one": 1, "two": 2.5})
     with redis_py.Redis(port=server.port, protocol=protocol) as client:
         client.response_callbacks.clear()
@@ -121,10 +101,9 @@ def test_scores_are_read_in_both_protocols(redis: redis_py.Redis, server: Any, p
 
 @pytest.mark.both_servers
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_replies_read_the_same_in_both_protocols(server: Any, settings: Any, new_session: Any, protocol: int) -> None:
+def test_replies_read_the_same_in_both_protocols(server, settings, new_session, protocol: int) -> None:
     # The pool is found by its URL: another URL for each protocol.
-    location = f"{server.url}?protocol={protocol}"
-    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": location}}
+    settings.CACHES = caches(f"{server.url}?protocol={protocol}")
     session = new_session("7", colour="blue")
     assert SessionStore(session.session_key)["colour"] == "blue"
     assert viewed.record(session, "lamp")
@@ -139,9 +118,8 @@ def test_replies_read_the_same_in_both_protocols(server: Any, settings: Any, new
 
 
 @pytest.mark.slow
-def test_each_node_gets_one_pipeline(
-    on_cluster: Cluster, new_session: Any, sent: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_node_gets_one_pipeline(four, cluster, settings, new_session, sent) -> None:
+    settings.CACHES = cluster_caches(cluster)
     for user in USERS:
         new_session(user)
     online.sessions()

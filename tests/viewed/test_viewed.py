@@ -12,12 +12,13 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import drive
 from django_redsess.viewed import popularity
 from testproject.servers import free_port
-from tests.helpers.behind import have_views, make_due, names_of_sessions
+from tests.helpers.behind import have_views, make_due
+from tests.helpers.outages import caches
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
 
-def items_of(session: SessionStore) -> list[str]:
+def items(session: SessionStore) -> list[str]:
     return [found.item for found in viewed.recent(session)]
 
 
@@ -25,24 +26,25 @@ def test_items_come_newest_first(new_session) -> None:
     session = new_session()
     for item in ("lamp", "vase", "bowl", "vase"):
         assert viewed.record(session, item)
-    assert items_of(session) == ["vase", "bowl", "lamp"]
+    assert items(session) == ["vase", "bowl", "lamp"]
+    assert viewed.recent(session, limit=0) == viewed.recent(session, limit=-1) == []
 
 
 def test_the_newest_25_are_kept_or_as_many_as_the_setting_says(new_session, settings) -> None:
     session = new_session()
     for item in range(40):
         viewed.record(session, item)
-    assert items_of(session) == [str(item) for item in reversed(range(15, 40))]
+    assert items(session) == [str(item) for item in reversed(range(15, 40))]
     settings.REDSESS = {**settings.REDSESS, "VIEWED_PER_SESSION": 2}
     viewed.record(session, 40)
-    assert items_of(session) == ["40", "39"]
+    assert items(session) == ["40", "39"]
 
 
 def test_the_newest_stays_first_when_the_clock_stepped_back(redis, new_session) -> None:
     session = new_session()
     redis.zadd(keyspace().of_sid(session.sid).viewed_by(session.sid), {"before": 10_000_000_000_000})
     viewed.record(session, "now")
-    assert items_of(session) == ["now", "before"]
+    assert items(session) == ["now", "before"]
 
 
 def test_most_viewed_come_first_over_all_partitions(new_session) -> None:
@@ -51,24 +53,19 @@ def test_most_viewed_come_first_over_all_partitions(new_session) -> None:
             viewed.record(new_session(), item)
     assert viewed.popular() == [("vase", 3), ("lamp", 2), ("bowl", 1)]
     assert viewed.popular(limit=1) == [("vase", 3)]
+    assert viewed.popular(limit=0) == viewed.popular(limit=-1) == []
     assert [viewed.count(item) for item in ("lamp", "vase", "nothing")] == [2, 3, 0]
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_no_items_are_asked_for_and_none_come(new_session, limit: int) -> None:
-    session = new_session()
-    viewed.record(session, "lamp")
-    assert viewed.recent(session, limit=limit) == []
-    assert viewed.popular(limit=limit) == []
-
-
-def test_a_session_that_is_gone_views_nothing(redis, new_session) -> None:
-    session = new_session("7")
+def test_a_session_that_is_gone_views_nothing_and_of_one_that_is_due_nothing_is_read(redis, new_session) -> None:
+    session, due = new_session("7"), new_session()
     online.end(session.sid)
     assert not viewed.record(session, "lamp")
     assert not viewed.record(SessionStore(), "lamp")
-    assert names_of_sessions(redis) == []
     assert viewed.popular() == []
+    viewed.record(due, "lamp")
+    make_due(redis, due.sid)
+    assert viewed.recent(due.sid) == []
 
 
 def test_a_view_leaves_the_deadline_alone(new_session) -> None:
@@ -82,16 +79,7 @@ def test_a_view_leaves_the_deadline_alone(new_session) -> None:
 def test_what_can_be_an_item(new_session, item: str | int) -> None:
     session = new_session()
     assert viewed.record(session, item)
-    assert items_of(session) == [str(item)]
-
-
-def test_a_view_in_the_request_that_signs_in_is_kept(new_session) -> None:
-    session = new_session(colour="blue")
-    session.cycle_key()
-    session["_auth_user_id"] = "7"
-    assert viewed.record(session, "lamp")
-    session.save()
-    assert [found.item for found in viewed.recent(session)] == ["lamp"]
+    assert items(session) == [str(item)]
 
 
 def test_async_variants_do_the_same(new_session) -> None:
@@ -123,17 +111,10 @@ def test_what_a_session_viewed_is_forgotten_and_views_of_everybody_stay(new_sess
         viewed.record(session, item)
         viewed.record(other, item)
     assert viewed.forget(session, "vase") == 1
-    assert items_of(session) == ["bowl", "lamp"]
+    assert items(session) == ["bowl", "lamp"]
     assert viewed.forget(session.sid) == 2
-    assert (items_of(session), items_of(other)) == ([], ["bowl", "vase", "lamp"])
+    assert (items(session), items(other)) == ([], ["bowl", "vase", "lamp"])
     assert viewed.total()[:2] == (3, 6)
-
-
-def test_of_a_session_that_is_due_nothing_is_read(redis, new_session) -> None:
-    session = new_session()
-    viewed.record(session, "lamp")
-    make_due(redis, session.sid)
-    assert viewed.recent(session.sid) == []
 
 
 def test_views_of_items_are_reset(redis, new_session) -> None:
@@ -149,22 +130,18 @@ def test_views_of_items_are_reset(redis, new_session) -> None:
     assert viewed.count("lamp") == 1
 
 
-def test_views_of_thousands_of_items_are_reset_in_batches(redis, commands) -> None:
+def test_views_of_thousands_of_items_are_reset_in_batches_and_of_all_at_once(redis, new_session, commands) -> None:
+    session = new_session()
+    viewed.record(session, "lamp")
     have_views(redis, {f"item {number}": 1 for number in range(1000)})
     commands()
     assert viewed.reset(*(f"item {number}" for number in range(1000))) == 1000
     assert commands()["evalsha"] <= 8
-    assert viewed.popular() == []
-
-
-def test_views_of_all_items_are_reset(redis, new_session) -> None:
-    session = new_session()
-    viewed.record(session, "lamp")
+    assert viewed.popular() == [("lamp", 1)]
     have_views(redis, {"lamp": 3, "vase": 2, "bowl": 7})
-    assert viewed.reset_all() == 13
+    assert (viewed.reset_all(), viewed.reset_all()) == (13, 0)
     assert viewed.total()[:2] == (0, 0)
-    assert viewed.reset_all() == 0
-    assert items_of(session) == ["lamp"]
+    assert items(session) == ["lamp"]
 
 
 @pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
@@ -255,8 +232,7 @@ def test_what_somebody_else_wrote_is_shown_as_far_as_it_can_be(redis, new_sessio
 
 def test_an_outage_is_told(settings, new_session) -> None:
     session = new_session()
-    gone = f"redis://127.0.0.1:{free_port()}/0"
-    settings.CACHES = {"sessions": {**settings.CACHES["sessions"], "LOCATION": gone}}
+    settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     for function in (viewed.popular, viewed.total, viewed.reset_all, lambda: viewed.record(session, "lamp")):
         with pytest.raises(SessionStoreUnavailable):
             function()
@@ -272,21 +248,17 @@ def test_of_no_session_there_is_nothing_to_read_or_forget(session: SessionStore 
 
 
 @pytest.mark.unit
-def test_a_session_of_another_engine_is_a_clear_error() -> None:
-    with pytest.raises(TypeError, match=r"django_redsess\.backend"):
-        viewed.record(OtherSession(), "lamp")
-
-
-@pytest.mark.unit
 @pytest.mark.parametrize(
     "item", ["", "x" * 65, "ä" * 33, "\udcff", None, 1.5, True, b"lamp", pytest.param(10**5000, id="5001 digits")]
 )
-def test_every_function_refuses_what_can_be_no_item(item: object) -> None:
+def test_what_can_be_no_item_offset_or_session_is_a_clear_error(item: object) -> None:
     for function in (viewed.count, viewed.reset, viewed.item_id, partial(viewed.record, SessionStore())):
         with pytest.raises(ValueError, match="An item id is an integer, or text of 1 to 64 bytes"):
             function(item)
     with pytest.raises(ValueError, match="offset"):
         viewed.popular(offset=-1)
+    with pytest.raises(TypeError, match=r"django_redsess\.backend"):
+        viewed.record(OtherSession(), "lamp")
 
 
 CALLS: list[list[str]] = []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -24,10 +25,6 @@ FAULTS_SHOWN = 100
 KINDS = {"expired": "expired", "evicted": "excess"}
 """The ways in which this command ends sessions, each with its name for ``--only``."""
 
-NOT_WITH_GUESTS = ("only", "max_sessions", "check", "repair", "forever")
-
-EXCLUSIVE = ("check", "repair", "dry_run", "forever")
-
 
 class Command(CleaningCommand):
     help = (
@@ -49,12 +46,7 @@ class Command(CleaningCommand):
         add = parser.add_argument
         add("--only", metavar="expired|excess", help="end only expired sessions, or only those above the maximum")
         add("--max-sessions", type=int, metavar="N", help="keep N sessions (default: MAX_SESSIONS)")
-        add(
-            "--guests",
-            type=int,
-            metavar="N",
-            help="end only guests' sessions, longest unseen first, until N are left",
-        )
+        add("--guests", type=int, metavar="N", help="end only guests' sessions, longest unseen first, until N are left")
         add("--dry-run", action="store_true", help="count the sessions that would end, and change nothing")
         add(
             "--check",
@@ -77,22 +69,15 @@ class Command(CleaningCommand):
             raise CommandError(f"{left:,} entries disagree: {what_to_do}.")
 
     def validate(self) -> None:
-        chosen = [f"--{name.replace('_', '-')}" for name in EXCLUSIVE if self.options[name]]
-        if len(chosen) > 1:
-            raise CommandError(f"{chosen[0]} and {chosen[1]} can't be given together.")
-        self.at_least_one("max_sessions")
+        self.refuse_together("check", "repair", "dry_run", "forever")
+        self.refuse_below(1, "max_sessions")
         self.guests = self.options["guests"]
-        if self.guests is not None:
-            others = [name for name in NOT_WITH_GUESTS if self.options[name]]
-            if others:
-                raise CommandError(f"--guests and --{others[0].replace('_', '-')} can't be given together.")
-            if self.guests < 0:
-                raise CommandError(f"--guests must be 0 or more, not {self.guests}.")
-        self.maximum = self.options["max_sessions"] or conf.MAX_SESSIONS
-        if self.guests is not None:
-            self.maximum = NO_LIMIT
+        for other in ("only", "max_sessions", "check", "repair", "forever"):
+            self.refuse_together("guests", other)
+        self.refuse_below(0, "guests")
+        self.maximum = (self.options["max_sessions"] or conf.MAX_SESSIONS) if self.guests is None else NO_LIMIT
         only = self.options["only"]
-        if only not in (None, "expired", "excess"):
+        if only not in (None, *KINDS.values()):
             raise CommandError(f"--only must be expired or excess, not {only}.")
         self.kinds = [kind for kind, name in KINDS.items() if only in (None, name) and kind in self.counts]
         super().validate()
@@ -100,7 +85,7 @@ class Command(CleaningCommand):
     def total(self) -> int | None:
         if self.comparing:
             return None
-        return sum(count for kind, count in self._backlog().items() if kind in self.kinds)
+        return sum(self._backlog().values())
 
     def work(self) -> None:
         if self.comparing:
@@ -114,15 +99,12 @@ class Command(CleaningCommand):
         if self._sleep is None:
             # Only deadlines need a wake-up call. The maximum does not.
             self._sleep = sleep_until_due(keyspace().partitions if "expired" in self.kinds else [])
+            self.until_the_end.enter_context(closing(self._sleep))
         due_in = cleaning.seconds_to_next() if "expired" in self.kinds else None
-        seconds = min(
-            REST_SECONDS_MAX if due_in is None else due_in, REST_SECONDS_MAX, self._next_sample - time.monotonic()
-        )
+        seconds = min(REST_SECONDS_MAX, self._next_sample - time.monotonic())
+        if due_in is not None:
+            seconds = min(seconds, due_in)
         self._sleep.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
-
-    def close(self) -> None:
-        if self._sleep is not None:
-            self._sleep.close()
 
     def sentence(self, counts: dict[str, int]) -> str:
         if self.comparing:
@@ -135,21 +117,17 @@ class Command(CleaningCommand):
         return f"{verb} {expired} and {evicted} of {self.maximum:,}."
 
     def _backlog(self) -> dict[str, int]:
-        expired, evicted = cleaning.backlog(
-            maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds
-        )
-        return {kind: count for kind, count in (("expired", expired), ("evicted", evicted)) if kind in self.kinds}
+        found = cleaning.backlog(maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds)
+        return {kind: count for kind, count in zip(KINDS, found, strict=True) if kind in self.kinds}
 
     def _clean(self) -> None:
         how: dict[str, Any] = {"batch_size": self.options["batch_size"], "go_on": lambda: not self.stop.asked}
-        for kind in self.kinds:
-            batches = (
-                cleaning.expired(**how)
-                if kind == "expired"
-                else cleaning.evicted(maximum=self.maximum, guests=self.guests, **how)
-            )
-            for count in batches:
-                self.batch_done(kind, count)
+        if "expired" in self.kinds:
+            for count in cleaning.expired(**how):
+                self.batch_done("expired", count)
+        if "evicted" in self.kinds:
+            for count in cleaning.evicted(maximum=self.maximum, guests=self.guests, **how):
+                self.batch_done("evicted", count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:
             self._next_sample = time.monotonic() + cleaning.sample()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from django_redsess import cleaning
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.management.terminal import command_errors, confirm, need_terminal
 
 REST_SECONDS = 60
 
@@ -40,23 +39,19 @@ class Command(CleaningCommand):
         super().handle(*args, **options)
 
     def validate(self) -> None:
-        if self.options["dry_run"] and self.options["forever"]:
-            raise CommandError("--dry-run and --forever can't be given together.")
-        self.at_least_one("limit")
+        self.refuse_together("dry_run", "forever")
+        self.refuse_below(1, "limit")
         self.limit = self.options["limit"] or conf.VIEWED_LIMIT
         super().validate()
 
     def confirmed(self) -> bool:
         if self.options["dry_run"] or not self.options["interactive"]:
             return True
-        with command_errors():
-            count, items = cleaning.backlog_of_items(limit=self.limit), cleaning.backlog_of_items(limit=0)
+        count, items = cleaning.backlog_of_items(limit=self.limit), cleaning.backlog_of_items(limit=0)
         if count <= items * ASKED_ABOVE:
             return True
-        need_terminal(f"forget the views of {count:,} of {items:,} items")
-        question = f"Forget the views of {count:,} of {items:,} items?"
-        out = self.stderr if self.options["json"] else self.stdout
-        return confirm(question, out, refused="Nothing was removed.")
+        views = f"the views of {count:,} of {items:,} items"
+        return self.confirm(f"Forget {views}?", to=f"forget {views}", refused="Nothing was removed.")
 
     def total(self) -> int:
         return cleaning.backlog_of_items(limit=self.limit)

@@ -17,7 +17,6 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     Stop,
     command_errors,
-    confirm,
     need_terminal,
     owner_of,
     progress_bar,
@@ -54,25 +53,15 @@ class Command(CommandWithExamples):
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
         add("--all", action="store_true", help="all signed-in sessions")
-        add(
-            "--new-secret-key",
-            action="store_true",
-            help="with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS",
-        )
+        key_help = "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS"
+        add("--new-secret-key", action="store_true", help=key_help)
         add("--keep", action="append", metavar="SID", help="do not end this session; can be repeated")
-        add(
-            "--message",
-            default="",
-            metavar="TEXT",
-            help=f"shown to the users on their next page, at most {MESSAGE_MAX} characters",
-        )
+        message_help = f"shown to the users on their next page, at most {MESSAGE_MAX} characters"
+        add("--message", default="", metavar="TEXT", help=message_help)
         add("--dry-run", action="store_true", help="show which sessions would end, and end none")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
-        add(
-            "--json",
-            action="store_true",
-            help='print {"ended": N} at the end, with --dry-run {"would_end": N}, and nothing else on stdout',
-        )
+        json_help = 'print {"ended": N} at the end, with --dry-run {"would_end": N}, and nothing else on stdout'
+        add("--json", action="store_true", help=json_help)
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
@@ -88,9 +77,8 @@ class Command(CommandWithExamples):
             self._resolve()
             count = self._tell()
             if options["dry_run"]:
-                self._summarize(
-                    "would_end", count, f"Would end {self._whose}." if count else "There is nothing to end."
-                )
+                sentence = f"Would end {self._whose}." if count else "There is nothing to end."
+                self._summarize("would_end", count, sentence)
             elif not count:
                 self._replicas = recheck_replicas().confirmed_by
                 earlier = self._worth()
@@ -108,8 +96,7 @@ class Command(CommandWithExamples):
             raise CommandError("Give user names or sids, or --all.")
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
-        if options["new_secret_key"] and options["dry_run"]:
-            raise CommandError("--new-secret-key and --dry-run can't be given together.")
+        self.refuse_together("new_secret_key", "dry_run")
         try:
             notice.check(options["message"])
         except ValueError as error:
@@ -159,18 +146,15 @@ class Command(CommandWithExamples):
     def _confirmed(self, count: int) -> bool:
         if not self.options["interactive"]:
             return True
-        # This check comes last: an error about a wrong name is more useful, and this one says how many would end.
-        need_terminal(f"end {_sessions(count)}")
-        out = self.stderr if self.options["json"] else self.stdout
-        return confirm(f"End {self._whose}?", out, refused="Nothing was ended.")
+        # Not before: an error about a wrong name is more useful than one about the terminal, which says how many end.
+        return self.confirm(f"End {self._whose}?", to=f"end {_sessions(count)}", refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
-        tally, stop, bar, told = _Tally(), Stop(), None, time.monotonic()
-        if self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty():
-            bar = progress_bar(count)
+        tally, stop, told = _Tally(), Stop(), time.monotonic()
+        wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty()
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
-            with stop.listening():
+            with progress_bar(count, wanted=wanted) as bar, stop.listening():
                 for batch in self._batches():
                     self._replicas = least(self._replicas, batch.confirmed_by)
                     for ended in batch:
@@ -186,9 +170,6 @@ class Command(CommandWithExamples):
             self._summarize("ended", tally.sessions)
             # It is unknown whether the batch without an answer has ended.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
-        finally:
-            if bar is not None:
-                bar.close()
         self._summarize("ended", tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
         if stop.asked:
             raise CommandError(f"Stopped. Ended {tally}.{self._worth()}", returncode=STOPPED)
@@ -199,10 +180,8 @@ class Command(CommandWithExamples):
         for start in range(0, len(sids), AT_ONCE_MAX):
             yield online.end(*sids[start : start + AT_ONCE_MAX], message=message)
         if self.users or self.options["all"]:
-            user_ids = None if self.options["all"] else list(self.users)
-            yield from online.end_in_batches(
-                user_ids=user_ids, keep=[session.sid for session in self.kept], message=message
-            )
+            user_ids, keep = None if self.options["all"] else list(self.users), [session.sid for session in self.kept]
+            yield from online.end_in_batches(user_ids=user_ids, keep=keep, message=message)
 
     def _summarize(self, what: str, count: int, sentence: str = "") -> None:
         if sentence:
@@ -219,9 +198,8 @@ class Command(CommandWithExamples):
     def _say(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
-            out = self.stderr if self.options["json"] else self.stdout
-            say(line, out)
-            out.flush()
+            say(line, self.for_people)
+            self.for_people.flush()
 
 
 class _Tally:
@@ -239,11 +217,8 @@ class _Tally:
             self._users.add(user_id)
 
     def __str__(self) -> str:
-        owners = [
-            f"{count:,} {name}{'' if count == 1 else 's'}"
-            for count, name in ((len(self._users), "user"), (self._guests, "guest"))
-            if count
-        ]
+        named = ((len(self._users), "user"), (self._guests, "guest"))
+        owners = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in named if count]
         return f"{_sessions(self.sessions)}{' of ' * bool(owners)}{' and '.join(owners)}"
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.management.base import CommandError, CommandParser, no_translations
 from django.db.models import Q
 from django.template.defaultfilters import filesizeformat
@@ -33,50 +33,21 @@ from django_redsess.management.terminal import (
     say,
     user_named,
 )
-from django_redsess.online import labels
+from django_redsess.online import Session, labels
 from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
-from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of
+from django_redsess.online.listing import USERS_MAX, filter_of
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.client_address import network_of
 from django_redsess.transport.keys import is_sid
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser
 
-    from django_redsess.online import Session
-
-
-def json_lines(page: Iterable[Session]) -> Iterator[str]:
-    """Yield a line of JSON for each session."""
-    for record in _records(list(page)):
-        yield json.dumps(record)
-
-
-def csv_rows(page: Iterable[Session]) -> Iterator[str]:
-    """Yield a row of a CSV file for each session."""
-    for record in _records(list(page)):
-        yield _row(csv_row(record))
-
-
-def csv_header() -> str:
-    """Return the first row of a CSV file. No byte order mark: a program in a pipe would take it for text."""
-    return _row(COLUMNS)
-
-
-def _row(cells: Iterable[str]) -> str:
+def csv_line(cells: Iterable[str]) -> str:
+    """Return a row of a CSV file, without the end of the line."""
     text = StringIO()
     csv.writer(text, lineterminator="").writerow(cells)
     return text.getvalue()
-
-
-def _records(page: list[Session]) -> Iterator[Record]:
-    users = users_by_id({session.user_id for session in page})
-    for session in page:
-        user = users.get(session.user_id)
-        # The command endsessions takes this name.
-        yield record_of(session, None if user is None else str(user.get_username()))
 
 
 AGES = {
@@ -118,11 +89,12 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
     return {
         "user": owner_of(session, users),
         "signed in": _time(session.login_at) if session.login_at else "",
-        "last seen": _with_plain_spaces(ago),
+        # Django puts a no-break space between number and unit.
+        "last seen": ago.replace("\xa0", " "),
         "expires": _time(session.expires_at),
         "address": printable(labels.stored(session.address)),
         "browser": printable(labels.stored(labels.browser_name(session.user_agent))),
-        "size": _with_plain_spaces(filesizeformat(session.size)),
+        "size": filesizeformat(session.size).replace("\xa0", " "),
         "newest item": printable(session.newest_item),
         "sid": printable(session.sid),
     }
@@ -130,11 +102,6 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
 
 def _time(at: datetime) -> str:
     return f"{timezone.localtime(at):%Y-%m-%d %H:%M}"
-
-
-def _with_plain_spaces(text: str) -> str:
-    # Django puts a no-break space between number and unit.
-    return text.replace("\xa0", " ")
 
 
 def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
@@ -156,13 +123,8 @@ def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
 
 
 def _width(text: str) -> int:
-    return sum(_cell_width(character) for character in text)
-
-
-def _cell_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    # How many cells of a terminal the characters take.
+    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
 
 
 def _fit(text: str, width: int, title: str) -> str:
@@ -208,11 +170,7 @@ class Command(CommandWithExamples):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("--user", action="append", metavar="USERNAME", help="only this user's sessions; can be repeated")
-        add(
-            "--search",
-            metavar="TERM",
-            help="only users with TERM in their user name, e-mail address or names",
-        )
+        add("--search", metavar="TERM", help="only users with TERM in their user name, e-mail address or names")
         add("--staff", action="store_true", help="only members of staff")
         add("--everyone", action="store_true", help="guests too; the order is by last seen")
         add("--active", metavar="TIME", help="only sessions that were seen in the last TIME, such as 90s, 5m, 1h or 1d")
@@ -224,11 +182,8 @@ class Command(CommandWithExamples):
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
         add("--offset", type=int, default=0, metavar="N", help="skip the first N sessions")
         add("--json", action="store_true", help="print one line of JSON for each session, and nothing else on stdout")
-        add(
-            "--csv",
-            action="store_true",
-            help="print a CSV file; a cell that a spreadsheet would take for a formula begins with an apostrophe",
-        )
+        csv_help = "print a CSV file; a cell that a spreadsheet would take for a formula begins with an apostrophe"
+        add("--csv", action="store_true", help=csv_help)
 
     def run_from_argv(self, argv: list[str]) -> None:
         # argparse takes a value that begins with a minus for an option, unless it is joined by an equals sign.
@@ -251,17 +206,15 @@ class Command(CommandWithExamples):
 
     def _validate(self) -> None:
         options = self.options
-        for option, least in (("limit", 1), ("offset", 0)):
-            if options[option] < least:
-                raise CommandError(f"--{option} must be {least} or more, not {options[option]}.")
+        self.refuse_below(1, "limit")
+        self.refuse_below(0, "offset")
         order = options["order"]
         if order not in (None, *ORDERS):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
         by_seen = [f"--{name}" for name in ("everyone", "active") if options[name]]
         of_clients = [f"--{name}" for name in ("address", "browser", "system") if options[name] is not None]
-        if options["json"] and options["csv"]:
-            raise CommandError("--json and --csv can't be given together.")
+        self.refuse_together("json", "csv")
         if options["sid"] is not None and (others := of_users + by_seen + of_clients):
             raise CommandError(f"--sid and {others[0]} can't be given together.")
         if options["everyone"] and of_users:
@@ -271,9 +224,8 @@ class Command(CommandWithExamples):
         if options["sid"] is not None and not is_sid(options["sid"]):
             raise CommandError(f"--sid: {printable(options['sid'])} is not a sid. A sid has 20 characters.")
         if options["address"] is not None and network_of(options["address"]) is None:
-            example = "198.51.100.7 or 198.51.100.0/24"
-            found = printable(options["address"])
-            raise CommandError(f"--address must be an address or a network, such as {example}, not {found}.")
+            rule = "--address must be an address or a network, such as 198.51.100.7 or 198.51.100.0/24"
+            raise CommandError(f"{rule}, not {printable(options['address'])}.")
         for option in ("search", "browser", "system"):
             if options[option] is not None and not options[option].strip():
                 raise CommandError(f"--{option} can't be empty.")
@@ -295,14 +247,15 @@ class Command(CommandWithExamples):
         else:
             count, pages = self._matching()
         if self.options["json"]:
-            self._stream(pages, count, json_lines)
+            self._stream(pages, count, json.dumps)
         elif self.options["csv"]:
-            say(csv_header(), self.stdout)
-            self._stream(pages, count, csv_rows)
+            # No byte order mark: a program in a pipe would take it for text.
+            say(csv_line(COLUMNS), self.stdout)
+            self._stream(pages, count, lambda record: csv_line(csv_row(record)))
         else:
             self._print([session for page in pages for session in page], count)
 
-    def _matching(self) -> tuple[int, Iterator[list[online.Session]]]:
+    def _matching(self) -> tuple[int, Iterator[list[Session]]]:
         options = self.options
         filters: dict[str, Any] = {
             "user_ids": self._user_ids(),
@@ -318,46 +271,40 @@ class Command(CommandWithExamples):
             return count, self._pages(count, lambda **page: online.sessions(order=order, **page, **filters))
         by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
         matching = online.matching_of(session_filter, by_seen=by_seen)
-        self._say_how_far(matching.looked_through, session_filter, by_seen=by_seen)
+        self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
         page_of = partial(online.page_of, matching, latest_first=latest_first)
         return matching.count, self._pages(matching.count, page_of)
 
-    def _pages(self, count: int, read: Callable[..., list[online.Session]]) -> Iterator[list[online.Session]]:
+    def _pages(self, count: int, read: Callable[..., list[Session]]) -> Iterator[list[Session]]:
         first = self.options["offset"]
         end = min(count, first + self.options["limit"])
         for start in range(first, end, READ_AT_ONCE):
             yield read(offset=start, limit=min(READ_AT_ONCE, end - start))
 
-    def _say_how_far(self, looked: LookedThrough | None, session_filter: SessionFilter, *, by_seen: bool) -> None:
+    def _say_how_far(self, looked: LookedThrough | None, newest: str) -> None:
         if looked is None or looked.is_all:
             return
-        newest = "sessions seen last" if by_seen else "newest sign-ins"
         text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
-        if session_filter.network is not None and not conf.INDEX_ADDRESSES:
+        if self.options["address"] is not None and not conf.INDEX_ADDRESSES:
             text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
         say(text, self.stderr)
 
-    def _stream(
-        self,
-        pages: Iterator[list[online.Session]],
-        count: int,
-        lines: Callable[[Iterable[online.Session]], Iterator[str]],
-    ) -> None:
-        total, written, bar = max(0, min(count - self.options["offset"], self.options["limit"])), 0, None
+    def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[Record], str]) -> None:
+        total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0
         on_terminal = sys.stderr.isatty() and self.options["verbosity"] > 0
-        if on_terminal and total > READ_AT_ONCE and not self.stdout.isatty():
-            bar = progress_bar(total)
-        try:
+        wanted = on_terminal and total > READ_AT_ONCE and not self.stdout.isatty()
+        with progress_bar(total, wanted=wanted) as bar:
             for page in pages:
-                for line in lines(page):
-                    say(line, self.stdout)
+                users = users_by_id({session.user_id for session in page})
+                for session in page:
+                    user = users.get(session.user_id)
+                    # The command endsessions takes this name.
+                    name = None if user is None else str(user.get_username())
+                    say(line_of(record_of(session, name)), self.stdout)
                 written += len(page)
                 if bar is not None:
                     bar.update(len(page))
-        finally:
-            if bar is not None:
-                bar.close()
         if on_terminal:
             say(self._sentence(written, count), self.stderr)
 
@@ -366,18 +313,18 @@ class Command(CommandWithExamples):
         if not (names or term or staff):
             return None
         model = get_user_model()
-        users = model._base_manager.all()
+        users, fields = model._base_manager.all(), {field.name for field in model._meta.get_fields()}
         if names:
             found = {name: user_named(name) for name in names}
             if unknown := [printable(name) for name, user in found.items() if user is None]:
                 raise CommandError(f"--user: there is no user {' or '.join(unknown)}.")
             users = users.filter(pk__in=[user.pk for user in found.values() if user is not None])
         if term:
-            fields = [model.USERNAME_FIELD, model.get_email_field_name(), "first_name", "last_name"]
-            terms = [(f"{field}__icontains", term) for field in dict.fromkeys(fields) if _has(model, field)]
+            searched = dict.fromkeys([model.USERNAME_FIELD, model.get_email_field_name(), "first_name", "last_name"])
+            terms = [(f"{field}__icontains", term) for field in searched if field in fields]
             users = users.filter(Q(*terms, _connector=Q.OR))
         if staff:
-            if not _has(model, "is_staff"):
+            if "is_staff" not in fields:
                 raise CommandError("--staff: the user model has no field is_staff.")
             users = users.filter(is_staff=True)
         matching = list(users.order_by("pk").only("pk")[: USERS_MAX + 1])
@@ -386,7 +333,7 @@ class Command(CommandWithExamples):
             say(text, self.stderr)
         return [online.user_id_of(user) for user in matching[:USERS_MAX]]
 
-    def _print(self, sessions: list[online.Session], count: int) -> None:
+    def _print(self, sessions: list[Session], count: int) -> None:
         if sessions:
             users = users_by_id({session.user_id for session in sessions})
             # A file, or another program, gets all columns.
@@ -419,11 +366,3 @@ class Command(CommandWithExamples):
         these = f"{listed:,}" if not first else f"{first + 1:,} to {last:,}"
         more = f": --offset {last} shows the next." if last < count else "."
         return f"{these} of {count:,} {'matching' if filtered else 'online'} sessions{more}"
-
-
-def _has(model: type[AbstractBaseUser], field: str) -> bool:
-    try:
-        model._meta.get_field(field)
-    except FieldDoesNotExist:
-        return False
-    return True

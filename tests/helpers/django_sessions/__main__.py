@@ -5,8 +5,6 @@ Django's wheel is without its tests. They are taken out of the sdist of the vers
 and kept in the virtual environment. Arguments go to pytest.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """Django's tests of session engines and of the session middleware, on ours. Run by ``__main__.py``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from unittest import mock
 

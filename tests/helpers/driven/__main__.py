@@ -5,8 +5,6 @@ The environment says which site: DJANGO_SETTINGS_MODULE, REDIS_URL, REDSESS_DEMO
 with 0 if all works.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,20 +1,15 @@
 """Pages as a browser gets them: what they say, where they lead, and that none shows a cookie."""
 
-from __future__ import annotations
-
-import html
 import os
-import re
 from typing import Any
 
 import redis
 from django.http import HttpResponse
 from django.test import Client
 
+from tests.helpers.admin_pages import Page
 from tests.helpers.behind import faults
 from tests.helpers.oracle import disagreements
-
-LIST = "/admin/django_redsess/onlinesession/"
 
 
 class Browser(Client):
@@ -49,26 +44,20 @@ def check() -> None:
 def text_of(response: HttpResponse) -> str:
     """Return what a page says, without its markup."""
     assert response.status_code == 200, response.status_code
-    without = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", response.content.decode(), flags=re.DOTALL)
-    return " ".join(html.unescape(without).split())
+    return Page(response).text
 
 
 def confirmed(browser: Client, question: HttpResponse, address: str, **changes: str) -> HttpResponse:
     """Send the form of a confirmation page to ``address``; return the page after it."""
-    fields = {}
-    for tag in re.findall(r'<input type="hidden"[^>]*>', question.content.decode()):
-        found = dict(re.findall(r'(name|value)="([^"]*)"', tag))
-        fields[found["name"]] = html.unescape(found.get("value", ""))
-    return browser.post(address, {**fields, **changes}, follow=True)
+    return browser.post(address, {**Page(question).fields, **changes}, follow=True)
 
 
 def links(response: HttpResponse, beginning: str) -> list[str]:
     """Return where the links of a page lead that begin so."""
-    return [html.unescape(link) for link in re.findall(rf'href="({re.escape(beginning)}[^"]*)"', response.text)]
+    return [href for _, href in Page(response).all_links if href.startswith(beginning)]
 
 
 def link(response: HttpResponse, text: str) -> str:
     """Return where the only link of that text leads."""
-    found = re.findall(r'<a\b[^>]*href="([^"]*)"[^>]*>(.*?)</a>', response.text, re.DOTALL)
-    [href] = {href for href, shown in found if html.unescape(re.sub("<[^>]*>", "", shown)).strip() == text}
-    return html.unescape(href)
+    [href] = {href for shown, href in Page(response).all_links if shown == text}
+    return href

@@ -1,7 +1,5 @@
 """Every page of the admin once, as an administrator uses it, under the theme of the settings."""
 
-from __future__ import annotations
-
 import html
 import re
 
@@ -10,10 +8,11 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 
 from django_redsess import online
-from tests.helpers.driven.pages import LIST, Browser, check, confirmed, text_of
+from tests.helpers.admin_pages import LIST
+from tests.helpers.driven.pages import Browser, check, confirmed, text_of
+from tests.helpers.items import LIST as MOST_VIEWED
 
 USERS = "/admin/auth/user/"
-MOST_VIEWED = "/admin/django_redsess/popularitem/"
 
 
 def main() -> None:

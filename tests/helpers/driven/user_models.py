@@ -1,7 +1,5 @@
 """Users whose keys are no numbers, part by part. Each part begins with everybody signed in, with two browsers each."""
 
-from __future__ import annotations
-
 import html
 import json
 import os
@@ -28,8 +26,9 @@ from django_redsess import online
 from django_redsess.admin import UserSessionsMixin
 from django_redsess.signals import Reason, session_ended
 from django_redsess.transport.keys import keyspace, sid_of
+from tests.helpers.admin_pages import LIST
 from tests.helpers.behind import make_due
-from tests.helpers.driven.pages import LIST, Browser, check, confirmed, link, links, text_of
+from tests.helpers.driven.pages import Browser, check, confirmed, link, links, text_of
 from tests.helpers.site.user_models.models import User
 
 USERS = "/admin/user_models/user/"
@@ -60,8 +59,8 @@ KEYS = {
 
 STAFF = ("admin", "helper")
 
+# How the two browsers of each sign in, which is how they are called.
 BROWSERS = ONE, OTHER = "by client", "by form"
-"""How the two browsers of each sign in, which is how they are called."""
 
 
 @admin.register(User)
@@ -123,6 +122,9 @@ class Site:
         text = text_of(question)
         assert re.search(rf"end {count} session{'' if count == 1 else 's'}( of [^?]*)?[?]", text), text
         return text_of(confirmed(browser or self.admin, question, LIST + "end/", message=reason))
+
+    def end_both(self, name: str, reason: str, question: HttpResponse) -> None:
+        assert f"2 sessions of {name} were ended." in self.confirm(question, 2, reason)
 
     def listed(self, query: str | dict[str, Any]) -> list[str]:
         """
@@ -201,37 +203,24 @@ def shown(site: Site) -> None:
     assert site.signed_in() == set(site.browsers)
 
 
-def selected(site: Site, name: str, reason: str) -> None:
-    question = site.admin.post(LIST, {"action": "end_selected", "_selected_action": [site.sid(name, OTHER)]})
-    assert f"The session of {name} was ended: " in site.confirm(question, 1, reason)
-
-
 def all_of_the_list(site: Site, name: str, reason: str) -> None:
     chosen = {"action": "end_selected", "_selected_action": ["x"], "select_across": "1"}
-    question = site.admin.post(LIST, chosen, query_params={"user": site.key(name)})
-    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
+    site.end_both(name, reason, site.admin.post(LIST, chosen, query_params={"user": site.key(name)}))
 
 
 def all_on_the_page_of_one(site: Site, name: str, reason: str) -> None:
     page = site.admin.get(f"{LIST}{quote(site.sid(name, ONE))}/change/")
-    question = site.admin.get(link(page, "End all sessions of this user"))
-    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
+    site.end_both(name, reason, site.admin.get(link(page, "End all sessions of this user")))
 
 
 def on_the_users_page(site: Site, name: str, reason: str) -> None:
-    question = site.admin.get(link(site.admin.get(site.page_of(name)), "End all of them"))
-    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
+    site.end_both(name, reason, site.admin.get(link(site.admin.get(site.page_of(name)), "End all of them")))
     assert "This user is not signed in." in text_of(site.admin.get(site.page_of(name)))
 
 
 def in_the_list_of_users(site: Site, name: str, reason: str) -> None:
-    question = site.admin.post(USERS, {"action": "end_sessions", "_selected_action": [site.key(name)]})
-    assert f"2 sessions of {name} were ended." in site.confirm(question, 2, reason)
-
-
-def by_self_service(site: Site, name: str, reason: str) -> None:
-    page = site.browsers[name, OTHER].post(f"{ACCOUNT}{site.sid(name, ONE)}/end/", follow=True)
-    assert "You are signed in on this device only." in text_of(page)
+    chosen = {"action": "end_sessions", "_selected_action": [site.key(name)]}
+    site.end_both(name, reason, site.admin.post(USERS, chosen))
 
 
 def all_others_by_self_service(site: Site, name: str, reason: str) -> None:
@@ -256,32 +245,25 @@ def by_signing_out(site: Site, name: str, reason: str) -> None:
     assert "Sign in" in text_of(site.browsers[name, ONE].post("/logout/", follow=True))
 
 
-Way = Callable[[Site, str, str], None]
+BY_THE_ADMIN = (all_of_the_list, all_on_the_page_of_one, on_the_users_page, in_the_list_of_users)
+"""Ways to end all sessions of one user, which are in the user's history then."""
 
-BY_THE_ADMIN: dict[Way, tuple[str, ...]] = {
-    selected: (OTHER,),
-    all_of_the_list: BROWSERS,
-    all_on_the_page_of_one: BROWSERS,
-    on_the_users_page: BROWSERS,
-    in_the_list_of_users: BROWSERS,
-}
-"""Each way to end sessions of one user, and with which browsers those were. These are in the user's history."""
-
-BY_OTHERS: dict[Way, tuple[str, ...]] = {
-    by_self_service: (ONE,),
+ALL_WAYS: dict[Callable[[Site, str, str], None], tuple[str, ...]] = {
+    **dict.fromkeys(BY_THE_ADMIN, BROWSERS),
     all_others_by_self_service: (OTHER,),
     by_command: (ONE,),
     by_function: (OTHER,),
     by_the_cleaner: BROWSERS,
     by_signing_out: (ONE,),
 }
+"""Each way to end sessions of one user, and with which browsers those were."""
 
 REASONS = {by_the_cleaner: Reason.EXPIRED, by_signing_out: Reason.LOGOUT}
 
 
 def ended(site: Site) -> None:
     """Each way to end sessions ends those that it is to end, tells whose they were, and leaves all others."""
-    for way, browsers in {**BY_THE_ADMIN, **BY_OTHERS}.items():
+    for way, browsers in ALL_WAYS.items():
         for number, name in enumerate(site.people):
             site.sign_in()
             site.told.clear()

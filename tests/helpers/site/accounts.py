@@ -1,13 +1,11 @@
 """Views that change accounts: their own user's, and others'."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.contrib import messages
-from django.contrib.auth import HASH_SESSION_KEY, alogout, aupdate_session_auth_hash, logout, update_session_auth_hash
+from django.contrib import auth, messages
+from django.contrib.auth import HASH_SESSION_KEY, aupdate_session_auth_hash, update_session_auth_hash
 from django.contrib.auth.models import User
 from django.contrib.auth.views import PasswordChangeView, PasswordResetConfirmView
 from django.db import transaction
@@ -16,104 +14,47 @@ from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess import accounts, online
+from tests.helpers.both import Ask, both, paths, run
 from tests.helpers.site.meanwhile import meanwhile
 from tests.helpers.site.views import who_and_messages
 
 NEW_PASSWORD = "a new password of some length"
 
-# Ways to change the own password that keep the own session, as Django sees it.
-
-
-def keeps_the_key(request: HttpRequest, user: User) -> None:
-    user.save()
-    request.session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-
-
-def cycles_after(request: HttpRequest, user: User) -> None:
-    user.save()
-    update_session_auth_hash(request, user)
-
-
-def cycles_before(request: HttpRequest, user: User) -> None:
-    update_session_auth_hash(request, user)
-    user.save()
-
-
-def cycles_before_and_after(request: HttpRequest, user: User) -> None:
-    request.session.cycle_key()
-    user.save()
-    update_session_auth_hash(request, user)
-
-
-def moves_before(request: HttpRequest, user: User) -> None:
-    request.session.cycle_key()
-    request.session.save()
-    user.save()
-    update_session_auth_hash(request, user)
-
-
-def moves_twice(request: HttpRequest, user: User) -> None:
-    request.session.cycle_key()
-    request.session.save()
-    request.session.cycle_key()
-    user.save()
-    request.session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-
-
-def moves_after(request: HttpRequest, user: User) -> None:
-    user.save()
-    update_session_auth_hash(request, user)
-    request.session.save()
-
-
-def cycles_in_the_transaction(request: HttpRequest, user: User) -> None:
-    with transaction.atomic():
-        user.save()
-        update_session_auth_hash(request, user)
-
-
-def moves_in_the_transaction(request: HttpRequest, user: User) -> None:
-    with transaction.atomic():
-        user.save()
-        update_session_auth_hash(request, user)
-        request.session.save()
-
-
-def cycles_after_the_transaction(request: HttpRequest, user: User) -> None:
-    with transaction.atomic():
-        user.save()
-    update_session_auth_hash(request, user)
-
-
-def saves_twice(request: HttpRequest, user: User) -> None:
-    user.save()
-    user.set_password(NEW_PASSWORD + " again")
-    user.save()
-    update_session_auth_hash(request, user)
-
-
-WAYS: dict[str, Callable[[HttpRequest, User], None]] = {
-    way.__name__: way
-    for way in (
-        keeps_the_key,
-        cycles_after,
-        cycles_before,
-        cycles_before_and_after,
-        moves_before,
-        moves_twice,
-        moves_after,
-        cycles_in_the_transaction,
-        moves_in_the_transaction,
-        cycles_after_the_transaction,
-        saves_twice,
-    )
+STEPS: dict[str, Callable[[HttpRequest, User], object]] = {
+    "save": lambda request, user: user.save(),
+    "set again": lambda request, user: user.set_password(NEW_PASSWORD + " again"),
+    "keep key": lambda request, user: request.session.update({HASH_SESSION_KEY: user.get_session_auth_hash()}),
+    "update": lambda request, user: update_session_auth_hash(request, user),
+    "cycle": lambda request, user: request.session.cycle_key(),
+    "store": lambda request, user: request.session.save(),
 }
+
+WAYS = {
+    "keeps_the_key": "save, keep key",
+    "cycles_after": "save, update",
+    "cycles_before": "update, save",
+    "cycles_before_and_after": "cycle, save, update",
+    "moves_before": "cycle, store, save, update",
+    "moves_twice": "cycle, store, cycle, save, keep key",
+    "moves_after": "save, update, store",
+    "cycles_in_the_transaction": "[save, update]",
+    "moves_in_the_transaction": "[save, update, store]",
+    "cycles_after_the_transaction": "[save], update",
+    "saves_twice": "save, set again, save, update",
+}
+"""Ways to change the own password that keep the own session, as Django sees it. What is in brackets is atomic."""
 
 
 def changes_password(request: HttpRequest, way: str) -> HttpResponse:
     user: Any = request.user
     user.set_password(NEW_PASSWORD)
-    WAYS[way](request, user)
+    atomic = ExitStack()
+    for step in WAYS[way].split(", "):
+        if step.startswith("["):
+            atomic.enter_context(transaction.atomic())
+        STEPS[step.strip("[]")](request, user)
+        if step.endswith("]"):
+            atomic.close()
     meanwhile(request)
     return HttpResponse("done")
 
@@ -137,71 +78,36 @@ def changes_password_only(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
-# Closing the own account, and what a view may do after that.
+async def change_account(ask: Ask, user: Any, change: str) -> None:
+    if change == "delete":
+        await ask(user, "delete")
+        return
+    if change == "deactivate":
+        user.is_active = False
+    else:
+        user.set_password(NEW_PASSWORD)
+    await ask(user, "save")
 
 
-def deactivate(user: Any) -> None:
-    user.is_active = False
-    user.save()
-
-
-def delete(user: Any) -> None:
-    user.delete()
-
-
-CLOSINGS: dict[str, Callable[[Any], None]] = {"deactivate": deactivate, "delete": delete}
-
-
-def does_nothing(request: HttpRequest) -> None:
-    """Leave it at that."""
-
-
-def leaves_a_message(request: HttpRequest) -> None:
-    messages.success(request, "Good bye.")
-
-
-def signs_out(request: HttpRequest) -> None:
-    logout(request)
-
-
-def writes(request: HttpRequest) -> None:
-    request.session.get("colour")
-    request.session.cycle_key()
-
-
-AFTERWARDS = {each.__name__: each for each in (does_nothing, leaves_a_message, signs_out, writes)}
-
-
-def closes_account(request: HttpRequest, closing: str, then: str) -> HttpResponse:
+@both
+async def closes_account(ask: Ask, request: HttpRequest, closing: str, then: str) -> HttpResponse:
     if "cycle" in request.GET:
-        request.session.cycle_key()
-    CLOSINGS[closing](request.user)
-    AFTERWARDS[then](request)
-    return HttpResponse("closed")
-
-
-async def acloses_account(request: HttpRequest, closing: str, then: str) -> HttpResponse:
-    user = await request.auser()
-    if closing == "delete":
-        await user.adelete()
-    else:
-        user.is_active = False  # type: ignore[union-attr]
-        await user.asave()
-    if then == "signs_out":
-        await alogout(request)
-    else:
-        await sync_to_async(AFTERWARDS[then])(request)
+        await ask(request.session, "cycle_key")
+    await change_account(ask, await ask(request, "user"), closing)
+    match then:
+        case "leaves_a_message":
+            messages.success(request, "Good bye.")
+        case "signs_out":
+            await ask(auth, "logout", request)
+        case "writes":
+            await ask(request.session, "get", "colour")
+            await ask(request.session, "cycle_key")
     return HttpResponse("closed")
 
 
 def changes_another(request: HttpRequest, name: str, change: str) -> HttpResponse:
     """Change somebody else's account, without a look at the own session."""
-    user = User.objects.get(username=name)
-    if change == "password":
-        user.set_password(NEW_PASSWORD)
-        user.save()
-    else:
-        CLOSINGS[change](user)
+    run(change_account, User.objects.get(username=name), change)
     meanwhile(request)
     return HttpResponse("done")
 
@@ -213,15 +119,10 @@ def reads_and_changes_another(request: HttpRequest, name: str, change: str) -> H
 
 
 @csrf_exempt
-def ends_all_but_this(request: HttpRequest) -> HttpResponse:
-    ended = accounts.logout_everywhere(request.user, keep=request.session.sid)  # type: ignore[arg-type, attr-defined]
-    return HttpResponse(str(ended))
-
-
-@csrf_exempt
-def ends_another(request: HttpRequest, name: str) -> HttpResponse:
-    user = User.objects.get(username=name)
-    return HttpResponse(str(accounts.logout_everywhere(user, keep=request.session.sid)))  # type: ignore[attr-defined]
+def ends_all_but_this(request: HttpRequest, name: str = "") -> HttpResponse:
+    """End all sessions of the own user, or of another, but for the own one."""
+    user = User.objects.get(username=name) if name else request.user
+    return HttpResponse(str(accounts.logout_everywhere(user, keep=request.session.sid)))
 
 
 @csrf_exempt
@@ -230,28 +131,22 @@ async def ends_everyone_but_this(request: HttpRequest) -> HttpResponse:
     return HttpResponse(str(await online.aend_all(keep=request.session.sid)))  # type: ignore[attr-defined]
 
 
-def ends_all(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(str(accounts.logout_everywhere(request.user)))  # type: ignore[arg-type]
-
-
-async def aends_all(request: HttpRequest) -> HttpResponse:
-    user: Any = await request.auser()
-    return HttpResponse(str(await accounts.alogout_everywhere(user)))
+@both
+async def ends_all(ask: Ask, request: HttpRequest) -> HttpResponse:
+    return HttpResponse(str(await ask(accounts, "logout_everywhere", await ask(request, "user"))))
 
 
 urlpatterns = [
     path("password/<way>/", changes_password),
     path("async/password/", achanges_password),
     path("password-only/", changes_password_only),
-    path("close/<closing>/<then>/", closes_account),
-    path("async/close/<closing>/<then>/", acloses_account),
+    *paths("close/<closing>/<then>/", closes_account),
     path("another/<name>/<change>/", changes_another),
     path("read-and-another/<name>/<change>/", reads_and_changes_another),
     path("ends-all-but-this/", ends_all_but_this),
-    path("ends-another/<name>/", ends_another),
+    path("ends-another/<name>/", ends_all_but_this),
     path("ends-everyone-but-this/", ends_everyone_but_this),
-    path("ends-all/", ends_all),
-    path("async/ends-all/", aends_all),
+    *paths("ends-all/", ends_all),
     path("password-change/", PasswordChangeView.as_view(success_url="/who/")),
     path("reset/<uidb64>/<token>/", PasswordResetConfirmView.as_view(success_url="/who/")),
     path(

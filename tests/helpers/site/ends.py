@@ -1,7 +1,5 @@
 """Views that end sessions on their way."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 
@@ -11,20 +9,15 @@ from django.urls import path
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.online import add_session
+from tests.helpers.both import Ask, both, paths
 
 
-def create_three(request: HttpRequest) -> HttpResponse:
-    for _ in range(3):
-        add_session("7")
-    return HttpResponse("created")
-
-
-async def async_create_three(request: HttpRequest) -> HttpResponse:
+@both
+async def create_three(ask: Ask, request: HttpRequest) -> HttpResponse:
     for _ in range(3):
         session = SessionStore()
-        await session.aset(SESSION_KEY, "7")
-        await session.acreate()
+        session[SESSION_KEY] = "7"
+        await ask(session, "create")
     return HttpResponse("created")
 
 
@@ -34,7 +27,7 @@ def create_and_stream(request: HttpRequest) -> StreamingHttpResponse:
 
 
 async def async_create_and_stream(request: HttpRequest) -> StreamingHttpResponse:
-    await async_create_three(request)
+    await create_three.twin(request)
 
     async def parts():
         yield b"begun, "
@@ -93,8 +86,7 @@ async def end_and_wait(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("task/", leave_a_task),
     path("wait/", end_and_wait),
-    path("create/", create_three),
-    path("async/create/", async_create_three),
+    *paths("create/", create_three),
     path("stream/", create_and_stream),
     path("async/stream/", async_create_and_stream),
     path("fail/<sid>/", end_and_fail),

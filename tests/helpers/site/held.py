@@ -4,18 +4,18 @@ Views for users who are in no table, and for requests that are held half-way. Th
 Each reads the session first, waits at the gate that the request names, if any, and then does what its URL says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from django.contrib.auth import alogin, login, logout, update_session_auth_hash
+from django.contrib import auth
+from django.contrib.auth import login, logout, update_session_auth_hash
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from django_redsess.exceptions import SessionLimitReached
+from tests.helpers.both import Ask, both, paths
 from tests.helpers.site import views
 from tests.helpers.site.meanwhile import meanwhile
 from tests.helpers.site.people import passwords, person
@@ -51,8 +51,12 @@ def item(request: HttpRequest, item: str) -> None:
     """View an item: the middleware records it."""
 
 
-def sign_in(request: HttpRequest, user_id: int) -> None:
-    login(request, person(user_id))
+@both
+async def sign_in(ask: Ask, request: HttpRequest, user_id: int) -> HttpResponse:
+    await ask(request.session, "get", "colour")
+    meanwhile(request)
+    await ask(auth, "login", request, person(user_id))
+    return HttpResponse("done")
 
 
 def sign_out(request: HttpRequest) -> None:
@@ -64,17 +68,15 @@ def change_password(request: HttpRequest, password: str) -> None:
     update_session_auth_hash(request, person(request.user.pk))
 
 
-def look(request: HttpRequest, user: Any, error: str) -> str:
+@both
+async def sign_in_and_look(ask: Ask, request: HttpRequest, user_id: int) -> HttpResponse:
     """Say what is left to a view that has caught an error of its sign-in."""
-    return f"{error}: {user.pk or 'nobody'}, {user.is_anonymous}, {request.user.pk or 'nobody'}"
-
-
-def sign_in_and_look(request: HttpRequest, user_id: int) -> str | None:
     try:
-        login(request, person(user_id))
+        return await sign_in.steps(ask, request, user_id)
     except (SessionLimitReached, ImproperlyConfigured) as error:
-        return look(request, request.user, type(error).__name__)
-    return None
+        user = await ask(request, "user")
+        left = f"{user.pk or 'nobody'}, {user.is_anonymous}, {request.user.pk or 'nobody'}"
+        return HttpResponse(f"{type(error).__name__}: {left}")
 
 
 def sign_in_and_fail(request: HttpRequest, user_id: int) -> None:
@@ -90,21 +92,6 @@ def sign_in_and_go_on(request: HttpRequest, user_id: int) -> HttpResponse:
     return HttpResponse("done")
 
 
-async def asign_in(request: HttpRequest, user_id: int) -> HttpResponse:
-    await request.session.aget("colour")
-    await alogin(request, person(user_id))
-    return HttpResponse("done")
-
-
-async def asign_in_and_look(request: HttpRequest, user_id: int) -> HttpResponse:
-    await request.session.aget("colour")
-    try:
-        await alogin(request, person(user_id))
-    except (SessionLimitReached, ImproperlyConfigured) as error:
-        return HttpResponse(look(request, await request.auser(), type(error).__name__))
-    return HttpResponse("done")
-
-
 urlpatterns = [
     path("held/who/", held(who)),
     path("held/read/<key>/", held(read)),
@@ -114,12 +101,10 @@ urlpatterns = [
     path("held/cycle/", views.cycle),
     # Whatever stands there, line ends too.
     re_path(r"^held/item/(?P<item>(?s:.*))/$", held(item), name="held-item"),
-    path("held/sign-in/<int:user_id>/", held(sign_in)),
-    path("held/sign-in-and-look/<int:user_id>/", held(sign_in_and_look)),
+    *paths("held/sign-in/<int:user_id>/", sign_in),
+    *paths("held/sign-in-and-look/<int:user_id>/", sign_in_and_look),
     path("held/sign-in-and-fail/<int:user_id>/", held(sign_in_and_fail)),
     path("held/sign-in-and-go-on/<int:user_id>/", sign_in_and_go_on),
     path("held/sign-out/", held(sign_out)),
     path("held/change-password/<password>/", held(change_password)),
-    path("async/held/sign-in/<int:user_id>/", asign_in),
-    path("async/held/sign-in-and-look/<int:user_id>/", asign_in_and_look),
 ]

@@ -1,11 +1,7 @@
 """Views of items, each of its own kind. The middleware records those that ``VIEWED_VIEWS`` names."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from django.contrib.auth import login
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template import engines
@@ -19,6 +15,7 @@ from django_redsess import viewed
 from django_redsess.middleware import passive
 from django_redsess.viewed import records_view
 from testproject.shop.models import Product
+from tests.helpers.both import Ask, both
 from tests.helpers.site.views import condition
 
 
@@ -27,12 +24,9 @@ def plain(request: HttpRequest, item: str) -> HttpResponse:
     return HttpResponse(item)
 
 
-def reads(request: HttpRequest, item: str) -> HttpResponse:
-    return HttpResponse(request.session.get("colour", "none"))
-
-
-async def areads(request: HttpRequest, item: str) -> HttpResponse:
-    return HttpResponse(await request.session.aget("colour", "none"))
+@both
+async def reads(ask: Ask, request: HttpRequest, item: str) -> HttpResponse:
+    return HttpResponse(await ask(request.session, "get", "colour", "none"))
 
 
 def writes(request: HttpRequest, item: str) -> HttpResponse:
@@ -57,11 +51,6 @@ def for_somebody(request: HttpRequest, item: str) -> HttpResponse:
     return condition(request)
 
 
-def signs_in(request: HttpRequest, item: str) -> HttpResponse:
-    login(request, User.objects.get(username="alice"))
-    return HttpResponse(item)
-
-
 def ends(request: HttpRequest, item: str) -> HttpResponse:
     request.session.flush()
     return HttpResponse(item)
@@ -76,12 +65,9 @@ def answers(request: HttpRequest, status: int, item: str) -> HttpResponse:
     return HttpResponse(status=status)
 
 
-def records(request: HttpRequest, item: str) -> HttpResponse:
-    return HttpResponse(str(viewed.record(request.session, item)))
-
-
-async def arecords(request: HttpRequest, item: str) -> HttpResponse:
-    return HttpResponse(str(await viewed.arecord(request.session, item)))
+@both
+async def records(ask: Ask, request: HttpRequest, item: str) -> HttpResponse:
+    return HttpResponse(str(await ask(viewed, "record", request.session, item)))
 
 
 @records_view("number")
@@ -120,17 +106,16 @@ def rendered_late(request: HttpRequest, item: str) -> TemplateResponse:
 urlpatterns = [
     path("plain/<path:item>", plain, name="plain"),
     path("reads/<path:item>", reads, name="reads"),
-    path("areads/<path:item>", areads, name="areads"),
+    path("areads/<path:item>", reads.twin, name="areads"),
     path("writes/<path:item>", writes, name="writes"),
     path("cycles/<path:item>", cycles, name="cycles"),
     path("writes-and-cycles/<path:item>", writes_and_cycles, name="writes-and-cycles"),
     path("for-somebody/<path:item>", for_somebody, name="for-somebody"),
-    path("signs-in/<path:item>", signs_in, name="signs-in"),
     path("ends/<path:item>", ends, name="ends"),
     path("polls/<path:item>", polls, name="polls"),
     path("answers/<int:status>/<path:item>", answers, name="answers"),
     path("records/<path:item>", records, name="records"),
-    path("arecords/<path:item>", arecords, name="arecords"),
+    path("arecords/<path:item>", records.twin, name="arecords"),
     path("marked/<int:number>", marked, name="marked"),
     path("asked", asked, name="asked"),
     path("found", found, name="found"),

@@ -1,7 +1,5 @@
 """What happens in the middle of a view: what a test has set, or a wait at a gate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """Middleware around ours: it reads the session before or after the view, and changes the answer."""
 
-from __future__ import annotations
-
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin

@@ -4,8 +4,6 @@ Users who are in no table: everybody who has a number.
 Threads that share a test's database would wait for each other there.
 """
 
-from __future__ import annotations
-
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import User
 

@@ -1,13 +1,11 @@
-"""Views that read the session, change it, or sign users in who are in the table; sync and async side by side."""
+"""Views that read the session, change it, or sign users in who are in the table."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, alogin, alogout, get_user_model, login, logout
+from django.contrib import auth
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -17,7 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from django_redsess.forms import SessionLimitAuthenticationForm
 from django_redsess.middleware import passive
-from django_redsess.session.notice import Notice
+from tests.helpers.both import Ask, both
 from tests.helpers.site.meanwhile import meanwhile
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -30,17 +28,15 @@ def page(source: str, request: HttpRequest) -> TemplateResponse:
     return TemplateResponse(request, engines["django"].from_string(source))
 
 
-def plain(request: HttpRequest) -> HttpResponse:
+@both
+async def plain(ask: Ask, request: HttpRequest) -> HttpResponse:
     """An answer that has nothing to do with the session."""
     return HttpResponse("plain")
 
 
-async def aplain(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("plain")
-
-
-def who(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(request.user.get_username() or "nobody")
+@both
+async def who(ask: Ask, request: HttpRequest) -> HttpResponse:
+    return HttpResponse((await ask(request, "user")).get_username() or "nobody")
 
 
 @passive
@@ -48,18 +44,10 @@ def passive_who(request: HttpRequest) -> HttpResponse:
     return who(request)
 
 
-async def awho(request: HttpRequest) -> HttpResponse:
-    user = await request.auser()
-    return HttpResponse(user.get_username() or "nobody")
-
-
-def user_id(request: HttpRequest) -> HttpResponse:
+@both
+async def user_id(ask: Ask, request: HttpRequest) -> HttpResponse:
     """Who is signed in, without a look into the user table."""
-    return HttpResponse(request.session.get(SESSION_KEY, "nobody"))
-
-
-async def auser_id(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(await request.session.aget(SESSION_KEY, "nobody"))
+    return HttpResponse(await ask(request.session, "get", SESSION_KEY, "nobody"))
 
 
 def deferred(request: HttpRequest) -> HttpResponse:
@@ -73,16 +61,15 @@ def condition(request: HttpRequest) -> HttpResponse:
 
 def swallowed(request: HttpRequest) -> HttpResponse:
     """A view that takes any error for a no."""
-    try:
-        return HttpResponse(request.user.get_username() or "nobody")
-    except Exception:
-        return HttpResponse("nobody")
+    with suppress(Exception):
+        return who(request)
+    return HttpResponse("nobody")
 
 
 def fails_by_it(request: HttpRequest) -> HttpResponse:
     """A view that makes an error of its own of any error."""
     try:
-        return HttpResponse(request.user.get_username() or "nobody")
+        return who(request)
     except Exception as error:
         raise RuntimeError from error
 
@@ -97,12 +84,9 @@ def stream(request: HttpRequest, key: str) -> StreamingHttpResponse:
     return StreamingHttpResponse(parts())
 
 
-def read(request: HttpRequest, key: str) -> HttpResponse:
-    return HttpResponse(str(request.session.get(key, "")))
-
-
-async def aread(request: HttpRequest, key: str) -> HttpResponse:
-    return HttpResponse(str(await request.session.aget(key, "")))
+@both
+async def read(ask: Ask, request: HttpRequest, key: str) -> HttpResponse:
+    return HttpResponse(str(await ask(request.session, "get", key, "")))
 
 
 def late(request: HttpRequest) -> HttpResponse:
@@ -118,13 +102,9 @@ def waits(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
-def fails(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
-    raise RuntimeError("as the test wants it")
-
-
-async def afails(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
+@both
+async def fails(ask: Ask, request: HttpRequest) -> HttpResponse:
+    await ask(request.session, "get", "colour")
     raise RuntimeError("as the test wants it")
 
 
@@ -143,25 +123,17 @@ def form(request: HttpRequest) -> HttpResponse:
     return page("<form>{% csrf_token %}</form>", request)
 
 
-@csrf_exempt
-def write(request: HttpRequest, key: str, value: str) -> HttpResponse:
+@both
+async def write(ask: Ask, request: HttpRequest, key: str, value: str) -> HttpResponse:
     """Change the session, and leave the saving to the middleware."""
-    request.session.get(key)
+    await ask(request.session, "get", key)
     meanwhile(request)
-    request.session[key] = value
+    await ask(request.session, "update", {key: value})
     return HttpResponse("done")
 
 
-@csrf_exempt
-async def awrite(request: HttpRequest, key: str, value: str) -> HttpResponse:
-    await request.session.aget(key)
-    meanwhile(request)
-    await request.session.aset(key, value)
-    return HttpResponse("done")
-
-
-@csrf_exempt
-def nest(request: HttpRequest, depth: int) -> HttpResponse:
+@both
+async def nest(ask: Ask, request: HttpRequest, depth: int) -> HttpResponse:
     """Put lists into the session, so many in each other."""
     nested: list[Any] = []
     for _ in range(depth):
@@ -170,38 +142,21 @@ def nest(request: HttpRequest, depth: int) -> HttpResponse:
     return HttpResponse("done")
 
 
-@csrf_exempt
-async def anest(request: HttpRequest, depth: int) -> HttpResponse:
-    return nest(request, depth)
-
-
-@csrf_exempt
-def write_and_save(request: HttpRequest, key: str, value: str) -> HttpResponse:
+@both
+async def write_and_save(ask: Ask, request: HttpRequest, key: str, value: str) -> HttpResponse:
     """Change the session, and save it at once."""
-    request.session.get(key)
+    await ask(request.session, "get", key)
     meanwhile(request)
-    request.session[key] = value
-    request.session.save()
-    return HttpResponse("done")
-
-
-@csrf_exempt
-async def awrite_and_save(request: HttpRequest, key: str, value: str) -> HttpResponse:
-    await request.session.aget(key)
-    meanwhile(request)
-    await request.session.aset(key, value)
-    await request.session.asave()
+    await ask(request.session, "update", {key: value})
+    await ask(request.session, "save")
     return HttpResponse("done")
 
 
 @csrf_exempt
 def write_and_swallow(request: HttpRequest, key: str, value: str) -> HttpResponse:
     """Change the session, save it at once, and take any error for a success."""
-    request.session.get(key)
-    meanwhile(request)
-    request.session[key] = value
     with suppress(Exception):
-        request.session.save()
+        write_and_save(request, key=key, value=value)
     return HttpResponse("done")
 
 
@@ -225,48 +180,26 @@ async def aboth(request: HttpRequest) -> HttpResponse:
     return HttpResponse((await request.auser()).get_username())
 
 
-@csrf_exempt
-def cycle(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
+@both
+async def cycle(ask: Ask, request: HttpRequest) -> HttpResponse:
+    await ask(request.session, "get", "colour")
     meanwhile(request)
-    request.session.cycle_key()
-    return HttpResponse("done")
-
-
-@csrf_exempt
-async def acycle(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
-    meanwhile(request)
-    await request.session.acycle_key()
+    await ask(request.session, "cycle_key")
     return HttpResponse("done")
 
 
 # Signing in and out.
 
 
-def users(names: str) -> list[Any]:
-    return [get_user_model().objects.get(username=name) for name in names.split("+")]
-
-
-@csrf_exempt
+@both
 @login_not_required
-def sign_in(request: HttpRequest, names: str) -> HttpResponse:
+async def sign_in(ask: Ask, request: HttpRequest, names: str) -> HttpResponse:
     """Sign in all of these users, one after the other."""
-    found = users(names)
-    request.session.get("colour")
+    found = [await ask(get_user_model().objects, "get", username=name) for name in names.split("+")]
+    await ask(request.session, "get", "colour")
     meanwhile(request)
     for user in found:
-        login(request, user, MODEL_BACKEND)
-    return HttpResponse("in")
-
-
-@csrf_exempt
-async def asign_in(request: HttpRequest, names: str) -> HttpResponse:
-    found = await sync_to_async(users)(names)
-    await request.session.aget("colour")
-    meanwhile(request)
-    for user in found:
-        await alogin(request, user, MODEL_BACKEND)
+        await ask(auth, "login", request, user, MODEL_BACKEND)
     return HttpResponse("in")
 
 
@@ -274,24 +207,16 @@ async def asign_in(request: HttpRequest, names: str) -> HttpResponse:
 def sign_in_by_form(request: HttpRequest) -> HttpResponse:
     form = SessionLimitAuthenticationForm(request, request.POST)
     if form.is_valid():
-        login(request, form.get_user())
+        auth.login(request, form.get_user())
         return HttpResponse("done")
     return HttpResponse(" ".join(form.non_field_errors()))
 
 
-@csrf_exempt
-def sign_out(request: HttpRequest) -> HttpResponse:
-    request.session.get("colour")
+@both
+async def sign_out(ask: Ask, request: HttpRequest) -> HttpResponse:
+    await ask(request.session, "get", "colour")
     meanwhile(request)
-    logout(request)
-    return HttpResponse("out")
-
-
-@csrf_exempt
-async def asign_out(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
-    meanwhile(request)
-    await alogout(request)
+    await ask(auth, "logout", request)
     return HttpResponse("out")
 
 
@@ -306,14 +231,10 @@ def who_and_messages(request: HttpRequest) -> HttpResponse:
     )
 
 
-def shows(request: HttpRequest) -> HttpResponse:
+@both
+async def shows(ask: Ask, request: HttpRequest) -> HttpResponse:
     """A page that knows its user, and shows the messages."""
-    request.session.get("colour")
-    return rendered("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
-
-
-async def ashows(request: HttpRequest) -> HttpResponse:
-    await request.session.aget("colour")
+    await ask(request.session, "get", "colour")
     return rendered("{% for message in messages %}[{{ message.level_tag }}: {{ message }}]{% endfor %}", request)
 
 
@@ -322,17 +243,11 @@ def shows_first(request: HttpRequest) -> HttpResponse:
     return rendered("{% for message in messages %}[{{ message }}]{% endfor %}{{ request.session.colour }}", request)
 
 
-def text_of(notice: Notice | None) -> str:
-    return f"{notice.reason}|{notice.message}" if notice else "nothing"
-
-
-def asks(request: HttpRequest) -> HttpResponse:
+@both
+async def asks(ask: Ask, request: HttpRequest) -> HttpResponse:
     """Show what the session knows of its end."""
-    return HttpResponse(text_of(request.session.ended))
-
-
-async def aasks(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(text_of(await request.session.aended()))
+    notice = await ask(request.session, "ended")
+    return HttpResponse(f"{notice.reason}|{notice.message}" if notice else "nothing")
 
 
 def id_of(name: str) -> int:
@@ -340,36 +255,22 @@ def id_of(name: str) -> int:
     return pk
 
 
-def to_bob(session: Any) -> None:
-    session[SESSION_KEY] = str(id_of("bob"))
-
-
-def to_carol(session: Any) -> None:
-    session[SESSION_KEY] = str(id_of("carol"))
-
-
-def to_bob_as_a_number(session: Any) -> None:
-    session[SESSION_KEY] = id_of("bob")
-
-
-def to_a_number(session: Any) -> None:
-    session[SESSION_KEY] = id_of("alice")
-
-
-def to_none(session: Any) -> None:
-    session[SESSION_KEY] = None
+def to(value: Callable[[], Any], key: str = SESSION_KEY) -> Callable[[Any], None]:
+    return lambda session: session.update({key: value()})
 
 
 def deleted(session: Any) -> None:
     del session[SESSION_KEY]
 
 
-def another_hash(session: Any) -> None:
-    session[HASH_SESSION_KEY] = "another"
-
-
-EDITS = {
-    each.__name__: each for each in (to_bob, to_carol, to_bob_as_a_number, to_a_number, to_none, deleted, another_hash)
+EDITS: dict[str, Callable[[Any], None]] = {
+    "to_bob": to(lambda: str(id_of("bob"))),
+    "to_carol": to(lambda: str(id_of("carol"))),
+    "to_bob_as_a_number": to(lambda: id_of("bob")),
+    "to_a_number": to(lambda: id_of("alice")),
+    "to_none": to(lambda: None),
+    "deleted": deleted,
+    "another_hash": to(lambda: "another", HASH_SESSION_KEY),
 }
 
 

@@ -1,6 +1,4 @@
-"""What the benchmarks measure, with few sessions: a store like any other, round trips as promised, fair verdicts."""
-
-from __future__ import annotations
+"""What the benchmarks measure, with few sessions: a store like any other, round trips as promised."""
 
 from itertools import product
 
@@ -11,10 +9,11 @@ from benchmarks.engines import BASE, FLOOR, OURS
 from benchmarks.fill import fill
 from benchmarks.operations import operations_of
 from benchmarks.rounds import Repeats, measured
-from benchmarks.targets import judged
 from django_redsess import cleaning, online, viewed
 from testproject.servers import available
 from tests.helpers.behind import faults, stored
+
+pytestmark = pytest.mark.slow
 
 ROUND_TRIPS = {
     # What the design promises.
@@ -24,7 +23,6 @@ ROUND_TRIPS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("due", [False, True])
 def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, partitions: int, due: bool) -> None:
     fill(redis, 1200, users=500, due=due)
@@ -35,7 +33,6 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     assert sum(cleaning.expired()) == (1200 if due else 0)
 
 
-@pytest.mark.slow
 def test_round_trips_commands_and_time_are_counted() -> None:
     engines = (OURS, BASE, FLOOR)
     repeats = Repeats(3, count=5, blocks=1)
@@ -54,14 +51,3 @@ def test_round_trips_commands_and_time_are_counted() -> None:
             assert entry["commands"] == entry["round_trips"]
         elif name == OURS:
             assert entry["commands"] > entry["round_trips"]
-
-
-@pytest.mark.unit
-def test_a_target_is_judged_by_its_limit_and_by_how_much_two_of_the_same_differ() -> None:
-    row = {"operation": "load", "server": "valkey", "low": 0.5, "high": 2}
-    again = "cache (django-redis), again"
-    expected = {(0.9, 1.0): "reached, 5 %", (1.9, 1.0): "**not reached**, by 100 %", (1.9, 3.0): "about there"}
-    for (ours, other), verdict in expected.items():
-        rows = [row | {"engine": OURS, "ratio": ours}, row | {"engine": again, "ratio": other}]
-        [each] = next(found for target, found in judged({"operations": rows}) if target.name == "load")
-        assert each.verdict.startswith(verdict)

@@ -1,7 +1,6 @@
 """What the pages of the documentation hold: blocks of code, with language and caption."""
 
-from __future__ import annotations
-
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,3 +34,9 @@ def blocks(path: Path) -> Iterator[Block]:
 def pages() -> list[Path]:
     """Return all pages, with the README."""
     return [ROOT / "README.rst", *sorted(DOCS.rglob("*.rst"))]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that is to know nothing of the tests."""
+    ours = ("DJANGO_SETTINGS_MODULE", "REDIS_URL", "PYTHONPATH")
+    return {**{name: value for name, value in os.environ.items() if name not in ours}, "PYTHONUTF8": "1"}

@@ -1,8 +1,5 @@
 """What a new project does with the settings of README and tutorial, and with guides that it follows to the letter."""
 
-from __future__ import annotations
-
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +10,7 @@ import pytest
 
 from testproject.servers import Server, free_port
 from tests.helpers.running import Running
-from tests.project.docs.pages import DOCS, ROOT, blocks
+from tests.project.docs.pages import DOCS, ROOT, blocks, environment
 
 TEST_WITHOUT_SERVER = """
 from django.contrib.auth.models import User
@@ -33,11 +30,6 @@ class BasketTest(TestCase):
             ada.save()
         self.assertEqual(self.client.get("/admin/").status_code, 302)
 """
-
-
-def environment() -> dict[str, str]:
-    ours = ("DJANGO_SETTINGS_MODULE", "REDIS_URL", "PYTHONPATH")
-    return {**{name: value for name, value in os.environ.items() if name not in ours}, "PYTHONUTF8": "1"}
 
 
 @pytest.fixture

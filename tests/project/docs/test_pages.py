@@ -1,7 +1,5 @@
 """All pages of the documentation: links, code and pictures, and each name of the code that they mention exists."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os
@@ -20,8 +18,7 @@ import django_redsess
 from django_redsess import online, viewed
 from django_redsess.conf import Conf
 from django_redsess.signals import Reason
-from docs._ext import facts
-from tests.helpers.screenshots import pictures
+from tests.helpers import screenshots
 from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages
 
 pytestmark = pytest.mark.unit
@@ -107,7 +104,7 @@ def test_files_that_are_linked_to_exist(name: str) -> None:
 
 def test_each_picture_is_one_that_make_screenshots_makes() -> None:
     shown = {Path(name).stem for name in found(r"^ *\.\. (?:image|figure):: (\S+\.png)")}
-    assert shown == set(pictures.PICTURES) == {path.stem for path in pictures.DOCS.glob("*.png")}
+    assert shown == set(screenshots.PICTURES) == {path.stem for path in screenshots.DOCS.glob("*.png")}
 
 
 @pytest.mark.slow
@@ -124,14 +121,6 @@ def test_the_site_is_built_without_a_warning_and_without_the_network(tmp_path: P
 
 def architecture() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "architecture").glob("*.rst")}
-
-
-def test_each_module_is_in_a_layer() -> None:
-    # import-linter reads these lists, too, and refuses imports upwards.
-    for package in (PACKAGE, PACKAGE / "session", PACKAGE / "transport"):
-        there = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-        listed = [name for layer in facts.layers(".".join(package.relative_to(ROOT).parts)) for name in layer]
-        assert sorted(listed) == sorted(name for name in there - NO_CODE if not name.startswith("_"))
 
 
 def test_a_file_that_the_architecture_names_is_there() -> None:

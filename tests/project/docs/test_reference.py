@@ -1,7 +1,5 @@
 """The pages of the reference say what the code says. What they take from the code themselves is not compared here."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

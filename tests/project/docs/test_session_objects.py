@@ -1,7 +1,5 @@
 """The snippets of the guide "From Session.objects" do what it says. Each is run as the page has it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

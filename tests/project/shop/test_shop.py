@@ -1,7 +1,5 @@
 """The shop: its pages answer, and what it does with the package works as the documentation says."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -53,17 +51,6 @@ def test_looking_around_starts_no_session(client: Client, products: list[Product
     assert client.post(FORGET, follow=True).status_code == 200
     assert client.get("/products/no-such-kite/").status_code == add(client, "no-such-kite").status_code == 404
     assert "sessionid" not in client.cookies
-
-
-def test_the_basket_holds_what_was_put_in(client: Client, products: list[Product]) -> None:
-    for slug, quantity in (("larch", 2), ("larch", 3), ("maple", 20), ("maple", 1), ("rowan", 1), ("rowan", "two")):
-        add(client, slug, quantity)
-    assert basket(client) == {"larch": 5, "maple": 20, "rowan": 1}
-    for slug, quantity in (("larch", 7), ("maple", 0), ("no-such-kite", 3)):
-        client.post(reverse("shop:change", args=[slug]), {"quantity": quantity})
-    assert basket(client) == {"larch": 7, "rowan": 1}
-    Product.objects.get(slug="rowan").delete()
-    assert [line.product.slug for line in client.get(BASKET).context["lines"]] == ["larch"]
 
 
 def test_a_history_is_forgotten_by_its_forms_and_the_views_stay_counted(products: list[Product], ada: User) -> None:

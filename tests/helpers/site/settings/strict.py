@@ -1,7 +1,5 @@
 """The shop under a Content-Security-Policy that allows nothing but files of its own, and with our own pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

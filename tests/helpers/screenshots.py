@@ -1,12 +1,11 @@
 """
-The pictures, taken in a demo of their own with Chromium.
+Make the pictures of the documentation: ``make screenshots``, or ``python -m tests.helpers.screenshots [FOLDER]``.
 
-The times in them are those of the day on which they are made.
+They are taken in a demo of their own with Chromium. The times in them are those of the day on which they are made.
 """
 
-from __future__ import annotations
-
 import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,18 +14,22 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+if __name__ == "__main__":
+    import django
+
+    # The people of the demo are models.
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+    django.setup()
+
 from testproject.people import PASSWORD
 from tests.helpers.browsing import CHROMIUM, FLAGS, LIST, NO_BROWSER, sign_in, visiting
 from tests.helpers.demo import running
+from tests.helpers.items import LIST as MOST_VIEWED
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 COLORS = 128
 """Pages have few colours. A picture of so many takes a third of the bytes."""
-
-
-def show_list(page: Page) -> None:
-    page.goto(LIST)
 
 
 def show_session(page: Page) -> None:
@@ -41,20 +44,12 @@ def ask_before_the_end(page: Page) -> None:
     page.locator(".actions button[type=submit]").click()
 
 
-def show_most_viewed(page: Page) -> None:
-    page.goto("/admin/django_redsess/popularitem/")
-
-
-def show_own(page: Page) -> None:
-    page.goto("/account/sessions/")
-
-
-PICTURES: dict[str, tuple[str, str, Callable[[Page], None]]] = {
-    "online-sessions": ("admin", "admin", show_list),
+PICTURES: dict[str, tuple[str, str, Callable[[Page], object]]] = {
+    "online-sessions": ("admin", "admin", lambda page: page.goto(LIST)),
     "session": ("admin", "admin", show_session),
     "end-session": ("admin", "admin", ask_before_the_end),
-    "most-viewed": ("admin", "admin", show_most_viewed),
-    "your-sessions": ("elif", PASSWORD, show_own),
+    "most-viewed": ("admin", "admin", lambda page: page.goto(MOST_VIEWED)),
+    "your-sessions": ("elif", PASSWORD, lambda page: page.goto("/account/sessions/")),
 }
 """Each picture, with who is signed in, and what they do to see it."""
 
@@ -86,3 +81,7 @@ def make(folder: Path = DOCS) -> None:
                 file, optimize=True
             )
             print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    make(*map(Path, sys.argv[1:2]))

@@ -1,0 +1,330 @@
+"""
+What the pages of the admin share: lists whose rows are only viewed, links between the pages, and how things are named.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from django.contrib import admin, messages
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.contrib.auth import get_user_model
+from django.core.paginator import Paginator
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.formats import number_format
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import Truncator
+from django.utils.translation import gettext, gettext_lazy
+
+from django_redsess import viewed
+from django_redsess.models import OnlineSession
+from django_redsess.querysets import users_by_id, visible
+from django_redsess.session import notice
+
+USER, WHO = "user", "who"
+"""Parameters of the list of sessions. Its filters know more."""
+
+GUESTS, EVERYONE = "guests", "everyone"
+"""Values of ``WHO``."""
+
+NAME_MAX = 100  # A longer name of a user, or of a browser, is cut after so many characters.
+
+_ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
+
+logger = logging.getLogger("django_redsess")
+
+
+class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Show the last page in place of one beyond it: rows go away while an administrator turns pages."""
+
+    def validate_number(self, number: Any) -> int:
+        return max(1, min(int(number), self.num_pages))
+
+
+class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """A list of rows that are viewed only. Subclasses add actions, which ask first."""
+
+    list_per_page = 100
+    list_max_show_all = 0
+    paginator = NearestPage
+    show_facets = admin.ShowFacets.NEVER
+
+    class Media:
+        css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        """Show an admin page that is neither the list nor a row's page."""
+        request.current_app = self.admin_site.name
+        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "media": self.media}
+        return TemplateResponse(request, template, {**shared, **context})
+
+    def to_list(self, query: Any = None) -> HttpResponse:
+        """Redirect to the list. ``query`` is a QueryDict or a dict."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name, query=query))
+
+
+_MISSING = {
+    "end_onlinesession": gettext_lazy(
+        "Ending sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "end_all_onlinesession": gettext_lazy(
+        "Ending everyone else's sessions takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+    "view_session_data": gettext_lazy(
+        "Seeing the values takes the permission “%(permission)s”. Ask an administrator for it."
+    ),
+}
+
+
+def missing(codename: str) -> str:
+    """Return a sentence for an administrator who lacks this permission: what it is for, its name, and who gives it."""
+    return str(_MISSING[codename]) % {"permission": dict(OnlineSession._meta.permissions)[codename]}
+
+
+def own_sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with; None if another engine keeps it."""
+    return getattr(request.session, "stored_sid", None)
+
+
+def shown_number(number: float) -> str:
+    """Return ``number`` as text, with separators of thousands."""
+    return number_format(number, force_grouping=True)
+
+
+def filled(text: str, **values: str) -> SafeString:
+    """Return the translated ``text`` as HTML, with its placeholders filled."""
+    escaped = {name: conditional_escape(value) for name, value in values.items()}
+    return mark_safe(conditional_escape(text) % escaped)  # noqa: S308  # all parts are escaped
+
+
+def names_of(*user_ids: str) -> SafeString:
+    """Return the names of these users as the list shows them, as HTML."""
+    users, names = users_by_id(set(user_ids)), []
+    for user_id in user_ids:
+        row = OnlineSession(user_id=user_id)
+        row.user = users.get(user_id)
+        names.append((name_html(str(row)),))
+    return format_html_join(", ", "{}", names)
+
+
+def name_html(name: str) -> SafeString:
+    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
+    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))
+
+
+def link(url: str, text: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', url, text)
+
+
+def end_link(url: str, label: str) -> SafeString:
+    """Return a link to the page that asks whether to end a session. A screen reader reads ``label``."""
+    return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, label, gettext("End"))
+
+
+def paragraph(text: str) -> SafeString:
+    """Return ``text`` as a paragraph below a field; nothing for no text."""
+    return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
+
+
+def own_mark(session: OnlineSession) -> SafeString:
+    """Return what marks the administrator's own session, as HTML. Nothing for another one."""
+    return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
+
+
+def address_link(session: OnlineSession, site: AdminSite) -> str:
+    """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
+    if not session.address:
+        return ""
+    query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
+    # An address is written from left to right, wherever it stands.
+    html = '<a href="{}"><bdi dir="ltr">{}</bdi></a>'
+    return format_html(html, url_of("changelist", site, query=query), session.address)
+
+
+class ItemLink(NamedTuple):
+    """The name of an item's object, and the URL of its page; ``""`` if it has none."""
+
+    name: str
+    url: str
+
+
+def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> dict[str, ItemLink]:
+    """Return the names and URLs of the items whose objects are found. If the lookup fails, a message says so."""
+    try:
+        found = viewed.resolve(items)
+        return {
+            item: ItemLink(str(thing) or visible(item), _url_of(request, site, thing)) for item, thing in found.items()
+        }
+    except Exception:
+        # The site's own function may raise anything.
+        logger.exception('The function that REDSESS["VIEWED_RESOLVE"] names failed.')
+        text = gettext("Items have no names here: the function that %(setting)s names failed. The log says why.")
+        messages.warning(request, text % {"setting": 'REDSESS["VIEWED_RESOLVE"]'}, fail_silently=True)
+        return {}
+
+
+def item_html(item: str, link: ItemLink | None) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page, and with the id if the name is another one."""
+    shown = visible(item)
+    found = link or ItemLink(shown, "")
+    id_beside = format_html(" <small><bdi>{}</bdi></small>", shown) if found.name != shown else ""
+    return format_html('<span class="redsess-item">{}{}</span>', item_name_html(found), id_beside)
+
+
+def item_name_html(item: ItemLink) -> SafeString:
+    """Return the item's name as HTML: a link if it has a page."""
+    # <bdi> keeps a name that is written from right to left from reordering the text beside it.
+    name = format_html("<bdi>{}</bdi>", item.name)
+    return link(item.url, name) if item.url else name
+
+
+def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:
+    """Return the URL of a page of ``thing`` in the admin; ``""`` if it has none."""
+    name = f"admin:{thing._meta.app_label}_{thing._meta.model_name}_{page}"
+    try:
+        return reverse(name, args=(quote(thing.pk),), current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
+def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
+    # Its admin page, if the administrator may see that; else the object's own page.
+    model_admin = site._registry.get(type(thing))
+    may_view = isinstance(thing, Model) and model_admin and model_admin.has_view_or_change_permission(request, thing)
+    if may_view and (url := admin_url(thing, site)):
+        return url
+    with suppress(NoReverseMatch):
+        url = str(thing.get_absolute_url()) if hasattr(thing, "get_absolute_url") else ""
+        return url if _may_link(url) else ""
+    return ""
+
+
+def _may_link(url: str) -> bool:
+    # An address may have been typed in by anybody, and a browser runs "javascript:". The check of Django allows what
+    # stays on this site: it knows "//host", control characters, and blanks before a scheme.
+    return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)
+
+
+def url_of(name: str, site: AdminSite, *args: str, query: Any = None) -> str:
+    """Return the URL of the list of sessions, or of one of its pages. ``query`` is a QueryDict or a dict."""
+    return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name, query=query)
+
+
+def query_of(user_ids: Sequence[str]) -> str:
+    """Return the query string with which the list shows the sessions of these users."""
+    query = QueryDict(mutable=True)
+    query.setlist(USER, user_ids)
+    return query.urlencode()
+
+
+FILTERS = "_changelist_filters"
+"""The parameter with the query string of the list to return to. Django's admin has the same name for it."""
+
+PAGE = "_return_to"  # The parameter that names another page to return to: the list of users, or a user's page.
+FILTERS_MAX = 2000  # A longer query string is dropped: web servers refuse long URLs.
+
+USERS, USER_PAGE = "users", "user:"
+
+
+class ReturnPage(NamedTuple):
+    """
+    The page to return to.
+
+    ``filters`` is the query string of its list. ``page`` is ``""`` for the list of sessions, ``"users"`` for the list
+    of users, and ``"user:"`` with the primary key for a user's page. Both may come from a URL: they never name another
+    page than these.
+    """
+
+    filters: str = ""
+    page: str = ""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of a URL, or the hidden fields of a form, that :func:`return_page_of` reads."""
+        return {name: value for name, value in {FILTERS: self.filters, PAGE: self.page}.items() if value}
+
+    def url(self, site: AdminSite) -> str:
+        """Return the URL of the page in ``site``."""
+        name, filters = _name_of_users(), QueryDict(self.filters)
+        with suppress(NoReverseMatch):  # No such page, or users have none in this site.
+            if self.page.startswith(USER_PAGE):
+                # A user's page carries the query string of the list that it was reached from.
+                args, query = [quote(self.page[len(USER_PAGE) :])], ReturnPage(self.filters).parameters
+                return reverse(f"admin:{name}_change", args=args, current_app=site.name, query=query)
+            if self.page == USERS:
+                return reverse(f"admin:{name}_changelist", current_app=site.name, query=filters)
+            return url_of("changelist", site, query=filters)
+        return url_of("changelist", site)
+
+
+def return_page_of(request: HttpRequest) -> ReturnPage:
+    """
+    Return the page to return to.
+
+    From a list it is that list as ``request`` shows it. From a session's page it is the list that the page was reached
+    from. From a user's page it is that page. The pages that ask and end pass on what they came with.
+    """
+    match, of_user = request.resolver_match, _name_of_users()
+    lists = {f"{of_user}_changelist": USERS, "django_redsess_onlinesession_changelist": ""}
+    name = match.url_name if match else None
+    if name in lists:
+        return ReturnPage(_checked(request.GET.urlencode()), lists[name])
+    given = request.POST if request.method == "POST" else request.GET
+    filters = _checked(given.get(FILTERS, ""))
+    if match and name == f"{of_user}_change":
+        return ReturnPage(filters, USER_PAGE + unquote(match.kwargs["object_id"]))
+    return ReturnPage(filters, given.get(PAGE, "")[:FILTERS_MAX])
+
+
+def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, query: str | None = None) -> str:
+    """
+    Return the URL of the page that asks whether to end the session ``sid``.
+
+    Without ``sid``, it asks about all sessions that match ``query``: a query string of the list. Without both, about
+    everyone's. It returns to the page that ``request`` shows.
+    """
+    parameters = QueryDict(query or "", mutable=True)
+    if sid is not None:
+        parameters["sid"] = sid
+    for name, value in return_page_of(request).parameters.items():
+        parameters[name] = value
+    return url_of("confirm", site, query=parameters)
+
+
+def without_return_page(query: QueryDict) -> str:
+    """Return the query string of ``query`` without the parameters that say where to return to."""
+    kept = query.copy()
+    for name in (FILTERS, PAGE):
+        kept.pop(name, None)
+    return kept.urlencode()
+
+
+def _name_of_users() -> str:
+    users = get_user_model()._meta
+    return f"{users.app_label}_{users.model_name}"
+
+
+def _checked(query: str) -> str:
+    # Encoded again, it is a query string whatever it was.
+    return QueryDict(query).urlencode() if len(query) <= FILTERS_MAX else ""

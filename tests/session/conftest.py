@@ -1,0 +1,64 @@
+"""What several tests of sessions share: receivers of ends, a proxy before the server, a check of what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from django_redsess.signals import EndedSession, session_ended
+from tests.helpers.behind import faults
+from tests.helpers.online import Told
+from tests.helpers.outages import close_connections
+from tests.helpers.proxy import Proxy
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    user: User = User.objects.create_user("alice", password="secret")
+    return user
+
+
+@pytest.fixture
+def nothing_to_repair(request: pytest.FixtureRequest, redis: Any) -> Iterator[None]:
+    """Whatever a test did: ``cleansessions --check`` finds nothing afterwards."""
+    if "partitions" in request.fixturenames:
+        # They must still be as many when this looks.
+        request.getfixturevalue("partitions")
+    yield
+    assert faults() == []
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Callable[..., Any]], None]]:
+    """Return a function that connects a receiver until the test is over."""
+    # The signal holds receivers weakly; here they live as long as they are connected.
+    receivers: list[Callable[..., Any]] = []
+
+    def connect_until_the_end(receiver: Callable[..., Any]) -> None:
+        receivers.append(receiver)
+        session_ended.connect(receiver)
+
+    yield connect_until_the_end
+    for receiver in receivers:
+        session_ended.disconnect(receiver)
+
+
+@pytest.fixture
+def told(connect: Callable[[Callable[..., Any]], None]) -> Told:
+    """The ends that were told, in order."""
+    heard: Told = []
+    connect(lambda signal, sender, **named: heard.append(EndedSession(**named)))
+    return heard
+
+
+@pytest.fixture
+def proxy(server: Any, settings: Any) -> Iterator[Proxy]:
+    """A proxy before the server, to be used from ``settings.CACHES = caches(proxy.url)`` on."""
+    proxy, direct = Proxy(server.port), settings.CACHES
+    yield proxy
+    close_connections()
+    proxy.close()
+    settings.CACHES = direct
