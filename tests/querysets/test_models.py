@@ -1,7 +1,5 @@
 """The models without tables, as migrations, permissions, forms and dumps know them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a QuerySet of sessions or of items can not do: it says so, and asks neither a table nor the server."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

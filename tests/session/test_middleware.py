@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
@@ -48,7 +46,7 @@ COOKIES = {
 @pytest.mark.parametrize("with_settings", [True, False])
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_the_cookie_is_set_and_taken_away_as_the_settings_say(
-    settings: Any, kind: type[Client] | type[AsyncClient], with_settings: bool
+    settings, kind: type[Client] | type[AsyncClient], with_settings: bool
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     for name, value in COOKIES.items():
@@ -119,7 +117,7 @@ def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, opti
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
-    settings: Any, users_in_no_table: None, kind: type[Client] | type[AsyncClient]
+    settings, users_in_no_table, kind: type[Client] | type[AsyncClient]
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     visitor = Browser(kind(raise_request_exception=False))
@@ -136,7 +134,7 @@ def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
 
 
 @pytest.fixture
-def visitor(request: pytest.FixtureRequest, settings: Any) -> Browser:
+def visitor(request, settings) -> Browser:
     """A visitor of the tests' site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = ["tests.helpers.site.middleware.Extended", *MIDDLEWARE[1:]]
@@ -158,7 +156,7 @@ def test_what_a_subclass_overrides_is_called_may_use_the_session_and_may_answer(
 
 @both_ways
 @pytest.mark.parametrize("headers", [{"X-Reads": "1"}, {}], ids=["on the way in", "on the way out"])
-def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, headers: dict[str, str]) -> None:
+def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings, headers: dict[str, str]) -> None:
     visitor.get(f"{visitor.views}/write/colour/red/")
     settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     assert_unavailable(visitor.get(f"{visitor.views}/plain/", headers=headers))

@@ -1,7 +1,5 @@
 """What the user of a session that has ended is told at the next request, and who is told nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable
@@ -85,14 +83,14 @@ class Visitor(Browser):
 
 
 @pytest.fixture
-def site(settings: Any) -> Any:
+def site(settings) -> Any:
     """The site of tests/helpers/site; the settings, to change more of them."""
     settings.ROOT_URLCONF = __name__
     return settings
 
 
 @pytest.fixture
-def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], None]:
+def between_our_middleware_and_that_of_messages(site) -> Callable[[type], None]:
     """Return a function that puts a middleware there."""
 
     def put(added: type) -> None:
@@ -103,7 +101,7 @@ def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], N
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
+def browser(request, site, alice) -> Visitor:
     """A visitor who is signed in as alice, over WSGI and over ASGI."""
     signed_in = Visitor(request.param())
     signed_in.sign_in(alice)
@@ -111,7 +109,7 @@ def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
 
 
 @pytest.fixture
-def visitor(site: Any, alice: User) -> Visitor:
+def visitor(site, alice) -> Visitor:
     """One over WSGI, for what is the same over ASGI."""
     signed_in = Visitor(Client())
     signed_in.sign_in(alice)

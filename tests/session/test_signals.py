@@ -31,7 +31,7 @@ from tests.helpers.visitors import Browser
 
 
 @pytest.fixture(autouse=True)
-def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def cleans_along_at_once(monkeypatch) -> None:
     """A new session takes along what is due or too many, be it one."""
     monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 

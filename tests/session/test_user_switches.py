@@ -1,7 +1,5 @@
 """Users change within a session: by a sign-in, by the web server, by hand. Every list says so, names nobody twice."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from typing import Any
@@ -23,26 +21,26 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "noth
 
 
 @pytest.fixture(autouse=True)
-def site(partitions: int, settings: Any) -> Any:
+def site(partitions: int, settings) -> Any:
     """The site of tests/helpers/site, in place of the shop."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     return settings
 
 
 @pytest.fixture(params=[None, 1], ids=["no limit", "limit of 1"])
-def limit(request: pytest.FixtureRequest, site: Any) -> int | None:
+def limit(request, site) -> int | None:
     maximum: int | None = request.param
     site.REDSESS = {**site.REDSESS, "MAX_SESSIONS_PER_USER": maximum}
     return maximum
 
 
 @pytest.fixture(autouse=True)
-def users(db: None) -> dict[str, User]:
+def users(db) -> dict[str, User]:
     return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def browser(request: pytest.FixtureRequest, site: Any) -> Browser:
+def browser(request, site) -> Browser:
     """A visitor, over WSGI and over ASGI."""
     return Browser(request.param())
 
@@ -163,7 +161,7 @@ def remote(browser: Browser, name: str = "") -> str:
 
 
 @pytest.fixture(params=["RemoteUserMiddleware", "PersistentRemoteUserMiddleware"])
-def middleware(request: pytest.FixtureRequest, site: Any) -> str:
+def middleware(request, site) -> str:
     """One of Django's two, in the site."""
     at = site.MIDDLEWARE.index(AUTH) + 1
     added = f"django.contrib.auth.middleware.{request.param}"
@@ -227,7 +225,7 @@ def data_of(user: User) -> dict[str, str]:
 
 
 @pytest.fixture
-def of_alice(users: dict[str, User]) -> SessionStore:
+def of_alice(users) -> SessionStore:
     """A session in which alice is signed in, who has viewed a lamp."""
     session = SessionStore()
     session.update({**data_of(users["alice"]), "colour": "blue"})
