@@ -81,9 +81,8 @@ def confirmed(confirmed_by: int | None) -> str:
     if confirmed_by is None:
         return ""
     if not too_few(confirmed_by):
-        return ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by) % {
-            "count": confirmed_by
-        }
+        text = ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by)
+        return text % {"count": confirmed_by}
     wanted, _ = conf.CONFIRM_ENDS or (0, 0)
     text = gettext(
         "Fewer replicas than CONFIRM_ENDS asks for have this (%(count)d of %(wanted)d): the sessions are ended, and "
