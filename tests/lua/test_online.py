@@ -23,20 +23,10 @@ def visitors(store) -> Store:
     return store
 
 
-def of_users(store: Store, *user_ids: str) -> list[str]:
-    return [store.partition.online_user_of(user_id) for user_id in user_ids]
-
-
-# count
-
-
 def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", "7", seen=-MINUTE)
     result, _ = store.run_ending(lua_scripts.COUNT, lists=[store.partition.recent], kind="", active="")
     assert result == [1, b"%d" % (store.now + MINUTE)]
-
-
-# page
 
 
 PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, "with_rows": False, "keeps_due": False}
@@ -58,13 +48,11 @@ PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, 
     }.values(),
 )
 def test_page_reads_sids_in_order(visitors, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
-    names = of_users(visitors, *lists) if "order" in how else [getattr(visitors.partition, name) for name in lists]
+    keys = visitors.partition
+    names = [keys.online_user_of(name) if "order" in how else getattr(keys, name) for name in lists]
     (entries, with_rows, rows), ended = visitors.run_ending(lua_scripts.PAGE, lists=names, **{**PAGE, **how})
     assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
-
-
-# find
 
 
 def test_find_stops_where_records_have_too_many_bytes(store) -> None:
@@ -72,9 +60,6 @@ def test_find_stops_where_records_have_too_many_bytes(store) -> None:
         store.add(name, size=700_000)
     count, *rows = store.run(lua_scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
     assert (count, len(rows)) == (2, 2)
-
-
-# newest
 
 
 NEWEST = {"active": "", "with_scores": False, "keeps_due": False}
@@ -91,9 +76,6 @@ def test_newest_reads_the_newest_of_each_list(visitors) -> None:
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
 
 
-# read_records
-
-
 def test_read_records_stops_after_a_megabyte(store) -> None:
     for number in range(20):
         store.add(str(number), size=150_000)
@@ -101,9 +83,6 @@ def test_read_records_stops_after_a_megabyte(store) -> None:
         lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
-
-
-# take_sample
 
 
 LENGTH = 10 * MINUTE

@@ -11,8 +11,6 @@ from tests.lua.given import HOUR, VIEW, ending, rotating
 
 pytestmark = pytest.mark.both_servers
 
-# rotate
-
 
 def test_rotate_moves_a_session_and_what_it_viewed(store) -> None:
     keys = store.partition
@@ -50,9 +48,6 @@ def test_rotate_refuses(store, old: str, other: dict[str, Any], replied: list[An
     assert store.refused(lua_scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other}) == expected
 
 
-# prolong
-
-
 @pytest.mark.parametrize(
     ("there", "read", "due", "moved"),
     {
@@ -84,9 +79,6 @@ def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(stor
     guests = store.partition.guests
     given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000, "seen_list": guests}
     assert store.run(lua_scripts.PROLONG, **given) == 0
-
-
-# end
 
 
 def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store) -> None:

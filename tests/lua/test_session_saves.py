@@ -9,8 +9,6 @@ from tests.lua.given import HOUR, VIEW, adding, creating, saving
 
 pytestmark = pytest.mark.both_servers
 
-# add
-
 
 def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", seen=-HOUR)
@@ -27,18 +25,12 @@ def test_add_leaves_a_user_at_the_limit_to_create(store) -> None:
     assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
 
 
-# change
-
-
 def test_change_returns_the_record_of_another_request(store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
     assert store.run(lua_scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
     assert store.run(lua_scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
     assert store.content() == before
-
-
-# create
 
 
 def test_create_enters_a_session_everywhere_and_counts_its_view(store) -> None:
@@ -78,9 +70,6 @@ def test_create_refuses(store, other: dict[str, Any], replied: list[Any]) -> Non
     given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
     once = {"is_new": False, **VIEW}
     assert store.refused(lua_scripts.CREATE, once, **{**creating(store, "b", "7"), **given}) == replied
-
-
-# save
 
 
 @pytest.mark.parametrize(

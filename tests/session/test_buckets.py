@@ -36,14 +36,6 @@ def test_key_and_sid_say_the_same_bucket_by_which_the_session_is_found(redis, pa
         assert SessionStore(key)["colour"] == "blue"
 
 
-def test_all_sessions_of_a_user_are_in_the_users_bucket(redis, partitions: int, new_session) -> None:
-    for user in USERS:
-        made = [new_session(user) for _ in range(3)]
-        assert {bucket_of(str(session.sid)) for session in made} == {bucket_of_user(user)}
-        assert redis.zcard(keyspace().of_user(user).online_user_of(user)) == 3
-        assert online.count(user_ids=[user]) == 3
-
-
 @pytest.mark.parametrize("policy", [None, "end_oldest", "end_least_recent", "refuse"])
 def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_that_receivers_saw(
     redis, partitions: int, users_in_no_table, set_limit, new_session, policy: str | None
@@ -79,7 +71,6 @@ def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_
 
 
 # Keys that were not made here.
-
 ELSEWHERE = ["zz345678", "a1" * 16, "k" * 40, "9z" * 64]
 
 

@@ -20,20 +20,6 @@ def sign_in(client: Client, **headers: str) -> str:
     return online.sessions()[0].sid
 
 
-def test_a_visit_from_sign_in_to_its_end(client, redis) -> None:
-    headers = {"REMOTE_ADDR": "192.0.2.7", "HTTP_USER_AGENT": "Mozilla/5.0 (X11)"}
-    session = online.get(sign_in(client, **headers))
-    assert (session.address, session.user_agent) == ("192.0.2.7", "Mozilla/5.0 (X11)")
-    assert client.get("/").wsgi_request.user.is_authenticated
-    online.end(session.sid)
-    assert not client.get("/").wsgi_request.user.is_authenticated
-    client.post("/login/", {"username": "alice", "password": "secret"})
-    assert online.count() == 1
-    client.post("/logout/")
-    assert online.count() == 0
-    assert [name for name in redis.keys() if b"login" in name] == []
-
-
 COOKIES = {
     "SESSION_COOKIE_SECURE": True,
     "SESSION_COOKIE_HTTPONLY": True,
@@ -128,9 +114,6 @@ def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
     assert visitor.get("/held/sign-in-and-fail/7/").status_code == 500
     assert visitor.cookie == cookie
     assert dict(SessionStore(cookie).items()) == {"colour": "red"}
-
-
-# A subclass
 
 
 @pytest.fixture

@@ -39,9 +39,7 @@ from tests.helpers.visitors import Browser
 pytestmark = pytest.mark.usefixtures("nothing_to_repair")
 
 HOUR, DAY = 3_600_000, 86_400_000
-
 HEADER = "X-Session-Ended"
-
 OURS = "django_redsess.middleware.SessionMiddleware"
 
 EXT_VALUE = re.compile(r"UTF-8''((?:%[0-9A-Fa-f]{2}|[A-Za-z0-9!#$&+.^_`|~-])*)")
@@ -275,9 +273,6 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
     after, milliseconds = note_of(redis, sid)
     assert (after, SessionStore(key).ended.message) == (note, "First.")
     assert milliseconds <= 5000
-
-
-# The text.
 
 
 @pytest.mark.parametrize(
@@ -544,9 +539,6 @@ def test_with_djangos_middleware_the_session_tells_and_there_is_no_message(brows
     response = browser.get(view(browser, "asks"))
     assert (response.content, HEADER in response, is_gone(response)) == (b"kicked|Bye.", False, True)
     assert shown(browser) == []
-
-
-# What comes after.
 
 
 @pytest.mark.parametrize("told_first", [False, True])

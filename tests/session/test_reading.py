@@ -96,9 +96,6 @@ def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session, changes) -
     assert seen(redis, session) == {}
 
 
-# A touch that is refused.
-
-
 @contextmanager
 def full_server(server: servers.Server) -> Iterator[None]:
     with full(server.client):
@@ -136,9 +133,6 @@ def test_a_refused_touch_does_not_disturb_the_read(
         assert sum(error["count"] for error in refused.values()) >= 6
         assert script_calls.time().run() > 0
     assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
-
-
-# Two deploys side by side, with other settings.
 
 
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "with passive requests between"])

@@ -95,9 +95,6 @@ def test_a_change_of_what_was_loaded_takes_the_short_way(
     assert due(redis, session) >= seen
 
 
-# What else there is to be known.
-
-
 @pytest.mark.parametrize("was_loaded", [True, False], ids=["loaded", "saved by itself"])
 def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session, was_loaded: bool) -> None:
     session = new_session("7")
@@ -182,9 +179,6 @@ def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session, sen
         session.save()
     assert sent == ["change"]
     assert SessionStore(session.session_key)["colour"] == "green"
-
-
-# A deadline that is to be earlier. None of these has been moved by a read.
 
 
 # A longer age is prolonged by a twentieth.
@@ -294,9 +288,6 @@ def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session
     assert SessionStore(session.session_key).load() == {"_auth_user_id": "7", "shape": "square", "size": 6}
 
 
-# What comes back.
-
-
 def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(new_session, sent, round_trips) -> None:
     session = new_session("7")
     one = opened(session)
@@ -373,9 +364,6 @@ def test_a_save_in_an_outage_raises_and_changes_nothing(proxy, settings, new_ses
     settings.CACHES = direct
     assert sent == ["change"]
     assert SessionStore(session.session_key)["colour"] == "blue"
-
-
-# Revisions, by which a lost update is told.
 
 
 @pytest.fixture(scope="module")

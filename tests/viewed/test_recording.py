@@ -137,9 +137,6 @@ def test_a_session_that_has_expired_or_that_the_view_ends_views_nothing(guest, r
     assert viewed.count("lamp") == (1 if view == "writes" else 0)
 
 
-# --- What it takes
-
-
 @pytest.mark.parametrize(
     ("view", "more"), [("plain", 0), ("reads", 1), ("areads", 1), ("writes", 1), ("cycles", 1), ("plain", "saved")]
 )
@@ -204,9 +201,6 @@ def test_a_view_notes_that_the_session_was_seen_prolongs_it_and_sends_a_sliding_
     assert "sessionid" not in guest.get("/items/plain/lamp").cookies
 
 
-# --- Guests
-
-
 def guests_get_sessions(settings: Any, **more: Any) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "VIEWED_GUESTS": True, **more}
 
@@ -261,9 +255,6 @@ def test_a_rotated_cookie_gets_no_session_for_a_view(guest, settings, redis) -> 
     for view in ("plain", "reads", "records"):
         assert "sessionid" not in guest.get(f"/items/{view}/vase").cookies
     assert (stored(redis), viewed.count("vase")) == (1, 0)
-
-
-# --- Whatever else happens
 
 
 def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest) -> None:
