@@ -413,10 +413,13 @@ def page(
     sign-ins of each partition can be reached.
     """
     lists = lists_of(session_filter, by_seen=by_seen)
-    if len(lists) == 1:
-        return (yield from _of_one(session_filter, first, last, by_seen=by_seen, latest_first=latest_first))
     if not lists:
         return []
+    if len(lists) == 1:
+        [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
+        found, with_rows, rows = yield from read
+        _log_foreign(len(found) - len(sids_of(found)))
+        return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
         spread = Lists.of(session_filter, lists)
         passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
@@ -426,16 +429,6 @@ def page(
     sids = sids_of(entries)
     _log_foreign(len(entries) - len(sids))
     return (yield from find(sids, due_too=True))
-
-
-def _of_one(
-    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
-) -> Steps[list[Row]]:
-    [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
-    entries, with_rows, rows = yield from read
-    _log_foreign(len(entries) - len(sids_of(entries)))
-    rest = yield from find(sids_of(entries[with_rows:]), due_too=True)
-    return [*rows, *rest]
 
 
 def _of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:

@@ -16,7 +16,7 @@ from time import monotonic
 
 from django_redsess.conf import conf
 from django_redsess.online import listing
-from django_redsess.online.listing import NEAR_ENOUGH, Lists, Row, SessionFilter
+from django_redsess.online.listing import NEAR_ENOUGH, Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import script_calls
 from django_redsess.session.client_address import Network, named_network
@@ -204,10 +204,15 @@ class Matching:
     def count(self) -> int:
         return len(self.sids)
 
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
+    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
         sids = self.sids if latest_first else self.sids[::-1]
-        return (yield from listing.find(sids[offset : offset + limit], due_too=True))
+        return (yield from self._read(sids[offset : offset + limit]))
+
+    def _read(self, sids: Sequence[str]) -> Steps[list[Session]]:
+        found = listing.sessions_of((yield from listing.find(sids, due_too=True)))
+        # A session may have got another address or browser since the search.
+        return [session for session in found if self.wanted.has(session.address, session.user_agent)]
 
 
 class InAddressOrder(Matching):
@@ -221,10 +226,9 @@ class InAddressOrder(Matching):
     def count(self) -> int:
         return self._lists.total
 
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
+    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. ``latest_first`` changes nothing."""
-        sids = yield from self._lists.page(offset, limit)
-        return (yield from listing.find(sids, due_too=True))
+        return (yield from self._read((yield from self._lists.page(offset, limit))))
 
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
