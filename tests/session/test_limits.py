@@ -28,7 +28,6 @@ pytestmark = [
 
 @pytest.fixture
 def guest(new_session) -> SessionStore:
-    """A guest with a basket."""
     return new_session(basket="lamp")
 
 

@@ -82,7 +82,7 @@ class Visitor(Browser):
 
 @pytest.fixture
 def site(settings) -> Any:
-    """The site of tests/helpers/site; the settings, to change more of them."""
+    """The settings of the site, to change more of them."""
     settings.ROOT_URLCONF = __name__
     return settings
 

@@ -195,8 +195,6 @@ AFTER_EDIT = {
     "to_none": [],
     "deleted": [],
 }
-
-
 USER_AFTER = {**AFTER_EDIT, "to_carol": ["carol"], "another_hash": ["alice"]}
 
 

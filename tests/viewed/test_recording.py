@@ -47,7 +47,6 @@ def visitor(request, settings) -> Visitor:
 
 @pytest.fixture
 def guest(visitor, new_session) -> Visitor:
-    """A visitor with a session in which nobody is signed in."""
     visitor.cookie = new_session(colour="blue").session_key
     return visitor
 
