@@ -62,6 +62,7 @@ def fill(new_session) -> Callable[[], Filled]:
         session[SESSION_KEY] = "8"
         session.save()
         users[session.sid] = "8"
+        have_agreed()
         return Filled(users, first[""], first["7"], first["a:b"], first["many"], rotated)
 
     return create
@@ -120,7 +121,6 @@ def test_an_empty_or_healthy_store_has_no_fault_and_stays_as_it_is(partitions, r
     assert faults() == faults(mend=True) == []
     assert [name for name in redis.keys() if not name.endswith(b":meta")] == []
     fill()
-    have_agreed()
     before = everything(redis)
     assert faults() == faults(mend=True) == []
     assert everything(redis) == before
