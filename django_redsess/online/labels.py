@@ -51,7 +51,7 @@ def stored(text: str) -> str:
 
 def when(at: datetime) -> SafeString:
     """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
-    now = timezone.now()
+    now = datetime.now(UTC)
     if abs(now - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= now else gettext("in less than a minute")
     elif at < now:
