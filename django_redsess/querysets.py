@@ -17,7 +17,6 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import NotSupportedError
 from django.db.models import Model, Q, QuerySet
-from django.utils import timezone
 
 from django_redsess import online, viewed
 from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter
@@ -514,7 +513,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         wanted = Wanted(self.session_filter)
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
-            since = timezone.now() - timedelta(seconds=active_seconds)
+            since = datetime.now(UTC) - timedelta(seconds=active_seconds)
         found = [
             session
             for session in online.find(self._named or ())

@@ -6,6 +6,7 @@ import csv
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -61,7 +62,7 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
     content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
     part = "" if is_all else newest or "-part"
-    name = f"online-sessions-{timezone.localdate():%Y-%m-%d}{part}.{file_format}"
+    name = f"online-sessions-{timezone.localdate(datetime.now(UTC)):%Y-%m-%d}{part}.{file_format}"
     disposition = f'attachment; filename="{name}"'
     return StreamingHttpResponse(
         content, content_type=f"{content_type}; charset=utf-8", headers={"Content-Disposition": disposition}

@@ -215,7 +215,7 @@ def present(request: HttpRequest) -> dict[str, Any]:
 
     The template calls this after the list was counted, which removes due sessions: so both numbers agree.
     """
-    picture, at = "", timezone.now()
+    picture, at = "", datetime.now(UTC)
     # Above the results of a search or filter there is no picture: it would be of all sessions.
     if set(request.GET) <= {ORDER_VAR}:
         samples, now = online.until_now()
@@ -227,7 +227,7 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     """Show how many were online in the last day, week or month, or on one day."""
     if not sessions_admin.has_view_permission(request):
         raise PermissionDenied
-    today = timezone.localdate()
+    today = timezone.localdate(datetime.now(UTC))
     day = _day_asked_for(request, today)
     name = request.GET.get("range", "")
     name = name if name in RANGES else "day"

@@ -53,9 +53,9 @@ def next_deadline() -> list[Call[float | None]]:
     return on_each(lua_scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
 
 
-def _batch(limit: int) -> int:
+def _batch(limit: int, of: str = "sessions") -> int:
     if not 1 <= limit <= BATCH_MAX:
-        raise ValueError(f"A batch has 1 to {BATCH_MAX} sessions, not {limit}.")
+        raise ValueError(f"A batch has 1 to {BATCH_MAX} {of}, not {limit}.")
     return min(limit, AT_ONCE_MAX)
 
 
@@ -136,10 +136,9 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
     A ``limit`` of None stands for the setting VIEWED_LIMIT. A batch has up to ``batch_size`` items, 1 to 1 000. Each
     script reads the ranks itself.
     """
-    if not 1 <= batch_size <= BATCH_MAX:
-        raise ValueError(f"A batch has 1 to {BATCH_MAX} items, not {batch_size}.")
+    at_once = _batch(batch_size, "items")
     kept = drive(popularity.split(conf.VIEWED_LIMIT if limit is None else limit))
-    for call in popularity.trim(kept, limit=batch_size):
+    for call in popularity.trim(kept, limit=at_once):
         left = 1
         while left:
             taken, left = call.run()

@@ -106,7 +106,7 @@ def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Ord
     latest_first = order is None or order.startswith("-")
     if session_filter.names_client:
         matching = yield from searching.matching(session_filter, by_seen=by_seen)
-        return (yield from _page_of(matching, offset, limit, latest_first=latest_first))
+        return (yield from matching.page(offset, limit, latest_first=latest_first))
     rows = yield from listing.page(
         session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
     )
@@ -159,14 +159,8 @@ async def asessions(
     return await adrive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
-def _page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
-    rows = yield from matching.page(offset, limit, latest_first=latest_first)
-    # A session may have got another address or browser since the search.
-    return [each for each in sessions_of(rows) if matching.wanted.has(each.address, each.user_agent)]
-
-
 def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> list[Session]:
-    return drive(_page_of(matching, offset, limit, latest_first=latest_first))
+    return drive(matching.page(offset, limit, latest_first=latest_first))
 
 
 def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matching:

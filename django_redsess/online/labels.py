@@ -51,7 +51,7 @@ def stored(text: str) -> str:
 
 def when(at: datetime) -> SafeString:
     """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
-    now = timezone.now()
+    now = datetime.now(UTC)
     if abs(now - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= now else gettext("in less than a minute")
     elif at < now:
@@ -81,9 +81,8 @@ def confirmed(confirmed_by: int | None) -> str:
     if confirmed_by is None:
         return ""
     if not too_few(confirmed_by):
-        return ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by) % {
-            "count": confirmed_by
-        }
+        text = ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by)
+        return text % {"count": confirmed_by}
     wanted, _ = conf.CONFIRM_ENDS or (0, 0)
     text = gettext(
         "Fewer replicas than CONFIRM_ENDS asks for have this (%(count)d of %(wanted)d): the sessions are ended, and "

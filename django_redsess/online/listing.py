@@ -146,10 +146,10 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[C
     With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
     this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
     """
-    kind = "" if session_filter.user_ids is None else "listed" if listed else "users"
-    args = lua_scripts.COUNT.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
+    script, kind = lua_scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
+    args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
-        Call(partition, lua_scripts.COUNT, lua_scripts.COUNT.keys(partition, lists=lists), args, _counted)
+        Call(partition, script, script.keys(partition, lists=lists), args, lambda reply, _: Counted(*map(int, reply)))
         for partition, lists in lists_of(session_filter)
     ]
 
@@ -193,17 +193,11 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
 
     Due ones are left out, too, unless ``due_too`` is set.
     """
-    found: dict[str, Row] = {}
+    script, found = lua_scripts.FIND, dict[str, Row]()
     left = list(batches(sids))
     while left:
         calls = [
-            Call(
-                partition,
-                lua_scripts.FIND,
-                lua_scripts.FIND.keys(partition),
-                lua_scripts.FIND.arguments(live_only=not due_too, sids=batch),
-                _found,
-            )
+            Call(partition, script, script.keys(partition), script.arguments(live_only=not due_too, sids=batch), _found)
             for partition, batch in left
         ]
         answers = yield from together(calls)
@@ -250,10 +244,6 @@ def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 
 
-def _counted(reply: list[Any], _: EndedSessions) -> Counted:
-    return Counted(*map(int, reply))
-
-
 def _page(reply: list[Any], _: EndedSessions) -> Page:
     members, count, rows = reply
     found = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
@@ -267,14 +257,9 @@ def _found(reply: list[Any]) -> tuple[int, list[Row]]:
 
 def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
     sid, login_at, seen_at, expires_at, item, record = row
-    return Row(
-        sid.decode(),
-        time_of(login_at) if login_at else None,
-        time_of(seen_at),
-        time_of(expires_at),
-        item.decode(errors="replace"),
-        record,
-    )
+    signed_in = time_of(login_at) if login_at else None
+    newest_item = item.decode(errors="replace")
+    return Row(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
 
 
 BEYOND = int(TIME_MAX) + 1
@@ -428,10 +413,13 @@ def page(
     sign-ins of each partition can be reached.
     """
     lists = lists_of(session_filter, by_seen=by_seen)
-    if len(lists) == 1:
-        return (yield from _of_one(session_filter, first, last, by_seen=by_seen, latest_first=latest_first))
     if not lists:
         return []
+    if len(lists) == 1:
+        [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
+        found, with_rows, rows = yield from read
+        _log_foreign(len(found) - len(sids_of(found)))
+        return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
         spread = Lists.of(session_filter, lists)
         passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
@@ -441,17 +429,6 @@ def page(
     sids = sids_of(entries)
     _log_foreign(len(entries) - len(sids))
     return (yield from find(sids, due_too=True))
-
-
-def _of_one(
-    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
-) -> Steps[list[Row]]:
-    """Read a page that one partition has."""
-    [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
-    entries, with_rows, rows = yield from read
-    _log_foreign(len(entries) - len(sids_of(entries)))
-    rest = yield from find(sids_of(entries[with_rows:]), due_too=True)
-    return [*rows, *rest]
 
 
 def _of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:

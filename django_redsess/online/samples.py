@@ -115,11 +115,8 @@ def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tupl
     first, last = (-hours * 3600, None) if day is None else (day[0].timestamp(), day[1].timestamp())
     found = yield from samples(first, last)
     present, texts = zip(*found, strict=True)
-    now = Present(
-        max(each.at for each in present),
-        sum(each.signed_in for each in present),
-        sum(each.guests for each in present),
-    )
+    times, signed_in, guests = zip(*present, strict=True)
+    now = Present(max(times), sum(signed_in), sum(guests))
     if len(texts) == 1:
         return _added_up(texts), now
     minutes: dict[bytes, list[tuple[bytes, ...]]] = {}

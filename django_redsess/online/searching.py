@@ -16,7 +16,7 @@ from time import monotonic
 
 from django_redsess.conf import conf
 from django_redsess.online import listing
-from django_redsess.online.listing import NEAR_ENOUGH, Lists, Row, SessionFilter
+from django_redsess.online.listing import NEAR_ENOUGH, Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import script_calls
 from django_redsess.session.client_address import Network, named_network
@@ -59,7 +59,6 @@ class AddressLists:
 
     @property
     def total(self) -> int:
-        """How many sessions the network has."""
         return sum(map(sum, self.counts))
 
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
@@ -203,13 +202,17 @@ class Matching:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return len(self.sids)
 
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
+    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
         sids = self.sids if latest_first else self.sids[::-1]
-        return (yield from listing.find(sids[offset : offset + limit], due_too=True))
+        return (yield from self._read(sids[offset : offset + limit]))
+
+    def _read(self, sids: Sequence[str]) -> Steps[list[Session]]:
+        found = listing.sessions_of((yield from listing.find(sids, due_too=True)))
+        # A session may have got another address or browser since the search.
+        return [session for session in found if self.wanted.has(session.address, session.user_agent)]
 
 
 class InAddressOrder(Matching):
@@ -221,13 +224,11 @@ class InAddressOrder(Matching):
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return self._lists.total
 
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Row]]:
+    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. ``latest_first`` changes nothing."""
-        sids = yield from self._lists.page(offset, limit)
-        return (yield from listing.find(sids, due_too=True))
+        return (yield from self._read((yield from self._lists.page(offset, limit))))
 
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
@@ -309,24 +310,18 @@ def _newest_texts(
     keeps_due: bool = False,
 ) -> Steps[list[list[bytes]]]:
     """Read up to ``count`` of the newest entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
-    calls = [
-        Call(
-            partition,
-            lua_scripts.NEWEST,
-            lua_scripts.NEWEST.keys(partition, lists=names),
-            lua_scripts.NEWEST.arguments(
-                active=listing.milliseconds(base.active_seconds),
-                offset=offset,
-                count=min(LISTED_AT_ONCE, count - offset),
-                with_scores=with_scores,
-                # If a later call ended due sessions, it would find other ranks.
-                keeps_due=keeps_due or offset > 0,
-            ),
-            lambda reply, _: reply,
+    script, calls = lua_scripts.NEWEST, list[Call[list[bytes]]]()
+    for offset in range(0, count, LISTED_AT_ONCE):
+        args = script.arguments(
+            active=listing.milliseconds(base.active_seconds),
+            offset=offset,
+            count=min(LISTED_AT_ONCE, count - offset),
+            with_scores=with_scores,
+            # If a later call ended due sessions, it would find other ranks.
+            keeps_due=keeps_due or offset > 0,
         )
-        for offset in range(0, count, LISTED_AT_ONCE)
-        for partition, names in lists
-    ]
+        for partition, names in lists:
+            calls.append(Call(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply))
     found = yield from together(calls)
     separator = b" " if with_scores else b""
     return [
@@ -396,19 +391,13 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
 
     They come in the order of ``sids``. ``b""`` stands for one that is gone.
     """
-    found: dict[str, bytes] = {}
+    script, found = lua_scripts.READ_RECORDS, dict[str, bytes]()
     left = list(batches(sids, READ_AT_ONCE))
     while left and (not found or monotonic() < until):
-        calls = [
-            Call(
-                partition,
-                lua_scripts.READ_RECORDS,
-                lua_scripts.READ_RECORDS.keys(partition),
-                lua_scripts.READ_RECORDS.arguments(cut_to=cut_to, sids="".join(batch)),
-                _records,
-            )
-            for partition, batch in left
-        ]
+        calls = []
+        for partition, batch in left:
+            args = script.arguments(cut_to=cut_to, sids="".join(batch))
+            calls.append(Call(partition, script, script.keys(partition), args, _records))
         answers = yield from together(calls)
         asked, left = left, []
         for (partition, batch), records in zip(asked, answers, strict=True):

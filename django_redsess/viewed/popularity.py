@@ -125,13 +125,13 @@ def reset_all() -> list[Call[int]]:
 
 def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
     """
-    Remove up to ``limit`` of the least viewed items of each partition. ``keep`` says how many items each one keeps.
+    Remove up to ``limit`` (250 at most) of each partition's least viewed items. ``keep`` says how many each one keeps.
 
     Each call returns how many items it removed, and how many are still too many.
     """
-    script, most = lua_scripts.TRIM_ITEMS, min(limit, AT_ONCE_MAX)
+    script = lua_scripts.TRIM_ITEMS
     return [
-        _call(partition, script, script.arguments(keep=kept, limit=most), tuple)
+        _call(partition, script, script.arguments(keep=kept, limit=limit), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)
     ]
 

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.slow
 
 HEADER = "x-session-passive"
 
-Requests = list[Request]
-
 
 @pytest.fixture
 def admin(visitor: Visitor, settings: Any) -> Page:
@@ -33,9 +31,9 @@ def admin(visitor: Visitor, settings: Any) -> Page:
 
 
 @pytest.fixture
-def sent(admin: Page) -> Requests:
+def sent(admin: Page) -> list[Request]:
     """The requests by which the list was refreshed so far."""
-    found: Requests = []
+    found: list[Request] = []
     admin.on("request", lambda request: found.append(request) if request.resource_type == "fetch" else None)
     return found
 
@@ -60,10 +58,6 @@ def refresh(page: Page, do: Callable[[], None] = lambda: None, *, seconds: int =
         pass_seconds(page, seconds)
 
 
-def leave_the_box(page: Page) -> None:
-    page.evaluate("document.activeElement.blur()")
-
-
 def hide(page: Page, hidden: bool) -> None:
     page.evaluate(
         """hidden => {
@@ -74,7 +68,7 @@ def hide(page: Page, hidden: bool) -> None:
     )
 
 
-def test_it_is_off_until_somebody_ticks_the_box_and_is_remembered(admin: Page, sent: Requests) -> None:
+def test_it_is_off_until_somebody_ticks_the_box_and_is_remembered(admin: Page, sent: list[Request]) -> None:
     expect(box(admin)).not_to_be_checked()
     pass_seconds(admin, 120)
     assert sent == []
@@ -118,7 +112,7 @@ def test_rows_and_their_number_are_those_of_now_and_can_be_chosen(visitor: Visit
     expect(admin.get_by_role("status")).to_have_text("")
 
 
-def test_it_prolongs_nothing(admin: Page, sent: Requests, redis: redis_py.Redis) -> None:
+def test_it_prolongs_nothing(admin: Page, sent: list[Request], redis: redis_py.Redis) -> None:
     sid = admin.locator("tr", has=admin.locator(".redsess-own")).locator("input").get_attribute("value") or ""
     due = int(now_of(redis).timestamp() * 1000) + 300_000
     redis.zadd("{redsess}:expire", {sid: due})
@@ -133,14 +127,16 @@ def test_it_prolongs_nothing(admin: Page, sent: Requests, redis: redis_py.Redis)
 
 
 @pytest.mark.parametrize("how", ["hidden", "ticked", "focus", "dialog"])
-def test_it_waits_while_the_page_is_hidden_or_somebody_works_in_the_list(admin: Page, sent: Requests, how: str) -> None:
+def test_it_waits_while_the_page_is_hidden_or_somebody_works_in_the_list(
+    admin: Page, sent: list[Request], how: str
+) -> None:
     box(admin).check()
     match how:
         case "hidden":
             hide(admin, True)
         case "ticked":
             rows(admin).first.check()
-            leave_the_box(admin)
+            admin.evaluate("document.activeElement.blur()")
         case "focus":
             admin.locator("#result_list tbody a").first.focus()
         case "dialog":
@@ -167,7 +163,7 @@ def test_it_goes_on_trying_in_an_outage(admin: Page) -> None:
     expect(box(admin)).to_be_checked()
 
 
-def test_it_stops_for_who_is_signed_out(admin: Page, sent: Requests) -> None:
+def test_it_stops_for_who_is_signed_out(admin: Page, sent: list[Request]) -> None:
     box(admin).check()
     online.end_all()
     refresh(admin)

@@ -127,16 +127,15 @@ def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster, par
 
 
 @both_servers
-def test_nodes_that_stop_all_sessions_when_one_of_them_is_missing_are_warned_of(
-    cluster, set_cluster, set_config
-) -> None:
+def test_nodes_that_stop_all_sessions_when_one_is_missing_are_warned_of(cluster, set_cluster, set_config) -> None:
     wrong = cluster.nodes[1], cluster.nodes[4]
     for node in wrong:
         set_config(node, "cluster-require-full-coverage", "yes")
     set_cluster(cluster)
-    [warning] = messages()
-    assert warning.id == "django_redsess.W030"
-    assert [named(node) in warning.msg for node in cluster.nodes] == [node in wrong for node in cluster.nodes]
+    told = [node in wrong for node in cluster.nodes]
+    # While a replica seems to be gone, the others do not name it.
+    wait_until(lambda: [named(node) in each.msg for each in messages() for node in cluster.nodes] == told)
+    assert found() == ["W030"]
 
 
 @both_servers
@@ -145,8 +144,8 @@ def test_a_node_with_another_setting_is_warned_of(cluster, set_cluster, set_conf
     other = cluster.nodes[number]
     set_config(other, "maxmemory-policy", "allkeys-lru")
     set_cluster(cluster)
+    wait_until(lambda: found() == ["W008", "W031"])
     evicting, differs = messages()
-    assert (evicting.id, differs.id) == ("django_redsess.W008", "django_redsess.W031")
     assert evicting.msg.endswith(f" Nodes: {named(other)}.")
     assert f"differ in maxmemory-policy: allkeys-lru on {named(other)}; noeviction on " in differs.msg
 

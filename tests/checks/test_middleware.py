@@ -16,24 +16,19 @@ from tests.helpers.site import VIEWED
 DJANGOS = "django.contrib.sessions.middleware.SessionMiddleware"
 
 
-class OwnViewedItems(middleware.ViewedItemsMiddleware):
-    pass
+class OwnViewedItems(middleware.ViewedItemsMiddleware): ...
 
 
-class OwnMiddleware(middleware.SessionMiddleware):
-    pass
+class OwnMiddleware(middleware.SessionMiddleware): ...
 
 
-class OwnAuthentication(AuthenticationMiddleware):
-    pass
+class OwnAuthentication(AuthenticationMiddleware): ...
 
 
-class OwnOfDjangos(DjangoSessionMiddleware):
-    pass
+class OwnOfDjangos(DjangoSessionMiddleware): ...
 
 
-class OwnOfPeer(qsessions.middleware.SessionMiddleware):
-    pass
+class OwnOfPeer(qsessions.middleware.SessionMiddleware): ...
 
 
 @pytest.mark.parametrize("replaced", [[], [DJANGOS], [f"{__name__}.OwnOfDjangos"], ["no.such.Middleware"]])

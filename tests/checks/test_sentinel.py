@@ -31,7 +31,6 @@ def put(own_server, tmp_path, settings) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def replica(server, own_server) -> Iterator[None]:
-    """A replica of ``own_server``."""
     server.client.replicaof("127.0.0.1", own_server.port)
     wait_until(lambda: own_server.client.info("replication")["connected_slaves"] == 1)
     yield

@@ -46,7 +46,7 @@ def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
 
 
 def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(redis, new_session) -> None:
-    threads: list[int] = []
+    threads = []
 
     def receive(**_: Any) -> None:
         threads.append(threading.get_ident())

@@ -17,11 +17,8 @@ from tests.helpers.running import asleep, wait_until
 
 pytestmark = pytest.mark.both_servers
 
-LONG = 60
-"""Seconds to wait for what ends a wait early."""
-
-SOON = 15
-"""Seconds that such a wait takes at most, on a machine however slow."""
+LONG, SOON = 60, 15
+"""Seconds to wait for what ends a wait early, and those that it takes at most, on a machine however slow."""
 
 
 class Sleeper:
@@ -40,7 +37,10 @@ class Sleeper:
     def interrupt(self) -> None:
         self._other_end.send(b".")
 
-    def forget_interruption(self) -> None:
+    def wait_interrupted(self, seconds: float) -> None:
+        """Begin to wait, and be told to do something else, so that the questions are still open."""
+        self.interrupt()
+        self.sleep(seconds)
         self.until.recv(1)
 
     def close(self) -> None:
@@ -114,9 +114,7 @@ def test_a_bell_while_nobody_listens_ends_the_next_wait(redis, partitions, sleep
 
 @pytest.mark.usefixtures("partitions")
 def test_a_bell_between_two_waits_ends_the_second(redis, sleeper) -> None:
-    sleeper.interrupt()
-    sleeper.sleep(LONG)
-    sleeper.forget_interruption()
+    sleeper.wait_interrupted(LONG)
     wait_until(lambda: asleep(redis) == keyspace().count)
     # The server gives it to the connection that still asks: nothing is left for another question.
     ring(redis)
@@ -128,9 +126,7 @@ def test_a_bell_between_two_waits_ends_the_second(redis, sleeper) -> None:
 
 @pytest.mark.usefixtures("partitions")
 def test_an_answer_without_a_bell_does_not_end_the_next_wait(redis, sleeper) -> None:
-    sleeper.interrupt()
-    sleeper.sleep(0.3)
-    sleeper.forget_interruption()
+    sleeper.wait_interrupted(0.3)
     # The question outlives its wait, and is answered between the two.
     wait_until(lambda: asleep(redis) == 0)
     assert sleeper.sleep(0.5) >= 0.5
@@ -139,9 +135,7 @@ def test_an_answer_without_a_bell_does_not_end_the_next_wait(redis, sleeper) -> 
 
 @pytest.mark.usefixtures("partitions")
 def test_an_answer_to_an_earlier_question_does_not_end_a_longer_wait(redis, sleeper) -> None:
-    sleeper.interrupt()
-    sleeper.sleep(0.5)
-    sleeper.forget_interruption()
+    sleeper.wait_interrupted(0.5)
     # Answered in the middle of this one, which then has to ask again.
     threading.Timer(1, ring, [redis]).start()
     assert 0.8 < sleeper.sleep(LONG) < SOON
@@ -184,9 +178,7 @@ def test_a_wait_may_be_longer_than_the_time_out_of_other_commands(redis, setting
 
 
 def test_a_server_that_forbids_to_wait_is_told_once(redis, server, settings, sleeper, caplog) -> None:
-    redis.acl_setuser(
-        "deaf", enabled=True, passwords=["+pass"], keys=["*"], channels=["*"], commands=["+@all", "-blpop"]
-    )
+    redis.acl_setuser("deaf", enabled=True, passwords=["+pass"], keys=["*"], commands=["+@all", "-blpop"])
     try:
         settings.CACHES = caches(f"redis://deaf:pass@127.0.0.1:{server.port}/0")
         for _ in range(3):

@@ -12,14 +12,8 @@ from django.utils.translation.template import templatize
 LANGUAGES = ["ar", "de", "es", "fr", "ja", "pt_BR", "zh_Hans"]
 """The languages that the package is translated into."""
 
-KEYWORDS = {
-    **DEFAULT_KEYWORDS,
-    "gettext_lazy": None,
-    "gettext_noop": None,
-    "ngettext_lazy": (1, 2),
-    "npgettext_lazy": ((1, "c"), 2, 3),
-    "pgettext_lazy": ((1, "c"), 2),
-}
+LAZY = {f"{name}_lazy": DEFAULT_KEYWORDS[name] for name in ("gettext", "ngettext", "pgettext", "npgettext")}
+KEYWORDS = {**DEFAULT_KEYWORDS, **LAZY, "gettext_noop": None}
 
 # Its context, if it has one; itself; and its plural, if it has one.
 Text = tuple[str | None, str, str | None]

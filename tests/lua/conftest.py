@@ -5,8 +5,6 @@ What the tests of single scripts share.
 have no addresses, so a test that leaves entries in the index of addresses asks for ``left_alone``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from os import urandom
@@ -116,5 +114,5 @@ class Store:
 
 
 @pytest.fixture
-def store(redis: redis_py.Redis) -> Store:
+def store(redis) -> Store:
     return Store(redis)

@@ -4,8 +4,6 @@
 A file by itself would not do: the names that it uses are also those of other files.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.both_servers
 
 
 @pytest.fixture
-def due(store: Store) -> Store:
+def due(store) -> Store:
     """Three sessions that are due, and two that are not."""
     for number, user in enumerate(("7", "8", "")):
         store.add(f"due{number}", user, due=number - 10)
@@ -19,7 +19,7 @@ def due(store: Store) -> Store:
 
 
 @pytest.mark.parametrize(("limit", "more", "ended"), [(2, 1, 2), (3, 0, 3), (9, 0, 3)])
-def test_expire_ends_what_is_due(due: Store, limit: int, more: int, ended: int) -> None:
+def test_expire_ends_what_is_due(due, limit: int, more: int, ended: int) -> None:
     assert due.run_ending(lua_scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
     assert due.names(due.partition.expire) == ["due0", "due1", "due2", "a", "b"][ended:]
     assert due.note("due0").startswith("expired ")
@@ -37,7 +37,7 @@ def test_expire_ends_what_is_due(due: Store, limit: int, more: int, ended: int) 
     }.values(),
 )
 def test_evict_ends_what_is_too_much(
-    store: Store, allowed: tuple[int, int, int], limit: int, left: int, guests: int, users: int
+    store, allowed: tuple[int, int, int], limit: int, left: int, guests: int, users: int
 ) -> None:
     for number in range(4):
         store.add(f"guest{number}", seen=100 - number)

@@ -13,7 +13,7 @@ MINUTE = 60_000
 
 
 @pytest.fixture
-def visitors(store: Store) -> Store:
+def visitors(store) -> Store:
     """Two users, one of them with two sessions, a guest, and a session that is due."""
     store.add("a", "7", login=400, seen=40)
     store.add("b", "8", login=300, seen=10 * MINUTE)
@@ -23,20 +23,10 @@ def visitors(store: Store) -> Store:
     return store
 
 
-def of_users(store: Store, *user_ids: str) -> list[str]:
-    return [store.partition.online_user_of(user_id) for user_id in user_ids]
-
-
-# count
-
-
-def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
+def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", "7", seen=-MINUTE)
     result, _ = store.run_ending(lua_scripts.COUNT, lists=[store.partition.recent], kind="", active="")
     assert result == [1, b"%d" % (store.now + MINUTE)]
-
-
-# page
 
 
 PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, "with_rows": False, "keeps_due": False}
@@ -57,31 +47,26 @@ PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, 
         "users who were seen lately": (["7", "8"], {"order": "login", "active": MINUTE}, ["c", "a"]),
     }.values(),
 )
-def test_page_reads_sids_in_order(visitors: Store, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
-    names = of_users(visitors, *lists) if "order" in how else [getattr(visitors.partition, name) for name in lists]
+def test_page_reads_sids_in_order(visitors, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
+    keys = visitors.partition
+    names = [keys.online_user_of(name) if "order" in how else getattr(keys, name) for name in lists]
     (entries, with_rows, rows), ended = visitors.run_ending(lua_scripts.PAGE, lists=names, **{**PAGE, **how})
     assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
 
 
-# find
-
-
-def test_find_stops_where_records_have_too_many_bytes(store: Store) -> None:
+def test_find_stops_where_records_have_too_many_bytes(store) -> None:
     for name in ("a", "b", "c"):
         store.add(name, size=700_000)
     count, *rows = store.run(lua_scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
     assert (count, len(rows)) == (2, 2)
 
 
-# newest
-
-
 NEWEST = {"active": "", "with_scores": False, "keeps_due": False}
 
 
 @pytest.mark.usefixtures("left_alone")
-def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
+def test_newest_reads_the_newest_of_each_list(visitors) -> None:
     lists = [visitors.partition.online_user, visitors.partition.recent, visitors.partition.guests]
     # Another program wrote this.
     visitors.client.zadd(lists[0], {"strange": 9e12})
@@ -91,19 +76,13 @@ def test_newest_reads_the_newest_of_each_list(visitors: Store) -> None:
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
 
 
-# read_records
-
-
-def test_read_records_stops_after_a_megabyte(store: Store) -> None:
+def test_read_records_stops_after_a_megabyte(store) -> None:
     for number in range(20):
         store.add(str(number), size=150_000)
     lengths, text = store.run(
         lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
-
-
-# take_sample
 
 
 LENGTH = 10 * MINUTE
@@ -120,7 +99,7 @@ def add_samples(store: Store, texts: dict[int, str]) -> None:
     store.client.zadd(store.partition.samples, {f"{at} {text}": at for at, text in texts.items()})
 
 
-def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store: Store) -> None:
+def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store) -> None:
     begins = store.now - store.now % LENGTH - 100 * LENGTH
     add_samples(store, {begins + number * MINUTE: f"{number % 97} 0 {number}" for number in range(600)})
     sizes = []
@@ -137,7 +116,7 @@ def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store: Sto
         assert sample == b"%d %d %d %d" % expected
 
 
-def test_what_is_no_sample_goes_with_its_slot_and_a_clock_that_stepped_back_begins_again(store: Store) -> None:
+def test_what_is_no_sample_goes_with_its_slot_and_a_clock_that_stepped_back_begins_again(store) -> None:
     begins = store.now - store.now % LENGTH - 3 * LENGTH
     store.client.zadd(store.partition.samples, {b"junk": begins + 1, b"1 x 3 4": begins + 2, b"": begins + LENGTH + 1})
     add_samples(store, {begins + MINUTE: "1 2 3"})

@@ -6,15 +6,13 @@ import pytest
 
 from django_redsess.session.record import revision_of
 from django_redsess.transport import lua_scripts
-from tests.lua.conftest import AGE, Store
+from tests.lua.conftest import AGE
 from tests.lua.given import HOUR, VIEW, ending, rotating
 
 pytestmark = pytest.mark.both_servers
 
-# rotate
 
-
-def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
+def test_rotate_moves_a_session_and_what_it_viewed(store) -> None:
     keys = store.partition
     loaded = revision_of(store.add("a"))
     store.client.zadd(keys.viewed_by(store.sid("a")), {"vase": store.now})
@@ -41,16 +39,13 @@ def test_rotate_moves_a_session_and_what_it_viewed(store: Store) -> None:
         "enough sessions": ("a", {"limit": 1, "policy": "refuse"}, [b"refused", b"", b"lamp"]),
     }.values(),
 )
-def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: list[Any]) -> None:
+def test_rotate_refuses(store, old: str, other: dict[str, Any], replied: list[Any]) -> None:
     record = store.add("a")
     store.add("due", due=-1)
     store.add("other", "7")
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     expected = [record if part == "record" else part for part in replied]
     assert store.refused(lua_scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other}) == expected
-
-
-# prolong
 
 
 @pytest.mark.parametrize(
@@ -63,7 +58,7 @@ def test_rotate_refuses(store: Store, old: str, other: dict[str, Any], replied: 
         "it is due": (-5, -5, AGE, False),
     }.values(),
 )
-def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read: int, due: int, moved: bool) -> None:
+def test_prolong_moves_the_deadline_that_was_read(store, there: int, read: int, due: int, moved: bool) -> None:
     store.add("a", due=there)
     before = store.content()
     given = {
@@ -79,17 +74,14 @@ def test_prolong_moves_the_deadline_that_was_read(store: Store, there: int, read
         assert store.content() == before
 
 
-def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(store: Store) -> None:
+def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(store) -> None:
     store.add("a", due=AGE, seen=-HOUR)
     guests = store.partition.guests
     given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000, "seen_list": guests}
     assert store.run(lua_scripts.PROLONG, **given) == 0
 
 
-# end
-
-
-def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: Store) -> None:
+def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store) -> None:
     store.add("a", "7")
     store.add("b")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"lamp": store.now})
@@ -109,7 +101,7 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store: S
         "who was not seen since": ({"since": -500}, ["a"]),
     }.values(),
 )
-def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: list[str]) -> None:
+def test_end_leaves_who_is_to_stay(store, other: dict[str, Any], left: list[str]) -> None:
     store.add("a", "7", login=1000, seen=1000)
     store.add("b", "8", login=10, seen=10)
     given = {name: store.now + value if isinstance(value, int) else value for name, value in other.items()}
@@ -119,7 +111,7 @@ def test_end_leaves_who_is_to_stay(store: Store, other: dict[str, Any], left: li
 
 
 @pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
-def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by: int, stays: bool) -> None:
+def test_end_knows_of_a_guest_when_the_record_was_written(store, began_by: int, stays: bool) -> None:
     store.add("a")
     store.run(lua_scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
     assert store.names(store.partition.login) == ["a"] * stays
@@ -127,7 +119,7 @@ def test_end_knows_of_a_guest_when_the_record_was_written(store: Store, began_by
 
 @pytest.mark.parametrize(("kept_users", "dealt_with", "count"), [((), 1, 1), (("7",), 2, 0)], ids=["end", "stay"])
 def test_end_stops_where_records_have_too_many_bytes(
-    store: Store, kept_users: tuple[str, ...], dealt_with: int, count: int
+    store, kept_users: tuple[str, ...], dealt_with: int, count: int
 ) -> None:
     for name in ("a", "b", "c"):
         store.add(name, "7", size=700_000)

@@ -5,15 +5,12 @@ from typing import Any
 import pytest
 
 from django_redsess.transport import lua_scripts
-from tests.lua.conftest import Store
 from tests.lua.given import HOUR, VIEW, adding, creating, saving
 
 pytestmark = pytest.mark.both_servers
 
-# add
 
-
-def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -> None:
+def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", seen=-HOUR)
     before = store.content()
     assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
@@ -21,17 +18,14 @@ def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store: Store) -
     assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
 
 
-def test_add_leaves_a_user_at_the_limit_to_create(store: Store) -> None:
+def test_add_leaves_a_user_at_the_limit_to_create(store) -> None:
     store.add("a", "7")
     given = adding(store, "b", "7")
     assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 1}) == 0
     assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
 
 
-# change
-
-
-def test_change_returns_the_record_of_another_request(store: Store) -> None:
+def test_change_returns_the_record_of_another_request(store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
     assert store.run(lua_scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
@@ -39,10 +33,7 @@ def test_change_returns_the_record_of_another_request(store: Store) -> None:
     assert store.content() == before
 
 
-# create
-
-
-def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) -> None:
+def test_create_enters_a_session_everywhere_and_counts_its_view(store) -> None:
     keys = store.partition
     given = creating(store, "a", "7", popularity=keys.viewed)
     assert store.run_ending(lua_scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
@@ -54,7 +45,7 @@ def test_create_enters_a_session_everywhere_and_counts_its_view(store: Store) ->
     assert store.client.lrange(keys.wake, 0, -1) == [b"earlier"]
 
 
-def test_create_knows_its_own_repetition(store: Store) -> None:
+def test_create_knows_its_own_repetition(store) -> None:
     given = creating(store, "a", "7")
     store.run(lua_scripts.CREATE, {"is_new": True}, **given)
     before = store.content()
@@ -73,15 +64,12 @@ def test_create_knows_its_own_repetition(store: Store) -> None:
         "enough sessions": ({"limit": 1, "policy": "refuse"}, [b"refused", b"", b"lamp"]),
     }.values(),
 )
-def test_create_refuses(store: Store, other: dict[str, Any], replied: list[Any]) -> None:
+def test_create_refuses(store, other: dict[str, Any], replied: list[Any]) -> None:
     store.add("a", "7")
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
     once = {"is_new": False, **VIEW}
     assert store.refused(lua_scripts.CREATE, once, **{**creating(store, "b", "7"), **given}) == replied
-
-
-# save
 
 
 @pytest.mark.parametrize(
@@ -94,7 +82,7 @@ def test_create_refuses(store: Store, other: dict[str, Any], replied: list[Any])
         "another time": ("a", {"at": 5000}, [b"clock", "now", b"lamp"]),
     }.values(),
 )
-def test_save_refuses(store: Store, name: str, other: dict[str, Any], replied: list[Any]) -> None:
+def test_save_refuses(store, name: str, other: dict[str, Any], replied: list[Any]) -> None:
     record = store.add("a", "7")
     store.add("due", "7", due=-1)
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from django_redsess.transport import lua_scripts
-from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
 
@@ -13,7 +12,7 @@ META = "{redsess}:meta"
 
 
 @pytest.fixture
-def agree(store: Store) -> Any:
+def agree(store) -> Any:
     """Return a function that asks as a site with these secret keys does."""
 
     def agree(*fingerprints: str, partitions: int = 4, begins: bool = True, takes_key: bool = False) -> list[bytes]:
@@ -25,13 +24,13 @@ def agree(store: Store) -> Any:
     return agree
 
 
-def test_the_first_site_to_ask_writes_what_all_must_agree_on(store: Store, agree: Any) -> None:
+def test_the_first_site_to_ask_writes_what_all_must_agree_on(store, agree) -> None:
     assert agree("aa") == [b"4", b"4", b"1"]
     assert store.content() == {META: {b"partitions": b"4", b"format": b"4", b"keys": b"aa"}}
     assert agree("aa", partitions=8) == [b"4", b"4", b"1"]
 
 
-def test_a_copy_that_is_missing_is_not_written_before_the_store_has_agreed(store: Store, agree: Any) -> None:
+def test_a_copy_that_is_missing_is_not_written_before_the_store_has_agreed(store, agree) -> None:
     assert agree("aa", begins=False) == [b"", b"", b""]
     assert store.content() == {}
 
@@ -46,20 +45,20 @@ def test_a_copy_that_is_missing_is_not_written_before_the_store_has_agreed(store
     }.values(),
 )
 def test_a_site_must_know_one_of_the_keys(
-    store: Store, agree: Any, fingerprints: list[str], takes_key: bool, knows: bytes, keys: bytes
+    store, agree, fingerprints: list[str], takes_key: bool, knows: bytes, keys: bytes
 ) -> None:
     agree("aa")
     assert agree(*fingerprints, takes_key=takes_key)[2] == knows
     assert store.client.hget(META, "keys") == keys
 
 
-def test_the_newest_eight_keys_are_known(store: Store, agree: Any) -> None:
+def test_the_newest_eight_keys_are_known(store, agree) -> None:
     for number in range(10):
         agree(f"{number:02}", takes_key=True)
     assert store.client.hget(META, "keys") == b"02 03 04 05 06 07 08 09"
 
 
-def test_permissions_are_those_of_the_user_who_asks(own_server: Any) -> None:
+def test_permissions_are_those_of_the_user_who_asks(own_server) -> None:
     client = own_server.client
     given = lua_scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
     assert client.eval(lua_scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]

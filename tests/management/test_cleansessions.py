@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +16,13 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.management import cleaning_command
-from django_redsess.signals import session_ended
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
 from tests.helpers.behind import dump, have_agreed, have_views, make_due, make_seen, stored, text_of
 from tests.helpers.online import sign_in
 from tests.helpers.outages import frozen
 from tests.helpers.running import asleep, wait_until
-
-pytestmark = pytest.mark.both_servers
-
-ROOT = Path(__file__).parents[2]
+from tests.management.test_endsessions import on_each_end
 
 
 def fill_with_due(client: redis_py.Redis, new_session: Callable[..., Any], count: int) -> None:
@@ -47,21 +42,13 @@ def fill_with_due(client: redis_py.Redis, new_session: Callable[..., Any], count
 
 
 def removed_by(said: str) -> int:
-    """Add up what the summary of a process with ``--json`` counts."""
     summary = json.loads(said.splitlines()[-1])
     return int(summary["expired"] + summary["evicted"])
 
 
-def test_a_pass_ends_what_is_due_before_it_counts_what_is_too_much(redis, new_session, capsys) -> None:
-    sessions = [new_session("7") for _ in range(10)]
-    for number, session in enumerate(sessions):
-        make_seen(redis, session.sid, 1000 + number)
-    # The last that were seen. Were the longest unseen ended first, as many would stay as the maximum, but others.
-    make_due(redis, *(session.sid for session in sessions[-3:]))
-    call_command("cleansessions", max_sessions=5)
-    left = {sid.decode() for sid in redis.hkeys(keyspace().partitions[0].login)}
-    assert left == {session.sid for session in sessions[2:7]}
-    assert re.findall(r"\d+", capsys.readouterr().out) == ["3", "2", "5"]
+@pytest.fixture
+def nowhere() -> str:
+    return f"redis://127.0.0.1:{servers.free_port()}/0"
 
 
 @pytest.mark.usefixtures("partitions")
@@ -118,24 +105,26 @@ def test_max_sessions_goes_before_the_setting(redis, new_session, settings) -> N
     assert 0 < stored(redis) <= 8
 
 
+@pytest.mark.both_servers
 @pytest.mark.parametrize(("only", "expired", "evicted"), [("expired", 3, 0), ("excess", 0, 5), (None, 3, 2)])
 @pytest.mark.parametrize("dry_run", [True, False], ids=["dry run", "real run"])
-def test_only_the_asked_kind_is_taken_out_or_counted(
-    redis, new_session, capsys, only: str | None, expired: int, evicted: int, dry_run: bool
+def test_only_the_asked_kind_is_taken_out(
+    redis, new_session, capsys, only, expired: int, evicted: int, dry_run: bool
 ) -> None:
-    sessions = [new_session("7") for _ in range(10)]
-    for number, session in enumerate(sessions):
-        make_seen(redis, session.sid, 1000 + number)
-    # The ones seen last: none of them is among those too many.
-    make_due(redis, *(session.sid for session in sessions[-3:]))
+    sids = [new_session("7").sid for _ in range(10)]
+    for number, sid in enumerate(sids):
+        make_seen(redis, sid, 1000 + number)
+    # The last that were seen. Were the longest unseen ended first, as many would stay as the maximum, but others.
+    make_due(redis, *sids[-3:])
     call_command("cleansessions", only=only, max_sessions=5, dry_run=dry_run, json=True)
     summary = json.loads(capsys.readouterr().out)
     assert (summary.get("expired", 0), summary.get("evicted", 0)) == (expired, evicted)
-    assert stored(redis) == (10 if dry_run else 10 - expired - evicted)
+    left = {sid.decode() for sid in redis.hkeys(keyspace().partitions[0].login)}
+    assert left == set(sids if dry_run else sids[evicted : 10 - expired])
 
 
 @pytest.mark.parametrize(("maximum", "guests"), [(240, None), (120, None), (120, 40), (30, None)])
-def test_a_dry_run_counts_guests_and_users_as_a_real_one_takes_them_out(
+def test_a_dry_run_counts_as_a_real_one_ends(
     redis, new_session, partitions, settings, capsys, maximum: int, guests: int | None
 ) -> None:
     sessions = [new_session(str(number % 9) if number % 3 == 0 else "") for number in range(190)]
@@ -158,8 +147,7 @@ def test_a_dry_run_counts_guests_and_users_as_a_real_one_takes_them_out(
 
 @pytest.mark.usefixtures("partitions")
 def test_a_dry_run_changes_nothing(redis, new_session) -> None:
-    sessions = [new_session("7", colour="blue") for _ in range(6)]
-    make_due(redis, *(session.sid for session in sessions[:2]))
+    make_due(redis, *[new_session("7", colour="blue").sid for _ in range(6)][:2])
     have_agreed()
     before = dump(redis)
     call_command("cleansessions", max_sessions=1, dry_run=True)
@@ -169,18 +157,14 @@ def test_a_dry_run_changes_nothing(redis, new_session) -> None:
 @pytest.mark.parametrize("verbosity", [0, 1, 2])
 def test_json_is_all_that_is_on_stdout(redis, new_session, capsys, verbosity: int) -> None:
     make_due(redis, *(new_session("7").sid for _ in range(3)))
-    due = stored(redis)
-    call_command("cleansessions", json=True, verbosity=verbosity)
-    [line] = capsys.readouterr().out.splitlines()
-    summary = json.loads(line)
-    assert (summary.pop("expired"), summary.pop("evicted"), summary.pop("stopped")) == (due, 0, False)
-    assert summary.pop("seconds") >= 0
-    assert summary.pop("per_second") > 0
-    assert summary == {}
-    # A pass without work says as much.
-    call_command("cleansessions", json=True)
-    summary = json.loads(capsys.readouterr().out)
-    assert (summary["expired"], summary["evicted"], summary["per_second"], summary["stopped"]) == (0, 0, 0, False)
+    # A second pass has no work, and says as much.
+    for due in (stored(redis), 0):
+        call_command("cleansessions", json=True, verbosity=verbosity)
+        [line] = capsys.readouterr().out.splitlines()
+        summary = json.loads(line)
+        assert summary.pop("seconds") >= 0
+        assert (summary.pop("per_second") > 0) == (due > 0)
+        assert summary == {"expired": due, "evicted": 0, "stopped": False}
 
 
 @pytest.mark.parametrize("command", ["cleansessions", "cleanviewed"])
@@ -192,17 +176,12 @@ def test_verbosity_0_is_silent_whatever_there_is_to_do(redis, new_session, capsy
 
 
 def test_a_pass_that_was_stopped_says_so_in_its_last_line(redis, new_session, capsys) -> None:
-    def stop(**kwargs: Any) -> None:
-        session_ended.disconnect(stop)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    sessions = [new_session("7") for _ in range(5)]
-    make_due(redis, *(session.sid for session in sessions))
-    session_ended.connect(stop)
-    with pytest.raises(CommandError, match=r"^Stopped\. Removed 1 expired sessions") as raised:
+    make_due(redis, *(new_session("7").sid for _ in range(5)))
+    own = iter([os.getpid()])
+    with on_each_end(lambda: [os.kill(pid, signal.SIGINT) for pid in own]), pytest.raises(CommandError) as raised:
         call_command("cleansessions", batch_size=1)
-    assert raised.value.returncode == 1
-    assert capsys.readouterr().out == ""
+    assert str(raised.value).startswith("Stopped. Removed 1 expired sessions")
+    assert (raised.value.returncode, capsys.readouterr().out) == (1, "")
 
 
 def test_forever_ends_a_session_when_it_is_due(redis, new_session, start) -> None:
@@ -215,6 +194,7 @@ def test_forever_ends_a_session_when_it_is_due(redis, new_session, start) -> Non
     assert -0.2 < time.monotonic() - due_at < 2
 
 
+@pytest.mark.both_servers
 def test_forever_is_woken_by_an_earlier_deadline_and_by_no_later_one(redis, new_session, start, commands) -> None:
     new_session("7", _session_expiry=3600)
     start("cleansessions", "--forever")
@@ -248,15 +228,13 @@ def test_a_signal_ends_a_cleaner_that_sleeps(redis, new_session, start, number: 
     assert asleep(redis) == 0
 
 
-@pytest.mark.parametrize(
-    ("number", "options"), [(signal.SIGTERM, ()), (signal.SIGINT, ()), (signal.SIGTERM, ("--forever",))]
-)
-def test_a_signal_ends_a_pass_after_the_batch(redis, new_session, start, number: signal.Signals, options) -> None:
+@pytest.mark.parametrize(("number", "forever"), [("SIGTERM", []), ("SIGINT", []), ("SIGTERM", ["--forever"])])
+def test_a_signal_ends_a_pass_after_the_batch(redis, new_session, start, number: str, forever: list[str]) -> None:
     fill_with_due(redis, new_session, 20_000)
-    command = start("cleansessions", "--batch-size", "1", "--json", *options)
+    command = start("cleansessions", "--batch-size", "1", "--json", *forever)
     wait_until(lambda: stored(redis) < 20_000)
-    status, said = command.stop(number)
-    assert status == int("--forever" not in options)
+    status, said = command.stop(signal.Signals[number])
+    assert status == int(not forever)
     assert said.startswith("CommandError: Stopped. ") == bool(status)
     assert json.loads(command.stdout)["stopped"] is True
     assert stored(redis) > 0
@@ -272,11 +250,11 @@ def test_two_cleaners_share_the_work(redis, new_session, start) -> None:
     redis.lpush(keyspace().partitions[0].wake, "for one", "for the other")
     wait_until(lambda: stored(redis) == 1)
     assert [cleaner.stop() for cleaner in cleaners] == [(0, "")] * 2
-    removed = [removed_by(cleaner.stdout) for cleaner in cleaners]
-    assert sum(removed) == 3000
-    assert min(removed) > 0
+    one, other = (removed_by(cleaner.stdout) for cleaner in cleaners)
+    assert (one + other, one > 0, other > 0) == (3000, True, True)
 
 
+@pytest.mark.both_servers
 @pytest.mark.slow
 def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp_path) -> None:
     # Each deadline is a moment at which the cleaner asks the server.
@@ -297,15 +275,7 @@ def test_the_heartbeat_stops_with_the_server(own_server, new_session, start, tmp
     wait_until(lambda: heart.stat().st_mtime_ns > before)
 
 
-def test_a_heartbeat_waits_for_the_first_answer(start, tmp_path) -> None:
-    heart = tmp_path / "heart"
-    url = f"redis://127.0.0.1:{servers.free_port()}/0"
-    command = start("cleansessions", "--forever", "--heartbeat", str(heart), url=url)
-    wait_until(lambda: command.stderr)
-    command.stop()
-    assert not heart.exists()
-
-
+@pytest.mark.both_servers
 @pytest.mark.slow
 def test_forever_waits_for_a_server_that_is_started_again(own_server, new_session, start) -> None:
     command = start("cleansessions", "--forever", url=own_server.url, PAUSE_SECONDS_MAX=0.3)
@@ -325,13 +295,10 @@ def test_forever_waits_for_a_server_that_is_started_again(own_server, new_sessio
     assert len(said.splitlines()) == 2
 
 
-def test_one_pass_gives_up_a_server_that_stays_away(start) -> None:
-    url = f"redis://127.0.0.1:{servers.free_port()}/0"
-    command = start("cleansessions", url=url, PATIENCE_SECONDS=0.3, PAUSE_SECONDS_MIN=0.05)
-    status, said = command.ended()
-    assert (status, command.stdout) == (1, "")
+def test_one_pass_gives_up_a_server_that_stays_away(start, nowhere) -> None:
+    status, said = start("cleansessions", url=nowhere, PATIENCE_SECONDS=0.3, PAUSE_SECONDS_MIN=0.05).ended()
     _, given_up = said.splitlines()
-    assert given_up.startswith("CommandError: ")
+    assert (status, given_up.startswith("CommandError: ")) == (1, True)
 
 
 def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_session, start) -> None:
@@ -346,11 +313,10 @@ def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_sessio
 @pytest.mark.slow
 def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_session, monkeypatch, capsys) -> None:
     monkeypatch.setattr(cleaning_command, "PATIENCE_SECONDS", 4)
-    sessions = [new_session("7") for _ in range(4)]
-    make_due(own_server.client, *(session.sid for session in sessions))
+    make_due(own_server.client, *(new_session("7").sid for _ in range(4)))
     starting: list[threading.Timer] = []
 
-    def take_long(**ended: Any) -> None:
+    def take_long() -> None:
         # The pass is older than that patience when the server goes.
         if not starting:
             time.sleep(4.5)
@@ -358,23 +324,22 @@ def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_sessio
             starting.append(threading.Timer(0.5, own_server.start))
             starting[0].start()
 
-    session_ended.connect(take_long)
-    try:
+    with on_each_end(take_long):
         call_command("cleansessions", batch_size=1, json=True)
-    finally:
-        session_ended.disconnect(take_long)
-        starting[0].join()
+    starting[0].join()
     # The others were lost with the server, which keeps nothing.
     assert json.loads(capsys.readouterr().out)["expired"] == 1
 
 
 @pytest.mark.parametrize("options", [(), ("--forever",)], ids=["one pass", "forever"])
-def test_a_signal_ends_the_wait_for_a_server(start, options: tuple[str, ...]) -> None:
-    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+def test_a_signal_ends_the_wait_for_a_server_and_that_is_no_heartbeat(start, nowhere, tmp_path, options) -> None:
+    heart = tmp_path / "heart"
+    options = (*options, "--heartbeat", str(heart)) if options else ()
     # A pause that is much longer than the test waits.
-    command = start("cleansessions", "--json", *options, url=url, PAUSE_SECONDS_MIN=300, PAUSE_SECONDS_MAX=300)
+    command = start("cleansessions", "--json", *options, url=nowhere, PAUSE_SECONDS_MIN=300, PAUSE_SECONDS_MAX=300)
     wait_until(lambda: command.stderr)
     status, said = command.stop()
     # One line for the outage, and one for a pass that is not done.
     assert (status, len(said.splitlines())) == ((0, 1) if options else (1, 2))
     assert json.loads(command.stdout)["stopped"] is True
+    assert not heart.exists()

@@ -9,12 +9,9 @@ from django_redsess.middleware import unavailable
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(
-    ("language", "shown", "words"),
-    [("it", "en", "Not available"), ("de", "de", "Zurzeit nicht"), ("en-gb", "en-gb", "Not")],
-)
-def test_the_page_of_an_outage_says_in_which_language_it_is(language: str, shown: str, words: str) -> None:
-    with override(language):
-        page = unavailable(RequestFactory().get("/")).text
-    assert f'<html lang="{shown}" dir="ltr">' in page
-    assert f"<h1>{words}" in page
+def test_the_page_of_an_outage_says_in_which_language_it_is() -> None:
+    for language, shown, words in (("it", "en", "Not"), ("de", "de", "Zurzeit nicht"), ("en-gb", "en-gb", "Not")):
+        with override(language):
+            page = unavailable(RequestFactory().get("/")).text
+        assert f'<html lang="{shown}" dir="ltr">' in page
+        assert f"<h1>{words}" in page

@@ -26,14 +26,7 @@ sessions = st.lists(st.tuples(crowds, st.sampled_from([0, 0, 1, 2, 50])), min_si
 
 
 @hypothesis.given(sessions, st.integers(0, 120), st.integers(1, 120), st.data())
-def test_a_page_over_many_partitions_is_what_it_should_be(
-    redis,
-    monkeypatch,
-    there,
-    offset,
-    limit: int,
-    data,
-) -> None:
+def test_a_page_over_many_partitions_is_what_it_should_be(redis, monkeypatch, there, offset, limit, data) -> None:
     redis.flushall()
     now = now_of(redis)
     known = [

@@ -33,12 +33,10 @@ def steady_minute(redis) -> None:
 
 
 def kept(client: redis_py.Redis) -> int:
-    """Count the samples of the partition that has most."""
     return max(client.zcard(partition.samples) for partition in keyspace().partitions)
 
 
 def sampled() -> samples.Sample:
-    """Take the first sample, and read it."""
     cleaning.sample()
     [sample] = online.history()
     return sample

@@ -1,7 +1,5 @@
 """The most viewed items as a QuerySet: what the admin asks of it, and that all else is refused."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

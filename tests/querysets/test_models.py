@@ -1,7 +1,5 @@
 """The models without tables, as migrations, permissions, forms and dumps know them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -40,9 +38,8 @@ def test_a_key_passes_a_form_and_stands_for_one_item(item: str) -> None:
     assert not set("\0\r\n") & set(key_of(item))
 
 
-@pytest.mark.parametrize("item", ["kite", "a/b", "%00", "_5F", "é"])
-def test_the_key_of_an_ordinary_item_is_the_item(item: str) -> None:
-    assert key_of(item) == item
+def test_the_key_of_an_ordinary_item_is_the_item() -> None:
+    assert [key_of(item) for item in ("kite", "a/b", "%00", "_5F", "é")] == ["kite", "a/b", "%00", "_5F", "é"]
 
 
 def test_what_cannot_be_seen_is_shown_by_a_picture_of_it() -> None:

@@ -1,7 +1,5 @@
 """What a QuerySet of sessions or of items can not do: it says so, and asks neither a table nor the server."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any
@@ -45,22 +43,18 @@ REFUSED = [
     ("manager", "ask"),
     [
         (SESSIONS, lambda rows: rows.filter(address="192.0.2.1")),
-        (SESSIONS, lambda rows: rows.filter(user_id__in=["1"])),
         (SESSIONS, lambda rows: rows.filter(sid__startswith="a")),
         (SESSIONS, lambda rows: rows.filter(Q(sid="a") | Q(sid="b"))),
         (SESSIONS, lambda rows: rows.filter(Q(sid="a") ^ Q(sid="b"))),
         (SESSIONS, lambda rows: rows.filter(~Q(sid="a"))),
         (SESSIONS, lambda rows: rows.filter(Q(user_id="1") & ~Q(sid="a"))),
         (SESSIONS, lambda rows: rows.filter(F("sid"))),
-        (SESSIONS, lambda rows: rows.get(address="192.0.2.1")),
         (SESSIONS, lambda rows: rows.order_by("address")),
-        (SESSIONS, lambda rows: rows.order_by("?")),
         (SESSIONS, lambda rows: rows.order_by(F("login_at").desc())),
         (ITEMS, lambda rows: rows.filter(views=1)),
         (ITEMS, lambda rows: rows.filter(item__contains="a")),
         (ITEMS, lambda rows: rows.filter(~Q(item="a"))),
         (ITEMS, lambda rows: rows.order_by("views")),
-        (ITEMS, lambda rows: rows.order_by("rank")),
         (ITEMS, lambda rows: rows | rows),
     ],
 )

@@ -1,7 +1,5 @@
 """Sessions as a QuerySet: what the admin asks of it, and that all else is refused."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any

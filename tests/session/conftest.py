@@ -1,7 +1,5 @@
 """What several tests of sessions share: receivers of ends, a proxy before the server, a check of what is left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,13 +14,13 @@ from tests.helpers.proxy import Proxy
 
 
 @pytest.fixture
-def alice(db: None) -> User:
+def alice(db) -> User:
     user: User = User.objects.create_user("alice", password="secret")
     return user
 
 
 @pytest.fixture
-def nothing_to_repair(request: pytest.FixtureRequest, redis: Any) -> Iterator[None]:
+def nothing_to_repair(request, redis) -> Iterator[None]:
     """Whatever a test did: ``cleansessions --check`` finds nothing afterwards."""
     if "partitions" in request.fixturenames:
         # They must still be as many when this looks.
@@ -47,7 +45,7 @@ def connect() -> Iterator[Callable[[Callable[..., Any]], None]]:
 
 
 @pytest.fixture
-def told(connect: Callable[[Callable[..., Any]], None]) -> Told:
+def told(connect) -> Told:
     """The ends that were told, in order."""
     heard: Told = []
     connect(lambda signal, sender, **named: heard.append(EndedSession(**named)))
@@ -55,7 +53,7 @@ def told(connect: Callable[[Callable[..., Any]], None]) -> Told:
 
 
 @pytest.fixture
-def proxy(server: Any, settings: Any) -> Iterator[Proxy]:
+def proxy(server, settings) -> Iterator[Proxy]:
     """A proxy before the server, to be used from ``settings.CACHES = caches(proxy.url)`` on."""
     proxy, direct = Proxy(server.port), settings.CACHES
     yield proxy

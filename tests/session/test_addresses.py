@@ -1,7 +1,5 @@
 """The index of addresses: each session's entry is written, moved and removed with the session, and is never wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
@@ -21,7 +19,6 @@ from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due
 from tests.helpers.outages import caches, full
-from tests.helpers.proxy import Proxy
 
 pytestmark = pytest.mark.both_servers
 
@@ -32,7 +29,7 @@ Save = Callable[[SessionStore], None]
 
 
 @pytest.fixture
-def index(settings: Any) -> Switch:
+def index(settings) -> Switch:
     """Return a function that turns the index on or off, as in another process. It is on."""
 
     def switch(on: bool) -> None:
@@ -43,7 +40,7 @@ def index(settings: Any) -> Switch:
 
 
 @pytest.fixture(params=["sync", "async"])
-def save(request: pytest.FixtureRequest) -> Save:
+def save(request) -> Save:
     """Return a function that saves a session, in one of the two ways."""
     if request.param == "sync":
         return lambda session: session.save()
@@ -84,7 +81,7 @@ def entry(kind: str, address: str) -> tuple[str, int]:
 
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
 @pytest.mark.parametrize("address", [HOME, V6])
-def test_a_new_session_is_entered(redis, partitions, index: Switch, save: Save, address: str, data: Any) -> None:
+def test_a_new_session_is_entered(redis, partitions, index, save, address: str, data: Any) -> None:
     short, general = visited(address, **data, colour="blue"), visited(address, **data)
     general.viewed("lamp")
     for session in (short, general):
@@ -93,7 +90,7 @@ def test_a_new_session_is_entered(redis, partitions, index: Switch, save: Save, 
     assert entries(redis) == {short.sid: expected, general.sid: expected}
 
 
-def test_without_the_setting_or_an_address_nothing_is_entered(redis, partitions, index: Switch) -> None:
+def test_without_the_setting_or_an_address_nothing_is_entered(redis, partitions, index) -> None:
     index(False)
     session = begun(HOME, **user())
     visited(AWAY, session.session_key, colour="red").save()
@@ -109,9 +106,7 @@ def test_without_the_setting_or_an_address_nothing_is_entered(redis, partitions,
 
 
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
-def test_a_save_from_the_same_address_sends_nothing_more(
-    redis, index: Switch, save: Save, commands: Any, data: Any
-) -> None:
+def test_a_save_from_the_same_address_sends_nothing_more(redis, index, save, commands, data: Any) -> None:
     counts = []
     for on in (False, True):
         index(on)
@@ -125,9 +120,7 @@ def test_a_save_from_the_same_address_sends_nothing_more(
 
 
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
-def test_a_save_from_another_address_moves_the_entry(
-    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any
-) -> None:
+def test_a_save_from_another_address_moves_the_entry(redis, partitions, index, save, sent, data: Any) -> None:
     kind, session = "users" if data else "guests", begun(HOME, **data)
     for address, item, way in ((AWAY, "", "change"), (HOME, "lamp", "save"), (V6, "", "change")):
         sent.clear()
@@ -147,7 +140,7 @@ def test_a_save_from_another_address_moves_the_entry(
 @pytest.mark.parametrize("way", ["short way", "general way", "unread"])
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
 def test_a_process_without_the_setting_leaves_no_place_of_an_earlier_address(
-    redis, partitions, index: Switch, save: Save, sent: list[str], data: Any, way: str
+    redis, partitions, index, save, sent, data: Any, way: str
 ) -> None:
     kind, session = "users" if data else "guests", begun(HOME, **data)
     index(False)
@@ -174,7 +167,7 @@ def test_a_process_without_the_setting_leaves_no_place_of_an_earlier_address(
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_a_sign_in_moves_a_guest_s_entry(redis, partitions, index: Switch, save: Save, on: bool) -> None:
+def test_a_sign_in_moves_a_guest_s_entry(redis, partitions, index, save, on: bool) -> None:
     guests = [begun(HOME) for _ in range(4)]
     index(on)
     sessions = [visited(AWAY, guest.session_key) for guest in guests]
@@ -188,7 +181,7 @@ def test_a_sign_in_moves_a_guest_s_entry(redis, partitions, index: Switch, save:
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
 def test_a_rotation_takes_the_place_along_and_a_user_who_is_taken_out_leaves_the_list(
-    redis, partitions, index: Switch, save: Save, on: bool
+    redis, partitions, index, save, on: bool
 ) -> None:
     rotated = SessionStore(begun(HOME, **user()).session_key)
     rotated.load()
@@ -204,7 +197,7 @@ def test_a_rotation_takes_the_place_along_and_a_user_who_is_taken_out_leaves_the
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_whatever_ends_a_session_takes_it_out(redis, partitions, index: Switch, on: bool) -> None:
+def test_whatever_ends_a_session_takes_it_out(redis, partitions, index, on: bool) -> None:
     sessions = [begun(HOME, **data) for data in (user(), user(), {}, {}, user("8"), {})]
     assert len(entries(redis)) == 6
     index(on)
@@ -221,14 +214,11 @@ def test_whatever_ends_a_session_takes_it_out(redis, partitions, index: Switch, 
     assert entries(redis) == {}
 
 
-# How an operator fills the index
-
-
 def faults(*, mend: bool = False) -> list[tuple[str, str, str]]:
     return [(each.kind, each.sid, each.key) for step in index_check.check(mend=mend) for each in step.faults]
 
 
-def test_a_repair_fills_the_index(redis, partitions, index: Switch) -> None:
+def test_a_repair_fills_the_index(redis, partitions, index) -> None:
     index(False)
     sessions = [begun(HOME, **user(str(number))) for number in range(5)]
     guest = begun(HOME)
@@ -245,9 +235,7 @@ def test_a_repair_fills_the_index(redis, partitions, index: Switch) -> None:
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(
-    redis, partitions, index: Switch, on: bool
-) -> None:
+def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(redis, partitions, index, on: bool) -> None:
     member, guest, moved, nowhere = begun(HOME, **user()), begun(V6), begun(V6, **user()), begun("")
     right, ghost = entries(redis), f"{str(member.sid)[:2]}GhostGhostGhostGho"
 
@@ -275,9 +263,7 @@ def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(
 
 
 @pytest.mark.usefixtures("known_scripts")
-def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
-    redis, proxy: Proxy, settings, index: Switch, save: Save
-) -> None:
+def test_what_is_repeated_because_its_reply_was_lost_is_written_once(redis, proxy, settings, index, save) -> None:
     settings.CACHES = caches(proxy.url)
     proxy.lose_reply(lua_scripts.ADD.digest)
     session = visited(HOME, **user())
@@ -294,9 +280,7 @@ def test_what_is_repeated_because_its_reply_was_lost_is_written_once(
     assert proxy.lost == 3
 
 
-def test_on_a_full_server_the_general_script_makes_room_among_guests_and_moves_the_entry(
-    redis, index: Switch, sent: list[str]
-) -> None:
+def test_on_a_full_server_the_general_script_makes_room_among_guests_and_moves_the_entry(redis, index, sent) -> None:
     session, guests = begun(HOME, **user()), [begun(HOME) for _ in range(20)]
     again = visited(AWAY, session.session_key, colour="red")
     sent.clear()
@@ -310,7 +294,7 @@ def test_on_a_full_server_the_general_script_makes_room_among_guests_and_moves_t
     assert there.keys() == {str(guest.sid) for guest in guests if guest.exists(guest.session_key)}
 
 
-def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index: Switch, monkeypatch) -> None:
+def test_a_session_that_changes_while_it_is_compared_is_left_out(redis, index, monkeypatch) -> None:
     session = begun(HOME, **user())
     partition = keyspace().of_sid(str(session.sid))
     check_places = index_check._check_scores
@@ -336,8 +320,7 @@ PLACES = {
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize("user_agent", ["", "Mozilla"])
-def test_the_address_in_a_record_has_its_place(user_agent: str) -> None:
-    places = {address: address_score(address_of(client_packed(Client(address, user_agent)))) for address in PLACES}
+def test_the_address_in_a_record_has_its_place() -> None:
+    places = {address: address_score(address_of(client_packed(Client(address, "Mozilla")))) for address in PLACES}
     assert places == PLACES
-    assert address_of(client_packed(Client("", user_agent))) == b""
+    assert address_of(client_packed(Client("", "Mozilla"))) == b""

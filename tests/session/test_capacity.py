@@ -1,7 +1,5 @@
 """No cleaner runs here: new sessions take along what is due or too many, where that is enough to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import sqrt
 
@@ -36,9 +34,7 @@ def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterato
 
 
 @pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_after_many_sessions_there_are_as_many_as_the_maximum(
-    redis: redis_py.Redis, settings, partitions: int, count: int
-) -> None:
+def test_after_many_sessions_there_are_as_many_as_the_maximum(redis, settings, partitions: int, count: int) -> None:
     settings.REDSESS = {"MAX_SESSIONS": 1000}
     most = max(create(redis, count, age_seconds=3600))
     # A tenth is kept for guests; and a partition waits until it has a twentieth of its share too many.
@@ -51,9 +47,7 @@ def test_after_many_sessions_there_are_as_many_as_the_maximum(
     assert len(names_of_sessions(redis)) < 1050 + 10 * partitions
 
 
-def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(
-    redis: redis_py.Redis, settings, partitions: int
-) -> None:
+def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(redis, settings, partitions: int) -> None:
     maximum = 4000
     settings.REDSESS = {"MAX_SESSIONS": maximum}
     numbers = enumerate(create(redis, 2 * maximum, age_seconds=3600), 1)
@@ -63,6 +57,6 @@ def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(
     assert created >= maximum * (1 if partitions == 1 else 1 - 4 * sqrt(per_user / share))
 
 
-def test_after_many_short_sessions_there_are_the_latest(redis: redis_py.Redis, partitions: int) -> None:
+def test_after_many_short_sessions_there_are_the_latest(redis, partitions: int) -> None:
     # Each partition waits until it has fifty of them.
     assert max(create(redis, 3000, age_seconds=0.001)) < 50 * partitions + AT_ONCE

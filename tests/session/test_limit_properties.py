@@ -1,7 +1,5 @@
 """Whoever signs in and out, in whatever order: those are left whom a model in plain lists leaves."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -206,5 +204,5 @@ class Limited(RuleBasedStateMachine):
         self.gone.append(one.key)
 
 
-def test_those_are_left_whom_the_model_leaves(redis: redis_py.Redis, partitions: int, users_in_no_table: None) -> None:
+def test_those_are_left_whom_the_model_leaves(redis, partitions: int, users_in_no_table) -> None:
     run_machine(Limited, redis)

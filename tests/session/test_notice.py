@@ -1,7 +1,5 @@
 """What the user of a session that has ended is told at the next request, and who is told nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable
@@ -41,9 +39,7 @@ from tests.helpers.visitors import Browser
 pytestmark = pytest.mark.usefixtures("nothing_to_repair")
 
 HOUR, DAY = 3_600_000, 86_400_000
-
 HEADER = "X-Session-Ended"
-
 OURS = "django_redsess.middleware.SessionMiddleware"
 
 EXT_VALUE = re.compile(r"UTF-8''((?:%[0-9A-Fa-f]{2}|[A-Za-z0-9!#$&+.^_`|~-])*)")
@@ -85,14 +81,14 @@ class Visitor(Browser):
 
 
 @pytest.fixture
-def site(settings: Any) -> Any:
-    """The site of tests/helpers/site; the settings, to change more of them."""
+def site(settings) -> Any:
+    """The settings of the site, to change more of them."""
     settings.ROOT_URLCONF = __name__
     return settings
 
 
 @pytest.fixture
-def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], None]:
+def between_our_middleware_and_that_of_messages(site) -> Callable[[type], None]:
     """Return a function that puts a middleware there."""
 
     def put(added: type) -> None:
@@ -103,7 +99,7 @@ def between_our_middleware_and_that_of_messages(site: Any) -> Callable[[type], N
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
-def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
+def browser(request, site, alice) -> Visitor:
     """A visitor who is signed in as alice, over WSGI and over ASGI."""
     signed_in = Visitor(request.param())
     signed_in.sign_in(alice)
@@ -111,7 +107,7 @@ def browser(request: pytest.FixtureRequest, site: Any, alice: User) -> Visitor:
 
 
 @pytest.fixture
-def visitor(site: Any, alice: User) -> Visitor:
+def visitor(site, alice) -> Visitor:
     """One over WSGI, for what is the same over ASGI."""
     signed_in = Visitor(Client())
     signed_in.sign_in(alice)
@@ -277,9 +273,6 @@ def test_a_second_end_changes_nothing_of_what_was_told_first(redis, new_session,
     after, milliseconds = note_of(redis, sid)
     assert (after, SessionStore(key).ended.message) == (note, "First.")
     assert milliseconds <= 5000
-
-
-# The text.
 
 
 @pytest.mark.parametrize(
@@ -546,9 +539,6 @@ def test_with_djangos_middleware_the_session_tells_and_there_is_no_message(brows
     response = browser.get(view(browser, "asks"))
     assert (response.content, HEADER in response, is_gone(response)) == (b"kicked|Bye.", False, True)
     assert shown(browser) == []
-
-
-# What comes after.
 
 
 @pytest.mark.parametrize("told_first", [False, True])

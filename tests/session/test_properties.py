@@ -5,8 +5,6 @@ A request is an actor: it opens a session, works with what it has read (however 
 step all keys of the store agree with each other, and with the model.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -397,5 +395,5 @@ class Sessions(RuleBasedStateMachine):
         return self.stored[new_key]
 
 
-def test_the_store_holds_what_the_model_holds(redis: redis_py.Redis, partitions: int, users_in_no_table: None) -> None:
+def test_the_store_holds_what_the_model_holds(redis, partitions: int, users_in_no_table) -> None:
     run_machine(Sessions, redis)

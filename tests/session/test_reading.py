@@ -1,7 +1,5 @@
 """What a read leaves behind: that the session was seen, once an interval, and a deadline where that is to move."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,8 +24,6 @@ DAY = 24 * 3600
 DAYS = 11 * DAY
 """An interval of seconds in which a test runs: of two, it would meet the border once in a million times."""
 
-NewSession = Callable[..., SessionStore]
-
 
 def seen(redis: redis_py.Redis, session: SessionStore) -> dict[str, float]:
     """Return when the session was last seen, by each list that has it."""
@@ -37,7 +33,7 @@ def seen(redis: redis_py.Redis, session: SessionStore) -> dict[str, float]:
 
 
 @pytest.fixture
-def changes(redis: redis_py.Redis) -> Callable[[], int]:
+def changes(redis) -> Callable[[], int]:
     """Return a function that counts the changes since the last call. What changes nothing is not replicated either."""
     before = 0
 
@@ -53,7 +49,7 @@ def changes(redis: redis_py.Redis) -> Callable[[], int]:
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize(("user", "noted_in"), [("7", "recent"), ("", "guests")])
 def test_the_first_read_of_an_interval_writes_one_entry_and_the_others_nothing(
-    redis, settings, new_session: NewSession, changes, user: str, noted_in: str
+    redis, settings, new_session, changes, user: str, noted_in: str
 ) -> None:
     settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": DAYS}
     session = new_session(user, colour="blue")
@@ -68,7 +64,7 @@ def test_the_first_read_of_an_interval_writes_one_entry_and_the_others_nothing(
     assert changes() == 0
 
 
-def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_session: NewSession, changes) -> None:
+def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_session, changes) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0, "IDLE_TIMEOUT": 60}
     session = new_session("7")
     make_seen(redis, str(session.sid), 1000)
@@ -79,7 +75,7 @@ def test_a_read_that_no_request_opened_writes_nothing(redis, settings, new_sessi
 
 
 @pytest.mark.parametrize("interval", [0, 10])
-def test_last_seen_never_goes_back(redis, settings, new_session: NewSession, interval: int) -> None:
+def test_last_seen_never_goes_back(redis, settings, new_session, interval: int) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": interval}
     session = new_session("7")
     later = now(redis) + 5_000
@@ -89,7 +85,7 @@ def test_last_seen_never_goes_back(redis, settings, new_session: NewSession, int
         assert seen(redis, session) == {"recent": later}
 
 
-def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session: NewSession, changes) -> None:
+def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session, changes) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
     session = new_session("7")
     online.end(str(session.sid))
@@ -98,9 +94,6 @@ def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session: NewSession
     opened("k" * 32)
     assert changes() == 0
     assert seen(redis, session) == {}
-
-
-# A touch that is refused.
 
 
 @contextmanager
@@ -121,9 +114,9 @@ def foreign_lists(server: servers.Server) -> Iterator[None]:
 
 @pytest.mark.parametrize("refusing", [full_server, without_disk, without_replicas, foreign_lists])
 def test_a_refused_touch_does_not_disturb_the_read(
-    own_server: servers.Server,
+    own_server,
     settings,
-    new_session: NewSession,
+    new_session,
     refusing: Callable[[servers.Server], AbstractContextManager[None]],
 ) -> None:
     settings.REDSESS = {"TOUCH_INTERVAL": 0}
@@ -142,9 +135,6 @@ def test_a_refused_touch_does_not_disturb_the_read(
     assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
 
 
-# Two deploys side by side, with other settings.
-
-
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "with passive requests between"])
 @pytest.mark.parametrize(
     ("one", "other", "promised"),
@@ -159,7 +149,7 @@ def test_a_refused_touch_does_not_disturb_the_read(
 def test_of_two_deploys_none_ends_what_the_other_lets_live(
     redis,
     settings,
-    new_session: NewSession,
+    new_session,
     one: dict[str, Any],
     other: dict[str, Any],
     promised: tuple[int, int],
@@ -194,7 +184,7 @@ def test_of_two_deploys_none_ends_what_the_other_lets_live(
     ],
 )
 def test_a_time_out_that_was_changed_moves_the_deadline_at_the_next_active_request(
-    redis, settings, new_session: NewSession, before: dict[str, int], after: dict[str, int], least: int, most: int
+    redis, settings, new_session, before: dict[str, int], after: dict[str, int], least: int, most: int
 ) -> None:
     settings.SESSION_COOKIE_AGE = 1000
     settings.REDSESS = before
@@ -208,7 +198,7 @@ def test_a_time_out_that_was_changed_moves_the_deadline_at_the_next_active_reque
     assert least < left(redis, session) <= most
 
 
-def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent: list[str]) -> None:
+def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new_session, sent) -> None:
     settings.REDSESS = {"IDLE_TIMEOUT": 600}
     session = new_session("7")
     settings.REDSESS = {"IDLE_TIMEOUT": 590}
@@ -217,7 +207,7 @@ def test_what_today_asks_for_within_the_slack_is_left_alone(redis, settings, new
 
 
 def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninety(
-    redis, settings, new_session: NewSession, sent: list[str]
+    redis, settings, new_session, sent
 ) -> None:
     settings.REDSESS = {"IDLE_TIMEOUT": 1800}
     session = new_session("7")
@@ -235,7 +225,7 @@ def test_a_visitor_who_clicks_every_ten_seconds_moves_the_deadline_once_in_ninet
     assert 5 < len(moved_at) <= 11
 
 
-def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session: NewSession) -> None:
+def test_who_is_idle_is_gone_when_the_slack_is_over(redis, settings, new_session) -> None:
     settings.REDSESS = {"IDLE_TIMEOUT": 1800}
     session = new_session("7")
     make_older(redis, str(session.sid), 1790)

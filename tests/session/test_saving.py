@@ -1,7 +1,5 @@
 """The short way of a save, which compares and sets: what it does not look at, and would get wrong, is known before."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,25 +18,21 @@ from django_redsess.session.saving import Visit
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import Steps, drive
-from testproject import servers
 from tests.helpers import every_operation
 from tests.helpers.behind import make_older
 from tests.helpers.child import Child
 from tests.helpers.outages import caches
-from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
 from tests.session.visits import due, left, opened
 
 pytestmark = pytest.mark.both_servers
-
-NewSession = Callable[..., SessionStore]
 
 AGE = 100_000
 """Seconds, the age of sessions here: of so long a one, a plain save moves the deadline by a twentieth more."""
 
 
 @pytest.fixture(autouse=True)
-def age(settings: Any) -> None:
+def age(settings) -> None:
     settings.SESSION_COOKIE_AGE = AGE
 
 
@@ -80,7 +74,7 @@ SESSIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("passive", [False, True], ids=["active", "passive"])
 @pytest.mark.parametrize("kind", SESSIONS.values(), ids=SESSIONS)
 def test_a_change_of_what_was_loaded_takes_the_short_way(
-    redis, new_session: NewSession, sent: list[str], kind: dict[str, Any], passive: bool
+    redis, new_session, sent, kind: dict[str, Any], passive: bool
 ) -> None:
     session = new_session(**kind, colour="blue")
     before, seen = record(redis, session), due(redis, session)
@@ -101,11 +95,8 @@ def test_a_change_of_what_was_loaded_takes_the_short_way(
     assert due(redis, session) >= seen
 
 
-# What else there is to be known.
-
-
 @pytest.mark.parametrize("was_loaded", [True, False], ids=["loaded", "saved by itself"])
-def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session: NewSession, was_loaded: bool) -> None:
+def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session, was_loaded: bool) -> None:
     session = new_session("7")
     session.set_expiry(datetime.now(UTC) + timedelta(seconds=0.7))
     session.save()
@@ -121,7 +112,7 @@ def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session: New
 @pytest.mark.parametrize("passive", [False, True])
 @pytest.mark.parametrize(("item", "way"), [("", "change"), ("lamp", "save")])
 def test_a_deadline_that_has_slid_meanwhile_stays(
-    redis, settings, new_session: NewSession, sent: list[str], passive: bool, item: str, way: str
+    redis, settings, new_session, sent, passive: bool, item: str, way: str
 ) -> None:
     settings.REDSESS = {"SLIDING": True}
     session = new_session("7")
@@ -138,9 +129,7 @@ def test_a_deadline_that_has_slid_meanwhile_stays(
     assert due(redis, session) == later
 
 
-def test_an_active_save_moves_the_deadline_later_once_in_a_twentieth(
-    redis, new_session: NewSession, sent: list[str]
-) -> None:
+def test_an_active_save_moves_the_deadline_later_once_in_a_twentieth(redis, new_session, sent) -> None:
     session = new_session("7")
     moved = 0
     for number in range(1, 21):
@@ -156,7 +145,7 @@ def test_an_active_save_moves_the_deadline_later_once_in_a_twentieth(
 
 
 @pytest.mark.parametrize("also", ["nothing else", "a view"])
-def test_a_session_that_got_another_key_meanwhile_is_not_saved(redis, new_session: NewSession, also: str) -> None:
+def test_a_session_that_got_another_key_meanwhile_is_not_saved(redis, new_session, also: str) -> None:
     session = new_session("7")
     late, other = opened(session), opened(session)
     other.cycle_key()
@@ -170,7 +159,7 @@ def test_a_session_that_got_another_key_meanwhile_is_not_saved(redis, new_sessio
     assert viewed.popular() == []
 
 
-def test_the_client_is_kept_by_who_does_not_know_one(new_session: NewSession, sent: list[str]) -> None:
+def test_the_client_is_kept_by_who_does_not_know_one(new_session, sent) -> None:
     session = new_session("7")
     for change in (opened(session), in_a_shell(session)):
         change["at"] = len(sent)
@@ -180,7 +169,7 @@ def test_the_client_is_kept_by_who_does_not_know_one(new_session: NewSession, se
         assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
 
 
-def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session: NewSession, sent: list[str]) -> None:
+def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session, sent) -> None:
     session = opened(new_session("7"))
     redis.script_flush()
     # It may have lost its data, too: the second save asks what is agreed on.
@@ -192,15 +181,12 @@ def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session: New
     assert SessionStore(session.session_key)["colour"] == "green"
 
 
-# A deadline that is to be earlier. None of these has been moved by a read.
-
-
 # A longer age is prolonged by a twentieth.
 @pytest.mark.parametrize(("age", "seconds"), [(100, 100), (5000, 5250)], ids=["shorter", "longer"])
 @pytest.mark.parametrize("passive", [False, True])
 @pytest.mark.parametrize("read", [opened, in_a_shell])
 def test_an_age_that_is_set_is_that_of_the_session(
-    redis, new_session: NewSession, read: Any, passive: bool, age: int, seconds: int
+    redis, new_session, read: Any, passive: bool, age: int, seconds: int
 ) -> None:
     session = new_session("7", _session_expiry=1000)
     again = read(session)
@@ -220,7 +206,7 @@ HOUR = timedelta(hours=1)
     ids=["an earlier date", "a later date", "a date before its age", "an age, a date and the age again"],
 )
 def test_a_session_ends_at_the_date_or_age_that_was_set_last(
-    redis, new_session: NewSession, expiries: list[timedelta | int]
+    redis, new_session, expiries: list[timedelta | int]
 ) -> None:
     session = new_session("7")
     for expiry in expiries:
@@ -235,7 +221,7 @@ def test_a_session_ends_at_the_date_or_age_that_was_set_last(
         assert record(redis, session).age_seconds == (0 if date else expiry)
 
 
-def test_a_date_ends_what_has_slid_beyond_it(redis, settings, new_session: NewSession) -> None:
+def test_a_date_ends_what_has_slid_beyond_it(redis, settings, new_session) -> None:
     settings.REDSESS = {"SLIDING": True}
     session = new_session("7")
     make_older(redis, str(session.sid), AGE // 2)
@@ -253,7 +239,7 @@ def test_a_date_ends_what_has_slid_beyond_it(redis, settings, new_session: NewSe
     ids=["idle", "absolute"],
 )
 def test_a_time_out_that_is_new_shortens_with_the_next_save(
-    redis, settings, new_session: NewSession, limits: dict[str, int], seconds: int
+    redis, settings, new_session, limits: dict[str, int], seconds: int
 ) -> None:
     session = new_session("7")
     make_older(redis, str(session.sid), 100)
@@ -267,7 +253,7 @@ def test_a_time_out_that_is_new_shortens_with_the_next_save(
 
 @pytest.mark.parametrize(("before", "after"), [("7", "7"), ("7", "8"), ("", "7")])
 def test_who_signs_in_has_the_whole_of_the_absolute_time_and_no_more(
-    redis, settings, new_session: NewSession, before: str, after: str
+    redis, settings, new_session, before: str, after: str
 ) -> None:
     settings.REDSESS = {"ABSOLUTE_TIMEOUT": 600}
     session = new_session(before, colour="blue")
@@ -288,7 +274,7 @@ def interrupted(steps: Steps[Any], action: Callable[[], object]) -> Steps[None]:
             reply = yield steps.send(reply)
 
 
-def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session: NewSession) -> None:
+def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session) -> None:
     session = new_session("7", colour="blue")
     again = SessionStore(session.session_key)
     again.clear()
@@ -302,12 +288,7 @@ def test_a_save_that_never_loaded_replaces_what_came_since_it_looked(new_session
     assert SessionStore(session.session_key).load() == {"_auth_user_id": "7", "shape": "square", "size": 6}
 
 
-# What comes back.
-
-
-def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(
-    new_session: NewSession, sent: list[str], round_trips: Callable[[], int]
-) -> None:
+def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(new_session, sent, round_trips) -> None:
     session = new_session("7")
     one = opened(session)
     write(session, size=5)
@@ -325,7 +306,7 @@ def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(
 
 
 @pytest.mark.parametrize("older", [0, 50])
-def test_a_mismatch_with_a_shorter_life_prolongs_that_one(redis, new_session: NewSession, older: int) -> None:
+def test_a_mismatch_with_a_shorter_life_prolongs_that_one(redis, new_session, older: int) -> None:
     session = new_session("7")
     one = opened(session)
     write(session, _session_expiry=100)
@@ -339,9 +320,7 @@ def test_a_mismatch_with_a_shorter_life_prolongs_that_one(redis, new_session: Ne
 
 @pytest.mark.usefixtures("known_scripts")
 @pytest.mark.parametrize("others_save", [False, True], ids=["nobody else saves", "another saves in between"])
-def test_a_save_whose_reply_was_lost_is_done_once(
-    redis, proxy: Proxy, settings, new_session: NewSession, sent: list[str], others_save: bool
-) -> None:
+def test_a_save_whose_reply_was_lost_is_done_once(redis, proxy, settings, new_session, sent, others_save: bool) -> None:
     session, direct = new_session("7", colour="blue"), settings.CACHES
     settings.CACHES = caches(proxy.url)
     one = opened(session)
@@ -373,9 +352,7 @@ def test_a_save_whose_reply_was_lost_is_done_once(
         assert packed(redis, session) == found[0]
 
 
-def test_a_save_in_an_outage_raises_and_changes_nothing(
-    proxy: Proxy, settings, new_session: NewSession, sent: list[str]
-) -> None:
+def test_a_save_in_an_outage_raises_and_changes_nothing(proxy, settings, new_session, sent) -> None:
     session, direct = new_session("7", colour="blue"), settings.CACHES
     settings.CACHES = caches(proxy.url)
     one = opened(session)
@@ -389,18 +366,15 @@ def test_a_save_in_an_outage_raises_and_changes_nothing(
     assert SessionStore(session.session_key)["colour"] == "blue"
 
 
-# Revisions, by which a lost update is told.
-
-
 @pytest.fixture(scope="module")
-def child(server: servers.Server) -> Iterator[Child]:
+def child(server) -> Iterator[Child]:
     """Its operations are run in forks of one process, which are all the same when they begin."""
     started = Child(server)
     yield started
     started.close()
 
 
-def test_processes_that_were_forked_give_different_revisions(redis, new_session: NewSession, child: Child) -> None:
+def test_processes_that_were_forked_give_different_revisions(redis, new_session, child) -> None:
     sessions = [new_session(str(number)) for number in range(3)]
     for session in sessions:
         child.run(every_operation.change, session.session_key, {"colour": "red"}, settings={})
@@ -411,7 +385,7 @@ def test_processes_that_were_forked_give_different_revisions(redis, new_session:
     assert len({key[2:] for key in created}) == 3
 
 
-def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_session: NewSession) -> None:
+def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_session) -> None:
     revisions, keys = set(), set()
     session = new_session("7")
     for number in range(3):

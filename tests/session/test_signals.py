@@ -31,24 +31,19 @@ from tests.helpers.visitors import Browser
 
 
 @pytest.fixture(autouse=True)
-def cleans_along_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def cleans_along_at_once(monkeypatch) -> None:
     """A new session takes along what is due or too many, be it one."""
     monkeypatch.setattr(eviction, "ALONG_MIN", 1)
 
 
 @pytest.fixture
 def site(settings) -> None:
-    """The site of tests/helpers/site, in place of the shop."""
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
 def browser(request, site) -> Browser:
-    """A visitor, over WSGI and over ASGI."""
     return Browser(request.param())
-
-
-# What receivers are told, and every way to end
 
 
 def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_session) -> None:
@@ -191,9 +186,6 @@ def test_the_end_of_a_damaged_record_is_told_as_any_other(
     redis.flushall()
 
 
-# What is no end, and tells nobody
-
-
 def counted(redis) -> dict[bytes, bytes]:
     """What the store has counted of ends, by reason."""
     totals = [redis.hgetall(partition.totals) for partition in keyspace().partitions]
@@ -259,9 +251,6 @@ def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
     SessionStore().flush()
     SessionStore("no such session " + "x" * 20).delete()
     assert told == []
-
-
-# What receivers may do, and what becomes of one that raises
 
 
 @pytest.mark.django_db(transaction=True)
@@ -352,9 +341,6 @@ def test_a_receiver_may_end_other_sessions(browser, alice, told, connect, new_se
         browser.get(f"{browser.views}/sign-out/")
     assert ends(told)[0] == (own, user_id, first)
     assert sorted(ends(told)[1:]) == sorted((sid, user_id, "kicked") for sid in others)
-
-
-# When ends are told that happen in requests: once, and after the response
 
 
 @pytest.mark.usefixtures("partitions")
@@ -488,21 +474,19 @@ def ask_over_asgi(path: str, order: list[str]) -> None:
     asyncio.run(ask())
 
 
-SERVERS = {"wsgi": ask_over_wsgi, "asgi": ask_over_asgi}
+servers = pytest.mark.parametrize("ask", [ask_over_wsgi, ask_over_asgi], ids=["wsgi", "asgi"])
 
 
 # Django warns where a stream does not suit the way the site is served: that is on purpose here.
 @pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
 @pytest.mark.django_db
 @pytest.mark.parametrize("view", ["/create/", "/async/create/", "/stream/", "/async/stream/"])
-@pytest.mark.parametrize("server_of_site", SERVERS)
-def test_what_creates_removed_is_told_after_the_last_byte(
-    redis, connect, new_session, site, view: str, server_of_site: str
-) -> None:
+@servers
+def test_what_creates_removed_is_told_after_the_last_byte(redis, connect, new_session, site, view: str, ask) -> None:
     order: list[str] = []
     make_due(redis, *(new_session("8").sid for _ in range(5)))
     connect(lambda reason, **named: order.append(f"told of one {reason}"))
-    SERVERS[server_of_site](view, order)
+    ask(view, order)
     out = order.index("all is out")
     # In how many parts a stream comes depends on the server.
     assert (order[0], "".join(order[1:out])) == ("200", "created" if "create" in view else "begun, and done")
@@ -511,9 +495,9 @@ def test_what_creates_removed_is_told_after_the_last_byte(
 
 @pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
 @pytest.mark.django_db
-@pytest.mark.parametrize("server_of_site", SERVERS)
-def test_what_ends_while_the_answer_goes_out_is_told_at_once(connect, new_session, site, server_of_site):
+@servers
+def test_what_ends_while_the_answer_goes_out_is_told_at_once(connect, new_session, site, ask):
     order: list[str] = []
     connect(lambda **named: order.append("told"))
-    SERVERS[server_of_site](f"/end-in-the-stream/{new_session('7').sid}/", order)
+    ask(f"/end-in-the-stream/{new_session('7').sid}/", order)
     assert order.count("told") == 1

@@ -1,7 +1,5 @@
 """Tenants with a table of users each, in one database of the server: a PREFIX that is a function tells them apart."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +35,7 @@ def of(name: Any) -> Iterator[None]:
 
 
 @pytest.fixture(params=[1, 4])
-def tenants(request: pytest.FixtureRequest, settings: Any, redis: Any, users_in_no_table: None) -> Iterator[None]:
+def tenants(request, settings, redis, users_in_no_table) -> Iterator[None]:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     before = settings.REDSESS
     settings.REDSESS = {"PREFIX": prefix, "PARTITIONS": request.param, "MAX_SESSIONS_PER_USER": 1}
@@ -47,9 +45,7 @@ def tenants(request: pytest.FixtureRequest, settings: Any, redis: Any, users_in_
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient], ids=["wsgi", "asgi"])
-def test_tenants_do_not_see_each_others_sessions(
-    tenants: None, redis: Any, client: type[Client] | type[AsyncClient]
-) -> None:
+def test_tenants_do_not_see_each_others_sessions(tenants, redis, client: type[Client] | type[AsyncClient]) -> None:
     browsers: dict[str, Browser] = {}
     for name in ("berlin", "paris"):
         with of(name):
@@ -80,7 +76,7 @@ def test_tenants_do_not_see_each_others_sessions(
         assert (online.count(), SessionStore(cookie)["colour"]) == (1, "berlin")
 
 
-def test_tasks_of_two_tenants_on_one_event_loop(tenants: None) -> None:
+def test_tasks_of_two_tenants_on_one_event_loop(tenants) -> None:
     async def visit(name: str) -> Any:
         tenant.set(name)
         session = SessionStore()
@@ -101,28 +97,21 @@ def test_tasks_of_two_tenants_on_one_event_loop(tenants: None) -> None:
 
 
 @pytest.mark.parametrize("returned", [None, "", "a{b}", "shop:0", 5, ["shop"]])
-def test_what_is_no_prefix_is_one_clear_error(tenants: None, returned: Any) -> None:
+def test_what_is_no_prefix_is_one_clear_error(tenants, returned: Any) -> None:
     with of(returned):
         for use in (SessionStore("k" * 32).load, online.count, SessionStore().create):
             with pytest.raises(ImproperlyConfigured, match=r"REDSESS\['PREFIX'\] must .*; it (is|returned) "):
                 use()
 
 
-def test_checks_run_where_no_tenant_is_known(tenants: None) -> None:
-    with pytest.raises(LookupError):
-        prefix()
-    assert [message.id for message in messages()] == []
-    with of("berlin"):
-        assert [message.id for message in messages()] == []
-
-
 USER_TABLES = [({"TENANT_APPS": ["django.contrib.auth"]}, 1), ({"TENANT_APPS": ["shop"]}, 0), ({}, 0)]
 
 
 @pytest.mark.parametrize(("changed", "told"), USER_TABLES)
-def test_a_table_of_users_for_each_tenant_is_told_of(settings: Any, changed: dict[str, Any], told: int) -> None:
+def test_a_table_of_users_for_each_tenant_is_told_of(settings, changed: dict[str, Any], told: int) -> None:
     for name, value in changed.items():
         setattr(settings, name, value)
     assert [message.id for message in messages()] == ["django_redsess.W046"] * told
+    # No tenant is known where checks run.
     with override_settings(REDSESS={"PREFIX": prefix}):
         assert [message.id for message in messages()] == []

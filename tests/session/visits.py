@@ -1,7 +1,5 @@
 """Sessions as requests open them, and when they are due."""
 
-from __future__ import annotations
-
 import redis as redis_py
 
 from django_redsess.backend import SessionStore

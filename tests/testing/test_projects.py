@@ -59,16 +59,10 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     meeting = project / "meeting"
     meeting.mkdir()
     root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "own_settings",
-        "PYTHONPATH": os.pathsep.join((str(project), str(root))),
-        "MEETING": str(meeting),
-    }
-    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
-        environment.pop(name, None)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env |= {"DJANGO_SETTINGS_MODULE": "own_settings", "MEETING": str(meeting), "PYTHONPATH": f"{project}:{root}"}
     command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn", "mixin"])
@@ -89,9 +83,7 @@ def test_parallel_test_cases_share_nothing_and_leave_nothing(project: Path, serv
     ("workers", "tests", "passed"),
     [("2", "another_worker", "2 passed in"), ("0", "not another_worker", "5 passed, 2 deselected, 1 xfailed in")],
 )
-def test_the_plugin_keeps_tests_apart_and_leaves_nothing(
-    project: Path, server: Server, workers: str, tests: str, passed: str
-) -> None:
+def test_the_plugin_keeps_tests_apart_and_leaves_nothing(project, server, workers, tests, passed) -> None:
     ran = run(project, "pytest", "-n", workers, "-k", tests, "-p", "no:cacheprovider")
     assert passed in ran.stdout, ran.stdout + ran.stderr
     assert server.client.keys() == []

@@ -22,13 +22,11 @@ from testproject.servers import available, free_port
 from tests.helpers.clusters import deaf, full_backlog, pools, proxies_of, use_cluster
 from tests.helpers.running import wait_until
 
-NewSession = Callable[..., SessionStore]
-
 SECRET = "se:cr/et@#?%"
 QUOTED = "se%3Acr%2Fet%40%23%3F%25"
 
 
-def assert_works(new_session: NewSession) -> None:
+def assert_works(new_session: Callable[..., SessionStore]) -> None:
     """Save and load sessions in both ways until each node has had one."""
     served = set[Any]()
     while not served or served != set(pool().nodes()):
@@ -40,7 +38,6 @@ def assert_works(new_session: NewSession) -> None:
 
 @pytest.fixture
 def locked(own_cluster) -> Cluster:
-    """A cluster that lets nobody in without a name and a password."""
     for node in own_cluster.nodes:
         node.client.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", "~*", "&*", "+@all")
         node.client.execute_command("ACL", "SETUSER", "default", "resetpass", f">{SECRET}2")
@@ -132,7 +129,6 @@ table: dict[tuple[str, int], tuple[str, int]] = {}
 
 @pytest.fixture
 def remap() -> Iterator[dict[tuple[str, int], tuple[str, int]]]:
-    """What ``remapped`` returns for each address."""
     yield table
     table.clear()
 
@@ -145,7 +141,6 @@ NOWHERE = "nowhere.invalid"
 
 
 def move_all_of(cluster: Cluster, tag: str) -> None:
-    """Move the slot of the partition to another primary."""
     slot = key_slot(tag.encode())
     source = cluster.node_of(slot)
     target = next(node for node in cluster.primaries if node is not source)
@@ -154,7 +149,6 @@ def move_all_of(cluster: Cluster, tag: str) -> None:
 
 @pytest.fixture
 def unreachable(own_cluster) -> Cluster:
-    """A cluster whose nodes tell an address that is not there."""
     for node in own_cluster.nodes:
         node.client.config_set("cluster-announce-hostname", NOWHERE)
         node.client.config_set("cluster-preferred-endpoint-type", "hostname")
@@ -201,7 +195,6 @@ def test_nodes_that_do_not_tell_their_host(own_cluster, settings, new_session, e
 
 
 def made_by_openssl(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of this machine's, signed by itself, and its key."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
         [
@@ -255,7 +248,6 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "clear": lambda cache: cache.clear(),
     "delete_pattern": lambda cache: cache.delete_pattern("*"),
     "get": lambda cache: cache.get("key"),
-    "iter_keys": lambda cache: list(cache.iter_keys("*")),
     "lock": lambda cache: cache.lock("key").acquire(),
     "set": lambda cache: cache.set("key", 1),
     "aset": lambda cache: async_to_sync(cache.aset)("key", 1),

@@ -11,7 +11,6 @@ from django_redsess.transport.keys import (
     bucket_of,
     bucket_of_user,
     is_sid,
-    keyspace,
     new_key,
     sid_of,
 )
@@ -39,11 +38,6 @@ def test_partitions_lie_in_equal_ranges_of_hash_slots_and_have_their_users_sessi
     assert count == 1 or [slot * count // 16384 for slot in slots] == list(range(count))
     users = [f"user {number}" for number in range(200)]
     assert [space.of_sid(sid_of(new_key(bucket_of_user(user)))) for user in users] == list(map(space.of_user, users))
-
-
-def test_prefix_is_read_when_used(settings) -> None:
-    settings.REDSESS = {"PREFIX": "other"}
-    assert keyspace().partitions == [Partition("other")]
 
 
 def test_sid_has_a_fixed_form_and_needs_no_escaping() -> None:

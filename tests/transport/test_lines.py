@@ -63,7 +63,6 @@ SAME = {"colour": "blue", "size": 3, "signed": True}, False, {}
 
 @pytest.fixture
 def own_pool(server, settings) -> Iterator[None]:
-    """A pool that nobody has used before."""
     settings.CACHES = caches(f"{server.url}?client_name=without-{random.getrandbits(60)}")
     yield
     connections.pool().disconnect()

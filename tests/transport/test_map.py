@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
@@ -24,11 +25,8 @@ from testproject.servers import free_port
 from tests.helpers.clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
 from tests.helpers.running import wait_until
 
-NewSession = Callable[..., SessionStore]
-
 
 def asking() -> list[threading.Thread]:
-    """Return the threads that ask for the map now."""
     return [each for each in threading.enumerate() if each.name == THREAD]
 
 
@@ -72,7 +70,7 @@ def test_everybody_goes_on_with_the_map_as_it_was(slow) -> None:
 
 def test_the_map_is_asked_for_again_after_a_thread_could_not_be_started(slow, monkeypatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         with pytest.raises(SessionStoreUnavailable):
             SessionStore(slow).load()
     wait_until(lambda: loads(slow))
@@ -83,10 +81,6 @@ def loads(key: str) -> bool:
         return SessionStore(key).load() == {"colour": "blue"}
     except SessionStoreUnavailable:
         return False
-
-
-def refuse(*args: Any) -> None:
-    raise RuntimeError("can't start new thread")
 
 
 def test_a_task_that_is_cancelled_takes_the_map_from_nobody(slow) -> None:

@@ -56,9 +56,7 @@ def test_a_users_list_and_count_ask_one_partition_only(commands, new_session) ->
 
 
 @pytest.mark.parametrize("now", [1, 2, 8])
-def test_another_number_of_partitions_is_an_error_that_says_what_to_do(
-    fresh_process, settings, new_session, now: int
-) -> None:
+def test_another_number_of_partitions_is_an_error_that_says_so(fresh_process, settings, new_session, now: int) -> None:
     session = new_session("7")
     settings.REDSESS = {"PARTITIONS": now}
     for use in (SessionStore(session.session_key).load, online.count, SessionStore().create):

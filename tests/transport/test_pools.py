@@ -328,8 +328,6 @@ def test_sessions_have_connections_of_their_own(use_either, redis) -> None:
 
 
 class Rotated(CredentialProvider):
-    """A password that changes."""
-
     password = "first"
 
     def get_credentials(self) -> tuple[str, str]:
@@ -348,7 +346,6 @@ class Token:
 
 @pytest.fixture
 def shop(redis) -> Iterator[None]:
-    """A user of the server with two passwords."""
     redis.acl_setuser("shop", enabled=True, passwords=["+first", "+second"], keys=["*"], commands=["+@all"])
     yield
     redis.acl_deluser("shop")

@@ -53,7 +53,6 @@ PING = packing.command("PING")
 
 @pytest.fixture(params=["threads", "tasks"])
 def fetch(request) -> Any:
-    """Either of the two halves."""
     if request.param == "threads":
         return behind.fetch
     return lambda *args: asyncio.run(behind.afetch(*args))

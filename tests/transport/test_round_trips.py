@@ -38,7 +38,6 @@ Driver = Callable[[Steps[Any]], Any]
 
 @pytest.fixture(params=["threads", "tasks"])
 def driven(request) -> Driver:
-    """Either of the two drivers."""
     return drive if request.param == "threads" else lambda steps: asyncio.run(adrive(steps))
 
 

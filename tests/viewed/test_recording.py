@@ -1,8 +1,5 @@
 """What the middleware records of the items that visitors view, and what that takes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,7 +38,7 @@ class Visitor(Browser):
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["WSGI", "ASGI"])
-def visitor(request: pytest.FixtureRequest, settings: Any) -> Visitor:
+def visitor(request, settings) -> Visitor:
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = MIDDLEWARE
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS}
@@ -49,8 +46,7 @@ def visitor(request: pytest.FixtureRequest, settings: Any) -> Visitor:
 
 
 @pytest.fixture
-def guest(visitor: Visitor, new_session: Callable[..., SessionStore]) -> Visitor:
-    """A visitor with a session in which nobody is signed in."""
+def guest(visitor, new_session) -> Visitor:
     visitor.cookie = new_session(colour="blue").session_key
     return visitor
 
@@ -64,14 +60,14 @@ def elsewhere(sid: str) -> str:
 @pytest.mark.parametrize(
     "view", ["plain", "reads", "areads", "writes", "cycles", "shown", "rendered-late", "marked", "records", "arecords"]
 )
-def test_a_page_of_an_item_is_recorded_once(guest: Visitor, view: str) -> None:
+def test_a_page_of_an_item_is_recorded_once(guest, view: str) -> None:
     for number in range(3):
         assert guest.get(f"/items/{view}/{number}").status_code == 200
     assert guest.items == ["2", "1", "0"]
     assert {entry.item: entry.views for entry in viewed.popular()} == {"0": 1, "1": 1, "2": 1}
 
 
-def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visitor_makes_up(guest: Visitor) -> None:
+def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visitor_makes_up(guest) -> None:
     product = Product.objects.create(slug="lamp", name="Lamp")
     for made_up in ("", "lamp2", "LAMP ", "1", *(f"lamp-{number}" for number in range(20))):
         assert guest.get(f"/items/found?product={made_up}").status_code == 404
@@ -80,9 +76,7 @@ def test_a_function_that_names_what_the_view_found_records_nothing_that_a_visito
     assert viewed.popular() == [(str(product.pk), 1)]
 
 
-def test_a_function_that_fails_is_logged_without_the_session_key_and_the_page_is_shown(
-    guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_function_that_fails_is_logged_without_the_session_key_and_the_page_is_shown(guest, settings, caplog) -> None:
     # The URL of the other lacks the keyword.
     settings.REDSESS = {"VIEWED_VIEWS": {**VIEWED_VIEWS, "plain": "slug"}}
     assert [guest.get(path).content for path in ("/items/fails", "/items/plain/lamp")] == [b"yes", b"lamp"]
@@ -96,9 +90,7 @@ def test_a_function_that_fails_is_logged_without_the_session_key_and_the_page_is
 
 @pytest.mark.parametrize("item", ["x" * 65, "x" * 1_000_000, "%ED%A0%80" * 30])
 @pytest.mark.parametrize("view", ["plain/", "asked?item="])
-def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
-    guest: Visitor, caplog: pytest.LogCaptureFixture, view: str, item: str
-) -> None:
+def test_what_can_be_no_item_is_logged_and_the_page_is_shown(guest, caplog, view: str, item: str) -> None:
     assert guest.get(f"/items/{view}{item}").status_code == 200
     assert len(caplog.records) == 1
     assert viewed.popular() == []
@@ -120,13 +112,13 @@ def test_what_can_be_no_item_is_logged_and_the_page_is_shown(
     ],
 )
 def test_only_a_get_by_a_visitor_that_is_answered_with_200_is_recorded(
-    guest: Visitor, method: str, path: str, headers: dict[str, str], status: int
+    guest, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     assert guest.ask(method, path, **headers).status_code == status
     assert (guest.items, viewed.count("lamp")) == ([], 0)
 
 
-def test_what_nobody_asked_for_by_hand_is_not_recorded(guest: Visitor, settings: Any) -> None:
+def test_what_nobody_asked_for_by_hand_is_not_recorded(guest, settings) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "PASSIVE_PATHS": ["/items/reads/"]}
     for path in ("/items/polls/lamp", "/items/reads/lamp", "/items/unnamed/lamp", "/items/asked"):
         assert guest.get(path).status_code == 200
@@ -136,7 +128,7 @@ def test_what_nobody_asked_for_by_hand_is_not_recorded(guest: Visitor, settings:
 
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("view", ["plain", "reads", "writes", "ends"])
-def test_a_session_that_has_expired_or_that_the_view_ends_views_nothing(guest: Visitor, redis: Any, view: str) -> None:
+def test_a_session_that_has_expired_or_that_the_view_ends_views_nothing(guest, redis, view: str) -> None:
     if view != "ends":
         make_due(redis, guest.session.sid)
     assert guest.get(f"/items/{view}/lamp").status_code == 200
@@ -144,14 +136,11 @@ def test_a_session_that_has_expired_or_that_the_view_ends_views_nothing(guest: V
     assert viewed.count("lamp") == (1 if view == "writes" else 0)
 
 
-# --- What it takes
-
-
 @pytest.mark.parametrize(
     ("view", "more"), [("plain", 0), ("reads", 1), ("areads", 1), ("writes", 1), ("cycles", 1), ("plain", "saved")]
 )
 def test_a_view_is_one_round_trip_or_none_where_the_session_is_saved(
-    guest: Visitor, settings: Any, round_trips: Any, view: str, more: Any
+    guest, settings, round_trips, view: str, more: Any
 ) -> None:
     settings.SESSION_SAVE_EVERY_REQUEST = more == "saved"
     guest.get(f"/items/{view}/lamp")
@@ -163,7 +152,7 @@ def test_a_view_is_one_round_trip_or_none_where_the_session_is_saved(
     assert ("Vary" in response) == (more != 0)
 
 
-def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, settings: Any, round_trips: Any) -> None:
+def test_a_view_takes_no_more_where_a_session_begins(visitor, settings, round_trips) -> None:
     have_agreed()
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "VIEWED_GUESTS": True}
     for view, every_request in (("writes", False), ("plain", False), ("plain", True)):
@@ -179,7 +168,7 @@ def test_a_view_takes_no_more_where_a_session_begins(visitor: Visitor, settings:
 @pytest.mark.parametrize("partitions", [4], indirect=True)
 @pytest.mark.parametrize("view", ["plain", "reads", "writes"])
 def test_a_view_takes_one_more_where_the_item_is_counted_elsewhere(
-    partitions: int, guest: Visitor, round_trips: Any, view: str
+    partitions: int, guest, round_trips, view: str
 ) -> None:
     item = elsewhere(guest.session.sid)
     guest.get(f"/items/{view}/{item}")
@@ -190,7 +179,7 @@ def test_a_view_takes_one_more_where_the_item_is_counted_elsewhere(
 
 
 def test_a_view_notes_that_the_session_was_seen_prolongs_it_and_sends_a_sliding_cookie_again(
-    guest: Visitor, settings: Any, redis: Any
+    guest, settings, redis
 ) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "SLIDING": True}
     assert "sessionid" not in guest.get("/items/plain/lamp").cookies
@@ -211,15 +200,12 @@ def test_a_view_notes_that_the_session_was_seen_prolongs_it_and_sends_a_sliding_
     assert "sessionid" not in guest.get("/items/plain/lamp").cookies
 
 
-# --- Guests
-
-
 def guests_get_sessions(settings: Any, **more: Any) -> None:
     settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, "VIEWED_GUESTS": True, **more}
 
 
 @pytest.mark.parametrize("view", ["plain", "reads", "records", "arecords"])
-def test_a_visitor_without_a_session_gets_none_for_a_view(visitor: Visitor, redis: Any, view: str) -> None:
+def test_a_visitor_without_a_session_gets_none_for_a_view(visitor, redis, view: str) -> None:
     response = visitor.get(f"/items/{view}/lamp")
     assert "sessionid" not in response.cookies
     assert redis.keys() == []
@@ -227,9 +213,7 @@ def test_a_visitor_without_a_session_gets_none_for_a_view(visitor: Visitor, redi
 
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("view", ["plain", "reads", "areads", "writes", "records", "arecords"])
-def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
-    visitor: Visitor, settings: Any, redis: Any, view: str
-) -> None:
+def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(visitor, settings, redis, view: str) -> None:
     guests_get_sessions(settings)
     response = visitor.get(f"/items/{view}/lamp")
     assert response.cookies["sessionid"].value
@@ -242,7 +226,7 @@ def test_a_guest_gets_a_session_for_a_view_where_the_site_wants_it(
 
 @pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("view", ["plain", "reads", "writes"])
-def test_a_guest_whose_session_has_expired_gets_another(guest: Visitor, settings: Any, redis: Any, view: str) -> None:
+def test_a_guest_whose_session_has_expired_gets_another(guest, settings, redis, view: str) -> None:
     guests_get_sessions(settings)
     before = guest.session.sid
     make_due(redis, before)
@@ -251,7 +235,7 @@ def test_a_guest_whose_session_has_expired_gets_another(guest: Visitor, settings
     assert guest.items == ["lamp"]
 
 
-def test_only_what_is_recorded_begins_a_session(visitor: Visitor, settings: Any, redis: Any) -> None:
+def test_only_what_is_recorded_begins_a_session(visitor, settings, redis) -> None:
     guests_get_sessions(settings)
     visitor.get("/items/unnamed/lamp")
     visitor.get("/items/answers/404/lamp")
@@ -262,7 +246,7 @@ def test_only_what_is_recorded_begins_a_session(visitor: Visitor, settings: Any,
     assert "sessionid" not in visitor.client.cookies
 
 
-def test_a_rotated_cookie_gets_no_session_for_a_view(guest: Visitor, settings: Any, redis: Any) -> None:
+def test_a_rotated_cookie_gets_no_session_for_a_view(guest, settings, redis) -> None:
     guests_get_sessions(settings)
     old_key = guest.session.session_key
     guest.get("/items/cycles/lamp")
@@ -272,10 +256,7 @@ def test_a_rotated_cookie_gets_no_session_for_a_view(guest: Visitor, settings: A
     assert (stored(redis), viewed.count("vase")) == (1, 0)
 
 
-# --- Whatever else happens
-
-
-def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) -> None:
+def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest) -> None:
     session = guest.session
     session["colour"] = "red"
     session.viewed("lamp")
@@ -287,7 +268,7 @@ def test_a_view_of_a_session_that_changed_meanwhile_counts_once(guest: Visitor) 
 
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)
-def test_a_view_is_counted_though_another_save_follows_the_one_that_took_it(partitions: int, guest: Visitor) -> None:
+def test_a_view_is_counted_though_another_save_follows_the_one_that_took_it(partitions: int, guest) -> None:
     session = guest.session
     item = elsewhere(session.sid)
     session["colour"] = "red"
@@ -300,7 +281,7 @@ def test_a_view_is_counted_though_another_save_follows_the_one_that_took_it(part
     assert (guest.items, viewed.count(item)) == ([item], 1)
 
 
-def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
+def test_a_view_does_not_come_with_a_save_that_fails(guest) -> None:
     session = guest.session
     session["colour"] = "red"
     session.viewed("lamp")
@@ -311,15 +292,13 @@ def test_a_view_does_not_come_with_a_save_that_fails(guest: Visitor) -> None:
 
 
 @pytest.mark.parametrize("view", ["plain", "reads"])
-def test_a_full_server_shows_pages_and_records_nothing(guest: Visitor, redis: Any, view: str) -> None:
+def test_a_full_server_shows_pages_and_records_nothing(guest, redis, view: str) -> None:
     with full(redis):
         assert guest.get(f"/items/{view}/lamp").status_code == 200
     assert guest.items == []
 
 
-def test_an_outage_fails_no_page_that_needs_no_session(
-    guest: Visitor, settings: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_fails_no_page_that_needs_no_session(guest, settings, caplog) -> None:
     settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     for more in ({}, {"VIEWED_GUESTS": True}):
         settings.REDSESS = {"VIEWED_VIEWS": VIEWED_VIEWS, **more}
@@ -329,7 +308,7 @@ def test_an_outage_fails_no_page_that_needs_no_session(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_djangos_own_session_middleware_records_too(guest: Visitor, settings: Any) -> None:
+def test_djangos_own_session_middleware_records_too(guest, settings) -> None:
     settings.MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware", *MIDDLEWARE[1:]]
     for view in ("plain", "reads", "writes"):
         assert guest.get(f"/items/{view}/{view}").status_code == 200
@@ -337,7 +316,7 @@ def test_djangos_own_session_middleware_records_too(guest: Visitor, settings: An
     assert viewed.total()[:2] == (3, 3)
 
 
-def test_a_session_of_another_engine_is_left_alone(visitor: Visitor, settings: Any) -> None:
+def test_a_session_of_another_engine_is_left_alone(visitor, settings) -> None:
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
     assert visitor.get("/items/writes/lamp").status_code == 200
     assert visitor.get("/items/plain/lamp").status_code == 200

@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,7 +36,7 @@ def find(items: list[str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def resolving(settings: Any) -> list[list[str]]:
+def resolving(settings) -> list[list[str]]:
     """Have objects looked up; return the list of what is asked for."""
     settings.REDSESS = {"VIEWED_RESOLVE": f"{__name__}.find"}
     CALLS.clear()
@@ -47,7 +44,7 @@ def resolving(settings: Any) -> list[list[str]]:
 
 
 @pytest.fixture
-def session(new_session: Callable[..., SessionStore], settings: Any) -> SessionStore:
+def session(new_session, settings) -> SessionStore:
     """A session that viewed four items."""
     settings.REDSESS = {}
     session = new_session()
@@ -58,7 +55,7 @@ def session(new_session: Callable[..., SessionStore], settings: Any) -> SessionS
 
 @pytest.mark.usefixtures("partitions")
 def test_what_this_visitor_viewed_comes_newest_first_escaped_and_without_what_the_page_shows(
-    session: SessionStore,
+    session,
 ) -> None:
     assert render(RECENT + ITEMS, session) == "cup bowl vase "
     template = "{% load viewed_items %}{% recently_viewed 3 leave_out=shown as items %}"
@@ -70,16 +67,14 @@ def test_what_this_visitor_viewed_comes_newest_first_escaped_and_without_what_th
 
 
 @pytest.mark.usefixtures("partitions")
-def test_what_is_viewed_most_comes_with_its_views(redis: Any, settings: Any) -> None:
+def test_what_is_viewed_most_comes_with_its_views(redis, settings) -> None:
     settings.REDSESS = {}
     have_views(redis, {"lamp": 3, "vase": 5, "bowl": 4})
     template = MOST + "{% for entry in items %}{{ entry.item }}:{{ entry.views }} {% endfor %}"
     assert render(template) == "vase:5 bowl:4 "
 
 
-def test_an_item_that_is_gone_is_left_out_and_another_takes_its_place(
-    session: SessionStore, resolving: list[list[str]], redis: Any
-) -> None:
+def test_an_item_that_is_gone_is_left_out_and_another_takes_its_place(session, resolving, redis) -> None:
     viewed.record(session, "gone")
     assert render(RECENT + OBJECTS, session) == "the cup the bowl the vase "
     have_views(redis, {"gone": 100, "gone too": 200, "lamp": 10, "vase": 5})
@@ -88,7 +83,7 @@ def test_an_item_that_is_gone_is_left_out_and_another_takes_its_place(
 
 
 @pytest.mark.parametrize("tag", [RECENT, MOST])
-def test_a_tag_is_one_round_trip(session: SessionStore, commands: Any, tag: str) -> None:
+def test_a_tag_is_one_round_trip(session, commands, tag: str) -> None:
     render(tag + ITEMS, session)
     commands()
     render(tag + ITEMS + ITEMS, session)
@@ -96,7 +91,7 @@ def test_a_tag_is_one_round_trip(session: SessionStore, commands: Any, tag: str)
 
 
 def test_in_an_outage_pages_lack_what_is_viewed_most_and_nobody_is_told_that_they_viewed_nothing(
-    session: SessionStore, settings: Any
+    session, settings
 ) -> None:
     settings.CACHES = caches(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(SessionStoreUnavailable):
@@ -105,13 +100,13 @@ def test_in_an_outage_pages_lack_what_is_viewed_most_and_nobody_is_told_that_the
 
 
 @pytest.mark.parametrize("template", [RECENT, MOST])
-def test_where_nothing_was_viewed_there_is_nothing(settings: Any, resolving: list[list[str]], template: str) -> None:
+def test_where_nothing_was_viewed_there_is_nothing(settings, resolving, template: str) -> None:
     assert render(template + ITEMS + "{{ items|length }}", SessionStore()) == "0"
     assert resolving == []
 
 
 @pytest.mark.unit
-def test_without_a_request_there_is_nothing_and_a_developer_is_told_what_to_do(settings: Any) -> None:
+def test_without_a_request_there_is_nothing_and_a_developer_is_told_what_to_do(settings) -> None:
     assert render(RECENT + ITEMS) == render(RECENT + ITEMS, OtherSession()) == ""
     settings.DEBUG = True
     with pytest.warns(UserWarning, match=r"django\.template\.context_processors\.request"):

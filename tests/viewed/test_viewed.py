@@ -244,9 +244,6 @@ def test_of_no_session_there_is_nothing_to_read_or_forget(session: SessionStore 
     assert viewed.forget(session) == viewed.forget(session, "lamp") == 0
 
 
-# Without a server.
-
-
 @pytest.mark.unit
 @pytest.mark.parametrize(
     "item", ["", "x" * 65, "ä" * 33, "\udcff", None, 1.5, True, b"lamp", pytest.param(10**5000, id="5001 digits")]

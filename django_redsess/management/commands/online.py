@@ -10,7 +10,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -84,7 +84,7 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
 
 def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:
     ago = "just now"
-    if (timezone.now() - session.seen_at).total_seconds() >= 60:
+    if (datetime.now(UTC) - session.seen_at).total_seconds() >= 60:
         ago = timesince(session.seen_at, time_strings=AGES, depth=1)
     return {
         "user": owner_of(session, users),

@@ -60,11 +60,7 @@ def end_in_the_stream(request: HttpRequest, sid: str) -> StreamingHttpResponse:
 
 # What the next two views end, the tasks that they leave behind, and what those wait for.
 KEY: list[str] = []
-
-
 TASKS: list[asyncio.Task[None]] = []
-
-
 GO_ON: list[asyncio.Event] = []
 
 

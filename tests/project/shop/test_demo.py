@@ -25,13 +25,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         yield demo
 
 
-def manage(demo: Demo, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a second terminal, which knows no more of the demo than its port."""
-    command = [sys.executable, "testproject/manage.py", *arguments]
-    env = environment(demo.directory, PORT=demo.env["PORT"])
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
-
-
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     page = requests.get(f"{demo.url}/")
     assert page.status_code == 200
@@ -53,7 +46,10 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
         assert (len(pids), len(stored)) == ((6, 3) if cluster else (1, 1))
         assert sum(stored) == len(SHOPPERS) + len(MORE_BROWSERS) + GUESTS
         assert 0 not in stored
-        check = manage(demo, "cleansessions", "--check")
+        # In a second terminal, which knows no more of the demo than its port.
+        env = environment(demo.directory, PORT=demo.env["PORT"])
+        command = [sys.executable, "testproject/manage.py", "cleansessions", "--check"]
+        check = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
         assert check.returncode == 0, check.stderr
         os.killpg(demo.process.pid, number)
         assert demo.process.wait(timeout=20) == 0
