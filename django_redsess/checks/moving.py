@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +11,12 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
 from django.utils import timezone
 from redis.exceptions import RedisError
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.server import ASKS_SERVER
+from django_redsess.checks.server import ASKS_SERVER, may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -62,7 +64,7 @@ def _of_own(found: OwnSource) -> list[checks.CheckMessage]:
 @checks.register(ASKS_SERVER)
 def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if sessions have been moving for longer than a cookie lives: then all that can move has moved."""
-    if check_settings() or not (is_in_use(SessionStore) and conf.MOVES):
+    if not (is_in_use(SessionStore) and may_ask() and conf.MOVES):
         return []
     since = _since()
     if since is None or time.time() - since <= settings.SESSION_COOKIE_AGE:
@@ -76,21 +78,15 @@ def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 @checks.register(checks.Tags.database)
-def check_rows(**kwargs: Any) -> list[checks.CheckMessage]:
+def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of rows that a move has left in Django's table: their keys are valid cookies here."""
-    if (
-        check_settings()
-        or not is_in_use()
-        or is_in_use(SessionStore)
-        or not apps.is_installed("django.contrib.sessions")
-    ):
+    has_table = apps.is_installed("django.contrib.sessions")
+    if not databases or not has_table or not is_in_use() or is_in_use(SessionStore) or not may_ask():
         return []
     from django.contrib.sessions.models import Session
 
-    if _since() is None:
-        return []
-    with suppress(Exception):  # The table may not be there.
-        if Session.objects.filter(expire_date__gt=timezone.now()).exists():
+    with suppress(DatabaseError):  # The table may not be there.
+        if Session.objects.filter(expire_date__gt=timezone.now()).exists() and _since() is not None:
             message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
             hint = (
                 "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
