@@ -174,12 +174,12 @@ return with_ended({ "saved", end_excess(leaving, excess, reason) })
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
 -- in this store: it stays for so many milliseconds, also when the session ends. `viewed` is as in `create`.
 -- Reply: "copied", "there" if the session is here, "ended" if it has been here; or "clock" and the time by which the
--- record must be made.
+-- record must be made. See with_ended.
 -- The client repeats a command whose reply was lost: then its record is there already.
-if redis.call("HEXISTS", login, sid) == 1 then return { "there" } end
-if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return { "ended" } end
+if redis.call("HEXISTS", login, sid) == 1 then return with_ended({ "there" }) end
+if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return with_ended({ "ended" }) end
 local expected = steady_time_of(seen_list_of(user_id))
-if not is_made_at(at, expected) then return { "clock", digits(expected) } end
+if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
 redis.call("SET", moved, "here", "PX", mark_lifetime)
 for index = 1, viewed and #viewed or 0, 2 do
@@ -187,7 +187,7 @@ for index = 1, viewed and #viewed or 0, 2 do
 end
 -- pcall: the session is there, even if a full server refuses this.
 if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
-return { "copied" }
+return with_ended({ "copied" })
 
 --- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
 -- `save` does the rest.

@@ -19,7 +19,7 @@ from django_redsess.session.record import Record, pack
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import key_in_bucket, keyspace
-from django_redsess.transport.round_trips import Call, Plain, Steps
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps
 
 HERE = "here"
 DAY = 86_400_000
@@ -111,5 +111,5 @@ def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
     return Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _outcome)
 
 
-def _outcome(reply: list[bytes]) -> tuple[str, int]:
+def _outcome(reply: list[bytes], _: EndedSessions) -> tuple[str, int]:
     return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0

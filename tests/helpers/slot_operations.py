@@ -14,6 +14,8 @@ from django.contrib.auth import SESSION_KEY
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.moving import Row
+from django_redsess.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, script_calls
@@ -22,7 +24,7 @@ from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.keys import keyspace, new_key
 from django_redsess.transport.round_trips import drive
 from django_redsess.viewed import popularity
 from tests.helpers.behind import faults, make_due
@@ -129,6 +131,14 @@ def create_within_a_limit(world: World) -> Work:
     yield
     assert _has(session, colour="red")
     assert _are_gone(world.user, world.quiet_user)
+
+
+@operation
+def move_here(world: World) -> Work:
+    session = SessionStore(new_key())
+    drive(copying(session, session.session_key, Row({SESSION_KEY: "7", "colour": "red"})))
+    yield
+    assert _has(session, colour="red")
 
 
 @operation
