@@ -33,7 +33,11 @@ OTHERS = {"file": f"{BACKENDS}.file", "redis-sessions": "redis_sessions.session"
 PEERS = {"qsessions": "qsessions.backends.db", "user-sessions": "user_sessions.backends.db"}
 
 
-@pytest.fixture(params=[*DATABASES, *OTHERS, *PEERS, *(f"cache: {name}" for name in CACHES)])
+# Other packages need not know each release of Django at once.
+OF_PACKAGES = [pytest.param(name, marks=pytest.mark.slow) for name in ("redis-sessions", *PEERS)]
+
+
+@pytest.fixture(params=[*DATABASES, "file", *(f"cache: {name}" for name in CACHES), *OF_PACKAGES])
 def old_class(
     request: pytest.FixtureRequest, transactional_db: None, moving: Any, server: Any, tmp_path: Any, monkeypatch: Any
 ) -> Iterator[type[Any]]:
