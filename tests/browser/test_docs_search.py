@@ -23,7 +23,7 @@ QUESTIONS = {
     "sentinel": "howto/sentinel",
     "force logout": "howto/accounts",
     "sign out user": "howto/accounts",
-    "database sessions": "howto/leaving",
+    "database sessions": "howto/moving",
     "limit sessions": "howto/devices",
     "timeout": "howto/timeouts",
 }

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
@@ -59,6 +60,7 @@ def old_class(
     if name not in PEERS:
         yield import_module(path).SessionStore
         return
+    registered = dict(admin.site._registry)
     moving.INSTALLED_APPS = [*moving.INSTALLED_APPS, path.partition(".")[0]]
     engine = import_module(path).SessionStore
     model = source().model
@@ -68,6 +70,9 @@ def old_class(
     yield engine
     with connection.schema_editor() as editor:
         editor.delete_model(model)
+    # The app has registered its models with the admin, and nobody else takes that back.
+    for each in admin.site._registry.keys() - registered.keys():
+        admin.site.unregister(each)
 
 
 @pytest.fixture
