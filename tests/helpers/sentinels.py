@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import redis as redis_py
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 from testproject.servers import Server, free_port
 from tests.helpers.outages import PATIENCE
@@ -192,9 +190,17 @@ def _sentinel(server: Server, folder: Path, port: int, watches: str = "") -> Ite
     config.write_text(f"port {port}\nbind 127.0.0.1\n{watches}\n")
     process = subprocess.Popen([server.binary, config, "--sentinel"], stdout=subprocess.DEVNULL, cwd=folder)
     try:
-        with redis_py.Redis(port=port, retry=Retry(ConstantBackoff(0.05), 400)) as sentinel:
-            sentinel.ping()
+        wait_until(lambda: _answers(port))
         yield
     finally:
         process.kill()
         process.wait()
+
+
+def _answers(port: int) -> bool:
+    # Not by redis-py's own retries: an older one does not repeat a connection that is refused.
+    try:
+        with redis_py.Redis(port=port, socket_timeout=5) as sentinel:
+            return bool(sentinel.ping())
+    except redis_py.ConnectionError:
+        return False
