@@ -170,7 +170,7 @@ return with_ended({ "saved", end_excess(leaving, excess, reason) })
 
 --- copy: Add a session that comes from another store, unless it has been here before. See moving.
 -- KEYS: partition moved
--- ARGV: sid record user_id login_time at seen due:number place mark_lifetime viewed:list
+-- ARGV: sid record user_id login_time at seen due:number place mark_lifetime viewed...
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
 -- in this store: it stays for so many milliseconds, also when the session ends. `viewed` is as in `create`.
 -- Reply: "copied", "there" if the session is here, "ended" if it has been here; or "clock" and the time by which the
@@ -182,7 +182,7 @@ local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
 redis.call("SET", moved, "here", "PX", mark_lifetime)
-for index = 1, viewed and #viewed or 0, 2 do
+for index = 1, #viewed, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
 end
 -- pcall: the session is there, even if a full server refuses this.

@@ -106,7 +106,7 @@ def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
         due=made.due,
         place=score_of_new(record.client_packed),
         mark_lifetime=lifetime(made.deadline),
-        viewed=made.viewed or None,
+        viewed=made.viewed,
     )
     return Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _outcome)
 
