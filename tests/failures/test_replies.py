@@ -41,7 +41,7 @@ def reach(request, site, proxy, server, settings, tmp_path) -> Iterator[Callable
                 pool["protocol"] = int(request.param[-1])
                 settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = pool
                 # django-redis finds a pool by its address, and by nothing else.
-                settings.CACHES["sessions"]["LOCATION"] += f"?client_name={request.param}-{len(pool)}"
+                settings.CACHES["sessions"]["LOCATION"] += f"?client_name={request.param}-{len(pool)}-{timeout}"
             end_outage()
 
         yield use
