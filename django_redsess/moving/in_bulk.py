@@ -14,6 +14,7 @@ from django_redsess.moving.sources import PAGE, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import merge, same
 from django_redsess.session.saving import serialized, user_of
+from django_redsess.signals import Reason
 from django_redsess.transport import sending
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, keyspace, sid_of
@@ -162,7 +163,10 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
         return marks.marking(each.sid_there, each.row.deadline, str(bucket_of(each.sid)))
 
     if moved:
-        drive(ask_each("mark", partitions, marking, 1))
+        for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
+            if is_set is None and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
+                # It was ended by its old key while it was copied.
+                drive(script_calls.end([each.sid], Reason.INVALIDATED))
 
 
 def _take_late_changes(moved: Sequence[_Session]) -> None:

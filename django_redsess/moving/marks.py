@@ -18,7 +18,7 @@ from django_redsess.session.client_address import score_of_new
 from django_redsess.session.record import Record, pack
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
-from django_redsess.transport.keys import key_in_bucket, keyspace
+from django_redsess.transport.keys import bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps
 
 HERE = "here"
@@ -46,6 +46,12 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
         return replies[0] is not None
 
     return Plain(keyspace().of_sid(sid), "mark", marking(sid, deadline, mark), 1, is_set)
+
+
+def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
+    """Mark the session ``sid``: it has another sid here. False if it has ended meanwhile by the old one."""
+    mark = str(bucket_of(sid_here))
+    return (yield from set_mark(sid, deadline, mark)) or (yield from left_of(sid)).mark == mark
 
 
 def marking(sid: str, deadline: int | None, mark: str) -> bytes:

@@ -130,8 +130,9 @@ class SessionStore(OwnSessionStore):
         if outcome == "ended":
             self.take_note(loaded, "")
             return {}
-        if keys[0] != own_key:
-            yield from marks.set_mark(sid_of(own_key), found.deadline, str(bucket_of(keys[0])))
+        if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
+            # It was ended by its old key while it was copied.
+            yield from super().deleting(keys[0])
         read_again = yield from _outside(partial(source().read, key))
         data_here = yield from self._loading_by(keys, loaded)
         if read_again is not None and self.session_key is not None:

@@ -85,6 +85,24 @@ def test_a_row_that_is_written_meanwhile_is_merged(rows, step, monkeypatch) -> N
         assert [SessionStore(key).get("colour") for key in rows] == ["red"] * 3 + [None] * 5
 
 
+def test_what_is_ended_by_its_old_key_meanwhile_has_ended(rows, step, partitions, monkeypatch) -> None:
+    mark, ended = in_bulk._mark_elsewhere, []
+
+    def end_and_mark(moved: Any) -> None:
+        for each in moved:
+            with step(1):
+                SessionStore(each.name).flush()
+        ended.extend(each.name for each in moved)
+        mark(moved)
+
+    monkeypatch.setattr(in_bulk, "_mark_elsewhere", end_and_mark)
+    with step(2):
+        moved()
+        assert bool(ended) == (partitions > 1)
+        assert {key for key in rows if not SessionStore(key).load()} == set(ended)
+        assert online.count() == 6 - len(ended)
+
+
 def test_finish_leaves_rows_that_were_not_moved(rows, step, capsys) -> None:
     with step(2):
         SessionStore(rows[0]).load()
