@@ -15,17 +15,8 @@ from django_redsess.signals import session_ended
 from testproject import servers
 from tests.helpers.child import Child
 from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
-from tests.helpers.proxy import Proxy
 from tests.helpers.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
 from tests.helpers.visitors import Browser
-
-
-@pytest.fixture
-def proxy(server) -> Iterator[Proxy]:
-    """A way to the server that can be cut."""
-    started = Proxy(server.port)
-    yield started
-    started.close()
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from django_redsess.backend import SessionStore as OwnSessionStore
 from django_redsess.moving import Row, SessionStore, Source
 from django_redsess.moving.contents import _log_once
 from django_redsess.moving.sources import OwnSource, source
-from django_redsess.transport.keys import using
+from django_redsess.transport.keys import bucket_of, bucket_of_user, using
 
 BACKENDS = "django.contrib.sessions.backends"
 
@@ -122,6 +124,30 @@ def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, s
         SessionStore(key).flush()
         assert source().read(key) is None
         assert SessionStore(key).load() == {}
+
+
+def in_loop(session: SessionStore) -> dict[str, Any]:
+    return asyncio.run(session.aload())
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+def test_guests_and_users_come_as_they_were(saved_before, moving, step, redis, left_alone) -> None:
+    for partitions, user, load in product((1, 64), ("", "7"), (SessionStore.load, in_loop)):
+        moving.REDSESS = {**moving.REDSESS, "PREFIX": f"of-{partitions}", "PARTITIONS": partitions}
+        key = saved_before(basket={"lamp": 1}, **({"_auth_user_id": user} if user else {}))
+        before = source().read(key)
+        with step(2):
+            session = SessionStore(key)
+            assert load(session) == before.data
+            assert (session["basket"], session.get("_auth_user_id", "")) == ({"lamp": 1}, user)
+            assert user or session.session_key == key
+            assert not user or partitions == 1 or bucket_of(session.session_key) == bucket_of_user(user)
+            [here] = online.sessions(guests=True)
+            assert (here.user_id or "", here.sid) == (user, session.sid)
+            assert abs(here.expires_at.timestamp() - before.deadline / 1000) < 5
+            assert len(online.end(here.sid)) == 1
+            assert load(SessionStore(key)) == {}
+        source().delete(key)
 
 
 @pytest.mark.filterwarnings("ignore:Call to deprecated setex")

@@ -1,0 +1,91 @@
+"""A site while its sessions move, as a browser sees it: sign-ins, ends by user, unknown cookies, outages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.test import AsyncClient, Client
+
+from django_redsess import online
+from tests.helpers.outages import TIMEOUT, caches, end_outage
+from tests.helpers.site import MIDDLEWARE
+from tests.helpers.visitors import Browser, assert_unavailable
+
+
+@pytest.fixture
+def site(moving: Any) -> Any:
+    moving.ROOT_URLCONF, moving.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 64}
+    return moving
+
+
+def browser_of(user: User, old_session: Any) -> Browser:
+    """Return the browser of somebody who has signed in at the release before."""
+    browser = Browser(Client())
+    hashed = user.get_session_auth_hash()
+    backend = "django.contrib.auth.backends.ModelBackend"
+    session = old_session(str(user.pk), _auth_user_backend=backend, _auth_user_hash=hashed)
+    browser.cookie = session.session_key
+    return browser
+
+
+def deactivate(user: User) -> None:
+    user.is_active = False
+    user.save()
+
+
+def change_password(user: User) -> None:
+    user.set_password("another")
+    user.save()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("end", [online.end_user, deactivate, change_password])
+def test_all_sessions_of_a_user_end_though_their_keys_were_chosen_elsewhere(site, old_session, step, end) -> None:
+    alice, bob = User.objects.create_user("alice"), User.objects.create_user("bob")
+    of_alice = [browser_of(alice, old_session) for _ in range(4)]
+    of_bob = browser_of(bob, old_session)
+    old_cookies = [browser.cookie for browser in of_alice]
+    with step(2):
+        for browser in (*of_alice, of_bob):
+            assert browser.get("/who/").content.decode() == browser.get("/who/").content.decode() != "nobody"
+        assert online.count() == 5
+        end(alice)
+        for browser in of_alice:
+            assert browser.get("/who/").content == b"nobody"
+        for cookie in old_cookies:
+            stolen = Browser(Client())
+            stolen.cookie = cookie
+            assert stolen.get("/who/").content == b"nobody"
+        assert of_bob.get("/who/").content == b"bob"
+        assert online.count(user_ids=[str(alice.pk)]) == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_unknown_cookie_makes_no_session(site, step, redis, number: int) -> None:
+    browser = Browser(Client())
+    browser.cookie = "0" * 32
+    with step(number):
+        assert browser.get("/read/colour/").status_code == 200
+        assert online.count(guests=True) == 0
+    assert not Session.objects.exists()
+    assert redis.exists("redsess:login") == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@pytest.mark.django_db(transaction=True)
+def test_an_outage_here_is_a_503_and_signs_nobody_out(site, old_session, step, proxy, number: int, client) -> None:
+    site.CACHES = caches(proxy.url, timeout=TIMEOUT)
+    end_outage()
+    browser = Browser(client())
+    browser.cookie = old_session("7", colour="red").session_key
+    with step(number):
+        proxy.refuse()
+        assert_unavailable(browser.get(f"{browser.views}/read/colour/"))
+        proxy.restore()
+        end_outage()
+        assert browser.get(f"{browser.views}/read/colour/").content == b"red"
