@@ -223,6 +223,10 @@ class SessionStore(OwnSessionStore):
     def _marked_as_ended(self, key: str) -> Steps[list[str]]:
         """Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here."""
         keys = keys_here(key)
+        found = yield from _outside(partial(source().read, key))
+        if found is not None:
+            # A process may have been killed before it noted the key that it had chosen.
+            keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
             if not (yield from marks.set_mark(sid, None)):
                 mark = (yield from marks.left_of(sid)).mark

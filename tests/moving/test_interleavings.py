@@ -53,6 +53,12 @@ class Work:
             except UpdateError as error:
                 self.done, self.error = True, error
 
+    def fail(self, error: Exception) -> None:
+        """Do what it waits for, but have it learn nothing but this error."""
+        with self._at(self._number):
+            drive(_only(self._wanted))
+            self._steps.throw(error)
+
 
 def _only(wanted: Any) -> Steps[Any]:
     return (yield wanted)
@@ -175,14 +181,42 @@ def test_six_requests_at_once_move_a_session_once(old_session, step) -> None:
         online.end(*(each.sid for each in online.sessions()))
 
 
-@pytest.mark.parametrize("times", range(1, 14))
-def test_a_process_that_is_killed_in_the_middle_of_a_move_signs_nobody_out(old_session, step, found, times) -> None:
-    key = old_session("7", basket=1).session_key
-    killed = Work(step, 2, SessionStore(key).opening())
+LOST = "its reply is lost"
+KILLED = "the process is killed"
+
+
+@pytest.mark.parametrize("what", [KILLED, LOST])
+def test_a_move_that_stops_anywhere_signs_nobody_out(old_session, step, found, what: str) -> None:
+    for times in range(1, 14):
+        key = old_session("7", basket=1).session_key
+        stop(Work(step, 2, SessionStore(key).opening()), times, what)
+        assert found(key) == {"_auth_user_id": "7", "basket": 1}
+        with step(2):
+            SessionStore(key).load()
+        assert online.count() == 1
+        online.end(*(each.sid for each in online.sessions()))
+
+
+@pytest.mark.parametrize("what", [KILLED, LOST])
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_end_that_stops_anywhere_can_be_repeated(old_session, step, found, number: int, what: str) -> None:
+    for times in range(1, 14):
+        key = old_session("7", basket=1).session_key
+        row = Session.objects.get(pk=key)
+        stop(Work(step, number, end(SessionStore(key))), times, what)
+        with step(number):
+            SessionStore(key).flush()
+        Session.objects.filter(pk=key).delete()
+        row.save(force_insert=True)
+        assert found(key) == {}
+        assert online.count() == 0
+
+
+def stop(work: Work, times: int, what: str) -> None:
+    """Let it do so many things, and no more."""
     for _ in range(times):
-        if not killed.done:
-            killed.go_on()
-    assert found(key) == {"_auth_user_id": "7", "basket": 1}
-    with step(2):
-        SessionStore(key).load()
-    assert online.count() == 1
+        if not work.done:
+            work.go_on()
+    if what == LOST and not work.done:
+        with pytest.raises(ConnectionError):
+            work.fail(ConnectionError())
