@@ -10,6 +10,7 @@ CLUSTER        start a cluster of so many primaries with a replica each, instead
 PORT           the port of the shop (default: 8000)
 PARTITIONS     the number of partitions of the store (default: 1, on a cluster 64)
 LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
+MOVE           "db": the sessions begin in the database, and a page moves them here (default: they begin here)
 """
 
 import json
@@ -44,11 +45,15 @@ WELCOME = """
   Support         sam, password support: sees sessions and ends them, but not everyone's at once, and sees no users
   Shoppers        {shoppers}
                   password {password} for each
-  Limit           {maximum} sessions a user (LIMIT_POLICY={policy})
+  Limit           {maximum} sessions a user (LIMIT_POLICY={policy}){moving}
 
 All of them are invented. Who was online before now, and when they signed in, is made up too.
 Press Ctrl-C to stop.
 """
+
+
+MOVING = """
+  Moving          {url}/moving/ (sign in as admin): all sessions are in the database, and move to Redis there"""
 
 
 class DemoError(Exception):
@@ -77,6 +82,7 @@ def main() -> None:
             usual = "64" if primaries or "," in (given or "") else "1"
             os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or usual))
             os.environ["LIMIT_POLICY"] = _limit_policy(os.environ.get("LIMIT_POLICY") or POLICIES[0])
+            _check_move(os.environ.get("MOVE") or "")
             redis_url = started.enter_context(_cluster(primaries) if primaries else _sessions(given))
             # The settings, which are imported below, read this.
             os.environ["REDIS_URL"] = redis_url
@@ -128,6 +134,11 @@ def _primaries(given: str | None) -> int:
         if 3 <= int(given) <= 16:
             return int(given)
     raise DemoError(f"CLUSTER is {given!r}: give a number of primaries from 3 to 16, as in CLUSTER=3 make demo")
+
+
+def _check_move(given: str) -> None:
+    if given not in ("", "db"):
+        raise DemoError(f"MOVE is {given!r}: leave it out, or give db, as in MOVE=db make demo")
 
 
 def _limit_policy(given: str) -> str:
@@ -204,16 +215,26 @@ def _fill_shop(url: str) -> str:
     django.setup()
     call_command("migrate", verbosity=0)
 
+    from django.contrib.sessions.models import Session
+
     from testproject import past, people
     from testproject.shop.catalogue import load_catalogue
 
     load_catalogue()
     people.create_staff()
+    moves = "MOVE_FROM" in settings.REDSESS
+    if moves:
+        # Of a demo before this one.
+        Session.objects.all().delete()
     try:
-        # Each session starts now. Afterwards it is moved into the past.
-        signed_in = past.move(people.bring_in_shoppers([*people.SHOPPERS, *people.MORE_BROWSERS]))
-        if past.is_missing():
-            past.make_samples(signed_in, past.move(people.bring_in_guests()))
+        shoppers = people.bring_in_shoppers([*people.SHOPPERS, *people.MORE_BROWSERS])
+        if moves:
+            people.bring_in_guests()
+        else:
+            # Each session starts now. Afterwards it is moved into the past.
+            signed_in = past.move(shoppers)
+            if past.is_missing():
+                past.make_samples(signed_in, past.move(people.bring_in_guests()))
     except ImproperlyConfigured as error:
         # Only a store that existed before can have another number of partitions.
         raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
@@ -223,6 +244,7 @@ def _fill_shop(url: str) -> str:
         password=people.PASSWORD,
         maximum=settings.REDSESS["MAX_SESSIONS_PER_USER"],
         policy=settings.REDSESS["SESSION_LIMIT_POLICY"],
+        moving=MOVING.format(url=url) if moves else "",
     )
 
 

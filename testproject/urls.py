@@ -1,3 +1,4 @@
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
@@ -11,3 +12,6 @@ urlpatterns = [
     path("account/sessions/", include("django_redsess.urls")),
     path("", include("testproject.shop.urls")),
 ]
+
+if "MOVE_FROM" in settings.REDSESS:
+    urlpatterns.append(path("", include("testproject.shop.moving")))

@@ -15,7 +15,10 @@ from testproject.people import GUESTS, MORE_BROWSERS, SHOPPERS
 from testproject.servers import free_port
 from tests.helpers.demo import ROOT, Demo, environment, running
 
-PUBLIC = {"accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "online", "signals", "viewed"}
+PUBLIC = {
+    *("accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "moving", "online", "signals"),
+    "viewed",
+}
 """The modules of the package that a site may import."""
 
 
@@ -64,10 +67,31 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
 
 
 @pytest.mark.slow
+def test_sessions_of_the_database_move_while_an_administrator_looks_on(tmp_path: Path) -> None:
+    everybody = len(SHOPPERS) + len(MORE_BROWSERS) + GUESTS + 1
+    with running(tmp_path, MOVE="db") as demo, requests.Session() as browser:
+
+        def post(path: str, **form: str) -> tuple[int, ...]:
+            form["csrfmiddlewaretoken"] = browser.cookies["csrftoken"]
+            answer = browser.post(demo.url + path, form)
+            assert "Signed in as <b>admin</b>" in answer.text
+            return tuple(map(int, re.findall(r"<dd>(\d+)</dd>", answer.text)))
+
+        browser.get(f"{demo.url}/login/")
+        assert post("/login/", username="admin", password="admin", next="/moving/") == (everybody, 0)
+        assert post("/moving/", to="2") == (everybody - 1, 1)
+        assert post("/moving/", to="1") == (everybody - 1, 1)
+        assert post("/moving/", to="2") == (everybody - 1, 1)
+        assert post("/moving/", to="rest") == (0, everybody)
+        assert post("/moving/", to="finish") == (0, everybody)
+        assert post("/moving/", to="nowhere") == (0, everybody)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
-        *({"PORT": "70000"}, {"PARTITIONS": "3"}, {"LIMIT_POLICY": "end_newest"}, {"CLUSTER": "2"}),
+        *({"PORT": "70000"}, {"PARTITIONS": "3"}, {"LIMIT_POLICY": "end_newest"}, {"CLUSTER": "2"}, {"MOVE": "cache"}),
         {"CLUSTER": "3", "REDIS_URL": "redis://127.0.0.1:1/0"},
         {"REDIS_URL": "redis://:hush@127.0.0.1:1/0,redis://:hush@127.0.0.1:2/0"},
     ],
