@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -141,9 +141,9 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
         # The clock of the server was set meanwhile.
         if outcome == "clock" and (call := _call(session, moving[number], at)) is not None:
             outcomes[number] = call.run()
-    _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
-    moved = [each for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"]
-    _take_late_changes(moved)
+    marked = _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    copied = {each.name for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"}
+    _take_late_changes([each for each in moving if each.name in copied | marked], copied)
     return len(moving)
 
 
@@ -154,9 +154,9 @@ def _call(session: SessionStore, moving: _Session, at: int = 0) -> Call[tuple[st
     return marks.copy(moving.sid, made, at) if made.due > at else None
 
 
-def _mark_elsewhere(moved: Sequence[_Session]) -> None:
-    """Note where sessions are that have other keys here than there."""
-    partitions = [keyspace().of_sid(each.sid_there) for each in moved]
+def _mark_elsewhere(moved: Sequence[_Session]) -> set[str]:
+    """Note where sessions are that have other keys here than there. Return the names of those that were not noted."""
+    partitions, marked = [keyspace().of_sid(each.sid_there) for each in moved], set[str]()
 
     def marking(number: int, at: int) -> bytes:
         each = moved[number]
@@ -164,20 +164,30 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
 
     if moved:
         for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
-            if is_set is None and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
+            if is_set is not None:
+                marked.add(each.name)
+            elif drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)) == "ended":
                 # It was ended by its old key while it was copied.
                 drive(script_calls.end([each.sid], Reason.INVALIDATED))
+    return marked
 
 
-def _take_late_changes(moved: Sequence[_Session]) -> None:
-    """Merge what processes that do not move yet have written while their sessions were moved."""
+def _take_late_changes(moved: Sequence[_Session], copied: Collection[str]) -> None:
+    """
+    Merge what processes that do not move yet have written while their sessions were moved.
+
+    ``copied`` are the names of those that were copied now. The others were copied by one that was killed.
+    """
     late = source().read_many([each.name for each in moved])
     for each in moved:
         session, row = SessionStore(each.name), late.get(each.name)
-        data = None if row is None else kept(row.data, session.serializer)
-        if data is None or same(data, each.row.data) or source().names_are_sids:
+        if row is None or source().names_are_sids:
+            continue
+        data = kept(row.data, session.serializer)
+        if each.name in copied and same(data, each.row.data):
             continue
         here = session.load()
         if session.session_key is not None:
-            session._session_cache = merge(each.row.data, data, here)
+            # What was changed here was changed after that.
+            session._session_cache = merge(each.row.data if each.name in copied else here, here, data)
             session.save()

@@ -126,20 +126,25 @@ class SessionStore(OwnSessionStore):
                 # It may have been moved when the site had another secret key.
                 if (yield from self.existing(other)):
                     keys = [other]
-        outcome = yield from copying(self, keys[0], found._replace(data=data))
+        outcome, marked = (yield from copying(self, keys[0], found._replace(data=data))), ""
         if outcome == "ended":
             self.take_note(loaded, "")
             return {}
-        if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
-            # It was ended by its old key while it was copied.
-            yield from super().deleting(keys[0])
+        if keys[0] != own_key:
+            marked = yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))
+            if marked == "ended":
+                # It was ended by its old key while it was copied.
+                yield from super().deleting(keys[0])
         read_again = yield from _outside(partial(source().read, key))
         data_here = yield from self._loading_by(keys, loaded)
         if read_again is not None and self.session_key is not None:
             # A process that does not move yet may have written meanwhile.
             late = kept(read_again.data, self.serializer)
-            if not same(late, data):
-                data_here = merge(data, late, data_here)
+            # Who has copied it did not come so far as to mark it: nobody has used it here.
+            copied = data_here if (outcome, marked) == ("there", "marked") else data
+            if not same(late, copied):
+                # What was changed here was changed after that.
+                data_here = merge(copied, data_here, late)
                 self._session_cache = data_here
                 yield from SaveAttempts(self, data_here).steps()
         return data_here

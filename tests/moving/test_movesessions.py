@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.core.management import CommandError, call_command
 
 from django_redsess import online
 from django_redsess.moving import SessionStore, in_bulk
+from django_redsess.moving.sources import DatabaseSource
 from django_redsess.transport.keys import bucket_of, bucket_of_user, sid_of
 
 pytestmark = pytest.mark.usefixtures("moving")
@@ -88,12 +90,12 @@ def test_a_row_that_is_written_meanwhile_is_merged(rows, step, monkeypatch) -> N
 def test_what_is_ended_by_its_old_key_meanwhile_has_ended(rows, step, partitions, monkeypatch) -> None:
     mark, ended = in_bulk._mark_elsewhere, []
 
-    def end_and_mark(moved: Any) -> None:
+    def end_and_mark(moved: Any) -> Any:
         for each in moved:
             with step(1):
                 SessionStore(each.name).flush()
         ended.extend(each.name for each in moved)
-        mark(moved)
+        return mark(moved)
 
     monkeypatch.setattr(in_bulk, "_mark_elsewhere", end_and_mark)
     with step(2):
@@ -168,3 +170,51 @@ def test_in_a_cluster(rows, step, clustered, moving) -> None:
         assert [SessionStore(key)["basket"] for key in rows] == list(range(8))
         assert len(online.end(*(each.sid for each in online.sessions(user_ids=["1"])))) == 2
         assert SessionStore(rows[2]).load() == {}
+
+
+@pytest.mark.parametrize("killed", ["a request", "the command"])
+@pytest.mark.parametrize("next_one", ["a request", "the command"])
+def test_who_is_killed_before_the_new_key_is_noted_hides_no_change(
+    rows, step, monkeypatch, partitions, killed: str, next_one: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*args: Any) -> Any:
+        raise Killed
+
+    # Of the users' rows, the one that is on the first page.
+    key = min(rows[2:])
+
+    def move(by: str) -> None:
+        moved() if by == "the command" else SessionStore(key).load()
+
+    with step(2), monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr("django_redsess.moving.marks.moved_to", kill)
+        patched.setattr("django_redsess.moving.in_bulk._mark_elsewhere", kill)
+        move(killed)
+    with step(1):
+        session = SessionStore(key)
+        session["basket"] = 20
+        session.save()
+    with step(2):
+        move(next_one)
+        assert SessionStore(key)["basket"] == 20
+
+
+def test_what_was_changed_here_meanwhile_is_newer_than_the_row(rows, step, monkeypatch) -> None:
+    read_many = DatabaseSource.read_many
+
+    def late(source: DatabaseSource, keys: Any) -> Any:
+        found = read_many(source, keys)
+        if rows[2] in found:
+            found[rows[2]].data["basket"] = 20
+            session = SessionStore(rows[2])
+            session["basket"] = 21
+            session.save()
+        return found
+
+    monkeypatch.setattr(DatabaseSource, "read_many", late)
+    with step(2):
+        moved()
+        assert SessionStore(rows[2])["basket"] == 21
