@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.test import override_settings
+
+from tests.moving.process import Process, started
 
 DATABASE = "django.contrib.sessions.backends.db"
 
@@ -46,3 +49,27 @@ def old_session(moving: Any) -> Callable[..., DatabaseSession]:
         return session
 
     return create
+
+
+@pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])
+def site(request: pytest.FixtureRequest, server: Any, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """Return a function that gives the settings of a process: ``before``, ``step 1`` or ``step 2``. Tables are made."""
+
+    def settings_of(which: str) -> dict[str, Any]:
+        return {
+            "engine": DATABASE if which == "before" else "django_redsess.moving",
+            "redsess": {"MOVE_FROM": DATABASE, "MOVES": which == "step 2", "PARTITIONS": request.param},
+            "database": str(tmp_path / "sessions.sqlite3"),
+            "redis": server.url,
+        }
+
+    with started(settings_of("before"), "migrate", "--verbosity=0") as made:
+        assert made.wait() == 0
+    return settings_of
+
+
+@pytest.fixture
+def begin(site: Callable[[str], dict[str, Any]]) -> Iterator[Callable[[str], Process]]:
+    """Return a function that begins a process of the site: ``before``, ``step 1`` or ``step 2``."""
+    with ExitStack() as begun:
+        yield lambda which: begun.enter_context(closing(Process(site(which))))

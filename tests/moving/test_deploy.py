@@ -2,74 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.moving.process import Process
 
 pytestmark = pytest.mark.slow
 
 BROWSERS, REQUESTS = 12, 12
-DATABASE = "django.contrib.sessions.backends.db"
-
-
-class Process:
-    """A process of the site. One request at a time."""
-
-    def __init__(self, **settings: Any) -> None:
-        self._turn = threading.Lock()
-        command = [sys.executable, "-m", "tests.moving.process", json.dumps(settings)]
-        root = Path(__file__).parents[2]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
-        assert self._read() == "ready"
-
-    def request(self, key: str | None, what: str) -> dict[str, Any]:
-        with self._turn:
-            assert self._process.stdin is not None
-            print(json.dumps([key, what]), file=self._process.stdin, flush=True)
-            answered: dict[str, Any] = json.loads(self._read())
-            return answered
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-
-Begin = Callable[[str], Process]
-
-
-@pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])
-def begin(request: pytest.FixtureRequest, server: Any, tmp_path: Path) -> Iterator[Begin]:
-    """Return a function that begins a process: ``before``, ``step 1`` or ``step 2``."""
-    database = str(tmp_path / "sessions.sqlite3")
-    begun = []
-
-    def begin(which: str) -> Process:
-        engine = DATABASE if which == "before" else "django_redsess.moving"
-        redsess = {"MOVE_FROM": DATABASE, "MOVES": which == "step 2", "PARTITIONS": request.param}
-        begun.append(Process(engine=engine, redsess=redsess, database=database, redis=server.url))
-        return begun[-1]
-
-    code = (
-        "from tests.moving.process import configure; from django.core.management import call_command; "
-        f"configure(dict(engine={DATABASE!r}, redsess={{}}, database={database!r}, redis={server.url!r})); "
-        "call_command('migrate', verbosity=0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
-    yield begin
-    for process in begun:
-        process.close()
 
 
 class Browser:
