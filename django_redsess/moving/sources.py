@@ -130,6 +130,21 @@ class EngineSource(Source):
         self.opened(None, Client()).delete(key)
 
 
+def _decoded(session: Any, packed: str) -> dict[str, Any] | None:
+    """
+    Return a session's data, or None if it can't be read: decode() logs what was tampered with, and returns {}.
+
+    A session without data is one, too: its cookie stays.
+    """
+    data: dict[str, Any] = session.decode(packed)
+    if not data:
+        try:
+            signing.loads(packed, salt=session.key_salt, serializer=session.serializer)
+        except Exception:  # A serializer may raise anything.
+            return None
+    return data
+
+
 class DatabaseSource(EngineSource):
     """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
 
@@ -170,10 +185,9 @@ class DatabaseSource(EngineSource):
         return int(self._live.count())
 
     def _row(self, packed: str, expires: Any) -> Row | None:
-        # decode() logs what was tampered with, and returns an empty dict.
-        data = self.engine().decode(packed)
+        data = _decoded(self.engine(), packed)
         at = timezone.make_aware(expires) if timezone.is_naive(expires) else expires
-        return Row(data, int(at.timestamp() * 1000)) if data else None
+        return None if data is None else Row(data, int(at.timestamp() * 1000))
 
 
 class CacheSource(EngineSource):
@@ -212,7 +226,7 @@ class CacheSource(EngineSource):
             expires = getattr(cache, "_expire_info", {}).get(full)
             if expires:
                 left = int((expires - time.time()) * 1000)
-        if not data:
+        if data is None:
             return None
         return Row(data, int(time.time() * 1000) + left if left > 0 else None)
 
@@ -242,11 +256,11 @@ class FileSource(EngineSource):
             return None
         try:
             written = Path(session._key_to_file()).read_text(encoding="ascii")
-            data = session.decode(written) if written else {}
-            age = session.get_expiry_age(expiry=session._expiry_date(data)) if data else 0
+            data = _decoded(session, written)
+            age = 0 if data is None else session.get_expiry_age(expiry=session._expiry_date(data))
         except FileNotFoundError:
             return None
-        return Row(data, int((time.time() + age) * 1000)) if age > 0 else None
+        return Row(data, int((time.time() + age) * 1000)) if data is not None and age > 0 else None
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         session = self.engine()
@@ -267,7 +281,7 @@ class SignedCookieSource(EngineSource):
             signed_at = signing.b62_decode(key.rsplit(":", 2)[1])
         except Exception:  # A serializer may raise anything.
             return None
-        return Row(data, (signed_at + age) * 1000) if data else None
+        return Row(data, (signed_at + age) * 1000)
 
     def delete(self, key: str) -> None:
         pass
@@ -297,8 +311,8 @@ class RedisSessionsSource(EngineSource):
         packed, left = server.get(name), server.pttl(name)
         if packed is None:
             return None
-        data = self.engine().decode(packed.decode() if isinstance(packed, bytes) else packed)
-        return Row(data, int(time.time() * 1000) + left if left > 0 else None) if data else None
+        data = _decoded(self.engine(), packed.decode() if isinstance(packed, bytes) else packed)
+        return None if data is None else Row(data, int(time.time() * 1000) + left if left > 0 else None)
 
 
 class _SessionOfStore(SessionStore):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db import connection
@@ -160,6 +161,28 @@ def test_all_sessions_are_moved_and_their_rows_deleted(saved_before, step, redis
         call_command("movesessions", finish=True)
         assert all(source().read(key) is None for key in keys)
         assert [SessionStore(key)["basket"] for key in keys] == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+def test_a_session_without_data_keeps_its_cookie(saved_before, step, redis, left_alone) -> None:
+    key = saved_before()
+    for number in (1, 2, 1):
+        with step(number):
+            session = SessionStore(key)
+            session.load()
+            assert not session.is_empty()
+            assert session.session_key == key
+
+
+def test_a_row_that_can_not_be_read_is_no_session(old_session, step) -> None:
+    key = old_session(basket=1).session_key
+    Session.objects.filter(pk=key).update(session_data="spoiled")
+    for number in (1, 2):
+        with step(number):
+            session = SessionStore(key)
+            assert session.load() == {}
+            assert session.is_empty()
+    assert online.count(guests=True) == 0
 
 
 def test_a_signed_cookie_gets_a_key_that_stays(moving, step, partitions, settings) -> None:
