@@ -1,7 +1,7 @@
 """Sessions of Django's database engine, used and moved by processes of both steps."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.sessions.backends.base import UpdateError
@@ -58,6 +58,22 @@ def test_the_second_step_moves_a_session_at_its_first_request(old_session, movin
     assert not Session.objects.filter(pk=new.session_key).exists()
     # Its row stays until all have moved.
     assert Session.objects.filter(pk=key).exists()
+
+
+@pytest.mark.parametrize("value", [None, 0, 300, timedelta(hours=1), datetime(2038, 1, 1, tzinfo=UTC)], ids=str)
+def test_what_set_expiry_was_told_holds(old_session, step, value) -> None:
+    before = old_session("7")
+    before.set_expiry(value)
+    before.save()
+    deadline = Session.objects.get(pk=before.session_key).expire_date
+    for _ in ("moved", "here"):
+        with step(2):
+            session = SessionStore(before.session_key)
+            assert session.get("_session_expiry") == before.get("_session_expiry")
+            assert abs(session.get_expiry_age() - before.get_expiry_age()) <= 2
+            assert session.get_expire_at_browser_close() == before.get_expire_at_browser_close()
+            [here] = online.sessions()
+            assert abs((here.expires_at - deadline).total_seconds()) <= 2
 
 
 def test_a_guest_keeps_the_key(old_session, step) -> None:
