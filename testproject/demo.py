@@ -47,11 +47,12 @@ WELCOME = """
                   password {password} for each
   Limit           {maximum} sessions a user (LIMIT_POLICY={policy}){moving}
 
-All of them are invented. Who was online before now, and when they signed in, is made up too.
+All of them are invented.{past}
 Press Ctrl-C to stop.
 """
 
 
+PAST = " Who was online before now, and when they signed in, is made up too."
 MOVING = """
   Moving          {url}/moving/ (sign in as admin): all sessions are in the database, and move to Redis there"""
 
@@ -245,6 +246,7 @@ def _fill_shop(url: str) -> str:
         maximum=settings.REDSESS["MAX_SESSIONS_PER_USER"],
         policy=settings.REDSESS["SESSION_LIMIT_POLICY"],
         moving=MOVING.format(url=url) if moves else "",
+        past="" if moves else PAST,
     )
 
 

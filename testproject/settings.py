@@ -131,7 +131,7 @@ REDSESS: dict[str, Any] = {
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
 }
 
-if os.environ.get("MOVE"):
+if os.environ.get("MOVE") == "db":
     SESSION_ENGINE = "django_redsess.moving"
     # The first step. The page of testproject/shop/moving.py goes on.
     REDSESS |= {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": False}

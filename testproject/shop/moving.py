@@ -2,11 +2,11 @@
 
 import json
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import user_passes_test
+from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.management import call_command
 from django.core.signals import setting_changed
@@ -18,28 +18,68 @@ from django.views.decorators.http import require_http_methods
 from django_redsess import online
 from django_redsess.moving import SessionStore
 
-STEPS = {
-    "Step 1: both stores are read": "Sessions stay in the database. What has moved already is used where it is.",
-    "Step 2: sessions move": "Each moves at its next request. New ones begin in Redis.",
-    "All have moved": "movesessions has moved those whose owners are away. The rows stay, for a way back.",
-    "The rows are deleted": "movesessions --finish has deleted them: the keys there were valid cookies.",
-}
+
+class Step(NamedTuple):
+    name: str
+    meaning: str
+    advice: str = ""
+    offers: tuple[str, ...] = ()
+
+
+STEPS = (
+    Step(
+        "The release before",
+        "Django keeps all sessions in the database. The demo starts after it, with rows as it wrote them.",
+    ),
+    Step(
+        "Step 1: both stores are read",
+        "Sessions stay in the database, and new ones begin there. What has moved already is used where it is.",
+        "Sign in as a shopper in another browser, and put a kite into the basket. Then go on. A site waits until every "
+        "process runs step 1.",
+        ("2",),
+    ),
+    Step(
+        "Step 2: sessions move",
+        "Each moves at its next request. New ones begin in Redis.",
+        "Open a page in the other browser, and see here that its session has moved. Then move the rest, whose owners "
+        "are away.",
+        ("rest", "1"),
+    ),
+    Step(
+        "All have moved",
+        "“manage.py movesessions” has moved the rest. The rows stay in the database, for a way back.",
+        "Look at the shop for as long as you like. Then delete the rows. After that, there is no way back.",
+        ("finish", "1"),
+    ),
+    Step(
+        "Finished: the rows are deleted",
+        "“manage.py movesessions --finish” has deleted them, since the keys in them are valid cookies.",
+        "All is done. A site now sets SESSION_ENGINE to “django_redsess.backend”, and removes MOVE_FROM and MOVES.",
+    ),
+)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@user_passes_test(lambda user: user.is_staff)
+@login_required
+@permission_required("sessions.delete_session", raise_exception=True)
 def moving(request: HttpRequest) -> HttpResponse:
+    """Show the step that the shop is at, and go to another one that is offered there."""
+    rows = _moved("--dry-run")
+    at = 1 if not settings.REDSESS["MOVES"] else 2 if rows["done"] else 3 if rows["before"] else 4
     if request.method == "POST":
-        if action := ACTIONS.get(request.POST.get("to", "")):
-            messages.success(request, action())
+        if (to := request.POST.get("to", "")) in STEPS[at].offers:
+            _, act = ACTIONS[to]
+            messages.success(request, act())
+        else:
+            messages.error(request, "Nothing was done: the shop is at another step by now.")
         return redirect("moving")
-    moves, rows = settings.REDSESS["MOVES"], _moved("--dry-run")
-    at = 0 if not moves else 1 if rows["done"] else 2 if rows["before"] else 3
     context = {
-        "steps": [(name, what, number == at) for number, (name, what) in enumerate(STEPS.items())],
+        "steps": STEPS,
         "at": at,
+        "advice": STEPS[at].advice,
+        "buttons": [(to, ACTIONS[to][0]) for to in STEPS[at].offers],
         "only_there": rows["done"],
-        "there_too": rows["before"],
+        "moved_rows": rows["before"],
         "here": online.count(guests=True),
         "own_is_here": _is_here(request.session),
     }
@@ -66,12 +106,12 @@ def _moved(*options: str) -> dict[str, Any]:
 
 def _to_step_1() -> str:
     _switch(False)
-    return "Back at step 1. What has moved is used where it is now, in Redis."
+    return "Back at step 1. What has moved stays in Redis, and is used there."
 
 
 def _to_step_2() -> str:
     _switch(True)
-    return "Step 2 has begun. Your own session has moved with this answer. You are still signed in."
+    return "Step 2 has begun. Your own session has moved, and you are still signed in."
 
 
 def _move_the_rest() -> str:
@@ -79,9 +119,14 @@ def _move_the_rest() -> str:
 
 
 def _finish() -> str:
-    return f"Deleted {_moved('--finish')['done']} rows of the database."
+    return f"Deleted {_moved('--finish')['done']} rows in the database. You are still signed in."
 
 
-ACTIONS = {"1": _to_step_1, "2": _to_step_2, "rest": _move_the_rest, "finish": _finish}
+ACTIONS = {
+    "1": ("Back to step 1", _to_step_1),
+    "2": ("Go to step 2", _to_step_2),
+    "rest": ("Move the rest", _move_the_rest),
+    "finish": ("Finish: delete the rows", _finish),
+}
 
 urlpatterns = [path("moving/", moving, name="moving")]

@@ -2,6 +2,7 @@ import ast
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     styles = re.findall(r'<link[^>]+href="(/static/[^"]+)"', page.text)
     assert styles
     assert [requests.get(demo.url + style).status_code for style in styles] == [200] * len(styles)
+    assert requests.get(f"{demo.url}/moving/").status_code == 404
 
 
 @pytest.mark.slow
@@ -72,19 +74,25 @@ def test_sessions_of_the_database_move_while_an_administrator_looks_on(tmp_path:
     with running(tmp_path, MOVE="db") as demo, requests.Session() as browser:
 
         def post(path: str, **form: str) -> tuple[int, ...]:
+            """Return how many sessions are only in the database, how many are here, and how many rows there are."""
             form["csrfmiddlewaretoken"] = browser.cookies["csrftoken"]
             answer = browser.post(demo.url + path, form)
             assert "Signed in as <b>admin</b>" in answer.text
-            return tuple(map(int, re.findall(r"<dd>(\d+)</dd>", answer.text)))
+            [rows] = database.execute("SELECT count(*) FROM django_session").fetchone()
+            return (*map(int, re.findall(r"<dd>(\d+)</dd>", answer.text)), rows)
 
+        database = sqlite3.connect(tmp_path / "db.sqlite3")
         browser.get(f"{demo.url}/login/")
-        assert post("/login/", username="admin", password="admin", next="/moving/") == (everybody, 0)
-        assert post("/moving/", to="2") == (everybody - 1, 1)
-        assert post("/moving/", to="1") == (everybody - 1, 1)
-        assert post("/moving/", to="2") == (everybody - 1, 1)
-        assert post("/moving/", to="rest") == (0, everybody)
-        assert post("/moving/", to="finish") == (0, everybody)
-        assert post("/moving/", to="nowhere") == (0, everybody)
+        assert post("/login/", username="admin", password="admin", next="/moving/") == (everybody, 0, everybody)
+        cookie = browser.cookies["sessionid"]
+        # From another step: nothing is done.
+        assert post("/moving/", to="finish") == (everybody, 0, everybody)
+        for to in ("2", "1", "2"):
+            assert post("/moving/", to=to) == (everybody - 1, 1, everybody)
+        assert post("/moving/", to="rest") == (0, everybody, everybody)
+        assert post("/moving/", to="finish") == (0, everybody, 0)
+        assert browser.cookies["sessionid"] == cookie
+        database.close()
 
 
 @pytest.mark.slow
