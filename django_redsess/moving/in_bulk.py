@@ -42,9 +42,10 @@ class Page(NamedTuple):
 
 
 class _Session(NamedTuple):
-    """A session to be moved: its name and row there, its sid by that name, and its sid here."""
+    """A session to be moved: its name there, its row as read and as kept, its sid by that name, and its sid here."""
 
     name: str
+    read: Row
     row: Row
     sid_there: str
     sid: str
@@ -125,13 +126,13 @@ def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
 def _move(page: Sequence[tuple[str, Row]]) -> int:
     """Move these sessions, and return how many were."""
     session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
-    for name, row in page:
-        row = row._replace(data=kept(row.data, session.serializer))
+    for name, read in page:
+        row = read._replace(data=kept(read.data, session.serializer))
         sid = sid_there = _sid(name)
         if not source().names_are_sids:
             [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
             sid = sid_of(key)
-        each = _Session(name, row, sid_there, sid)
+        each = _Session(name, read, row, sid_there, sid)
         call = _call(session, each)
         if call is not None:
             moving.append(each)
@@ -143,7 +144,8 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
             outcomes[number] = call.run()
     marked = _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
     copied = {each.name for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"}
-    _take_late_changes([each for each in moving if each.name in copied | marked], copied)
+    late = copied | marked
+    _take_late_changes([each for each in moving if each.name in late], copied)
     return len(moving)
 
 
@@ -180,14 +182,15 @@ def _take_late_changes(moved: Sequence[_Session], copied: Collection[str]) -> No
     """
     late = source().read_many([each.name for each in moved])
     for each in moved:
-        session, row = SessionStore(each.name), late.get(each.name)
-        if row is None or source().names_are_sids:
+        row, is_new = late.get(each.name), each.name in copied
+        if row is None or (is_new and row is each.read) or source().names_are_sids:
             continue
+        session = SessionStore(each.name)
         data = kept(row.data, session.serializer)
-        if each.name in copied and same(data, each.row.data):
+        if is_new and same(data, each.row.data):
             continue
         here = session.load()
         if session.session_key is not None:
             # What was changed here was changed after that.
-            session._session_cache = merge(each.row.data if each.name in copied else here, here, data)
+            session._session_cache = merge(each.row.data if is_new else here, here, data)
             session.save()

@@ -148,6 +148,9 @@ def _decoded(session: Any, packed: str) -> dict[str, Any] | None:
 class DatabaseSource(EngineSource):
     """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
 
+    # By what is in the table: the last page of rows(). Those that have not changed are not decoded again.
+    _page: Mapping[tuple[str, Any], Row | None] = {}
+
     @property
     def model(self) -> Any:
         """The model of the table."""
@@ -166,14 +169,16 @@ class DatabaseSource(EngineSource):
     def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         rows = self._live.order_by("session_key").values_list("session_key", "session_data", "expire_date")
         while page := list(rows.filter(session_key__gt=after)[:PAGE]):
+            self._page = {each[1:]: self._row(*each[1:]) for each in page}
             for key, data, expires in page:
-                if (row := self._row(data, expires)) is not None:
+                if (row := self._page[data, expires]) is not None:
                     yield key, row
             after = page[-1][0]
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
         found = self._live.filter(session_key__in=keys).values_list("session_key", "session_data", "expire_date")
-        rows = ((key, self._row(data, expires)) for key, data, expires in found)
+        page = self._page
+        rows = ((each[0], page[each[1:]] if each[1:] in page else self._row(*each[1:])) for each in found)
         return {key: row for key, row in rows if row is not None}
 
     def delete_many(self, keys: Sequence[str]) -> None:
