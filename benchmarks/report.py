@@ -57,12 +57,12 @@ def markdown(results: Results) -> str:
         *(f"**{section} failed**: {why}" for section, why in results["failed"].items()),
         *(f"{section}: {how['how']}, {how['rounds'] or 'no'} rounds" for section, how in results["options"].items()),
         "## Targets",
-        _table(("what", "target", "where", "measured", ""), _targets(results)),
+        table(("what", "target", "where", "measured", ""), _targets(results)),
     ]
     for section, (heading, about, names, figures) in SECTIONS.items():
         if rows := results.get(section):
             lines = [[*(str(row[name]) for name in names), *(_figure(row, name) for name in figures)] for row in rows]
-            parts += [f"## {heading}", about, _table((*names, *figures), lines)]
+            parts += [f"## {heading}", about, table((*names, *figures), lines)]
     if results["left_out"]:
         parts += ["## Left out", _listed(results["left_out"])]
     return "\n\n".join(parts) + "\n"
@@ -134,7 +134,8 @@ def _figure(row: Row, name: str) -> str:
     return f"{value:,.0f}" if value > 20 else f"{value:.1f}"
 
 
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines))
 
 
