@@ -138,10 +138,11 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
             moving.append(each)
             calls.append(call)
     outcomes = drive(together(calls)) if calls else []
-    for number, (outcome, at) in enumerate(outcomes):
-        # The clock of the server was set meanwhile.
-        if outcome == "clock" and (call := _call(session, moving[number], at)) is not None:
-            outcomes[number] = call.run()
+    for number, each in enumerate(moving):
+        # The clock of the server was set meanwhile, or the page has taken more than a second.
+        while outcomes[number][0] == "clock":
+            call = _call(session, each, outcomes[number][1])
+            outcomes[number] = ("ended", 0) if call is None else call.run()
     marked = _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
     copied = {each.name for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"}
     late = copied | marked

@@ -87,6 +87,17 @@ def test_a_row_that_is_written_meanwhile_is_merged(rows, step, monkeypatch) -> N
         assert [SessionStore(key).get("colour") for key in rows] == ["red"] * 3 + [None] * 5
 
 
+def test_a_page_that_takes_long_is_moved(rows, step, monkeypatch) -> None:
+    def late(calls: Any) -> Any:
+        # As if the server's time were another one by now, and by the second try again.
+        return [("clock", 1)] * len(calls)
+        yield
+
+    monkeypatch.setattr(in_bulk, "together", late)
+    with step(2):
+        assert moved()["done"] == online.count(guests=True) == 8
+
+
 def test_what_is_ended_by_its_old_key_meanwhile_has_ended(rows, step, partitions, monkeypatch) -> None:
     mark, ended = in_bulk._mark_elsewhere, []
 
