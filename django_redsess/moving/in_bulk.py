@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from django_redsess.moving.contents import kept
 from django_redsess.moving.session_store import SessionStore, copy_of, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, Row, source
 from django_redsess.session import script_calls
-from django_redsess.session.merge import merge, same
+from django_redsess.session.merge import same
 from django_redsess.session.saving import serialized, user_of
 from django_redsess.signals import Reason
 from django_redsess.transport import sending
@@ -143,10 +143,8 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
         while outcomes[number][0] == "clock":
             call = _call(session, each, outcomes[number][1])
             outcomes[number] = ("ended", 0) if call is None else call.run()
-    marked = _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
-    copied = {each.name for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"}
-    late = copied | marked
-    _take_late_changes([each for each in moving if each.name in late], copied)
+    _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    _take_late_changes([each for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"])
     return len(moving)
 
 
@@ -157,9 +155,9 @@ def _call(session: SessionStore, moving: _Session, at: int = 0) -> Call[tuple[st
     return marks.copy(moving.sid, made, at) if made.due > at else None
 
 
-def _mark_elsewhere(moved: Sequence[_Session]) -> set[str]:
-    """Note where sessions are that have other keys here than there. Return the names of those that were not noted."""
-    partitions, marked = [keyspace().of_sid(each.sid_there) for each in moved], set[str]()
+def _mark_elsewhere(moved: Sequence[_Session]) -> None:
+    """Note where sessions are that have other keys here than there."""
+    partitions = [keyspace().of_sid(each.sid_there) for each in moved]
 
     def marking(number: int, at: int) -> bytes:
         each = moved[number]
@@ -167,31 +165,19 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> set[str]:
 
     if moved:
         for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
-            if is_set is not None:
-                marked.add(each.name)
-            elif drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)) == "ended":
+            if is_set is None and drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)) == "ended":
                 # It was ended by its old key while it was copied.
                 drive(script_calls.end([each.sid], Reason.INVALIDATED))
-    return marked
 
 
-def _take_late_changes(moved: Sequence[_Session], copied: Collection[str]) -> None:
+def _take_late_changes(moved: Sequence[_Session]) -> None:
     """
-    Merge what processes that do not move yet have written while their sessions were moved.
+    Take what processes that do not move yet have written while their sessions were moved.
 
-    ``copied`` are the names of those that were copied now. The others were copied by one that was killed.
+    Each first request to a session does so, too: here it is done because rows may be deleted before.
     """
     late = source().read_many([each.name for each in moved])
     for each in moved:
-        row, is_new = late.get(each.name), each.name in copied
-        if row is None or (is_new and row is each.read) or source().names_are_sids:
-            continue
-        session = SessionStore(each.name)
-        data = kept(row.data, session.serializer)
-        if is_new and same(data, each.row.data):
-            continue
-        here = session.load()
-        if session.session_key is not None:
-            # What was changed here was changed after that.
-            session._session_cache = merge(each.row.data if is_new else here, here, data)
-            session.save()
+        row = late.get(each.name)
+        if not (row is None or row is each.read or same(row.data, each.read.data) or source().names_are_sids):
+            SessionStore(each.name).load()

@@ -3,6 +3,9 @@ The marks of sessions that were moved here, and the script that moves one.
 
 A mark stays when its session ends. So it stays ended, although its row is still in the other store. A mark is
 ``here``, or the number of the bucket in which the session has another key here.
+
+A record that was copied has the revision :data:`COPIED` until it is compared with its row, by who uses it first: a
+process that does not move yet may have written the row after it was read.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from django_redsess.session.client_address import score_of_new
-from django_redsess.session.record import Record, pack
+from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps
 
 HERE = "here"
+COPIED = b"copied"
 DAY = 86_400_000
 
 
@@ -110,7 +114,7 @@ def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
     partition, script, record = keyspace().of_sid(sid), lua_scripts.COPY, made.record
     args = script.arguments(
         sid=sid,
-        record=pack(sid, record),
+        record=with_revision(pack(sid, record), COPIED),
         user_id=record.user_id,
         login_time=record.login_ms or "",
         at=at,

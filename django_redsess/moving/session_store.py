@@ -23,9 +23,10 @@ from django_redsess.moving.marks import Copy, derived_keys
 from django_redsess.moving.sources import Row, fill, source
 from django_redsess.session import deadlines, script_calls
 from django_redsess.session.merge import merge, same
-from django_redsess.session.record import Client, Record
+from django_redsess.session.record import Client, Record, pack, revision_of
 from django_redsess.session.saving import (
     NOTHING_PENDING,
+    Known,
     SaveAttempts,
     SessionState,
     client_of,
@@ -67,6 +68,11 @@ class SessionStore(OwnSessionStore):
         super().clear_expired()
         if (engine := source().engine) is not None:
             engine.clear_expired()
+
+    def loading(self) -> Steps[dict[str, Any]]:
+        data = yield from super().loading()
+        record, revision = self.known[:2]
+        return data if record is None or revision != marks.COPIED else (yield from self._comparing(record, data))
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
         if data is None:
@@ -126,8 +132,7 @@ class SessionStore(OwnSessionStore):
                 # It may have been moved when the site had another secret key.
                 if (yield from self.existing(other)):
                     keys = [other]
-        outcome, marked = (yield from copying(self, keys[0], found._replace(data=data))), ""
-        if outcome == "ended":
+        if (yield from copying(self, keys[0], found._replace(data=data))) == "ended":
             self.take_note(loaded, "")
             return {}
         if keys[0] != own_key:
@@ -135,19 +140,30 @@ class SessionStore(OwnSessionStore):
             if marked == "ended":
                 # It was ended by its old key while it was copied.
                 yield from super().deleting(keys[0])
-        read_again = yield from _outside(partial(source().read, key))
-        data_here = yield from self._loading_by(keys, loaded)
-        if read_again is not None and self.session_key is not None:
-            # A process that does not move yet may have written meanwhile.
-            late = kept(read_again.data, self.serializer)
-            # Who has copied it did not come so far as to mark it: nobody has used it here.
-            copied = data_here if (outcome, marked) == ("there", "marked") else data
-            if not same(late, copied):
-                # What was changed here was changed after that.
-                data_here = merge(copied, data_here, late)
-                self._session_cache = data_here
-                yield from SaveAttempts(self, data_here).steps()
-        return data_here
+        return (yield from self._loading_by(keys, loaded))
+
+    def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
+        """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
+        sid, due = self.sid or "", 0
+        row = yield from _outside(partial(source().read, self.key_there or ""))
+        late = data if row is None else kept(row.data, self.serializer)
+        if user_of(late) != record.user_id:
+            self._session_cache = late
+            yield from SaveAttempts(self, late).steps()
+            return late
+        if row is not None and not same(late, data):
+            made = copy_of(self, row, serialized(self, late), of(keyspace().of_sid(sid)).clock.now() or 0)
+            due, names = made.due, ("deadline_seconds", "age_seconds", "data", "serializer")
+            record = record._replace(**{name: getattr(made.record, name) for name in names})
+        packed = pack(sid, record)
+        revision = revision_of(packed)
+        outcome = yield from script_calls.change(sid, packed, revision=revision, loaded=marks.COPIED, due=due)
+        if outcome.status == "changed":
+            # Another request has compared it, and may have changed it since.
+            return (yield from super().loading())
+        if outcome.status == "saved":
+            self.known = Known(record._replace(revision=revision), revision, max(due, self.known.due))
+        return late
 
     def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")

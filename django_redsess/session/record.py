@@ -119,6 +119,11 @@ def revision_of(record: bytes) -> bytes:
     return record[1 : 1 + REVISION_SIZE]
 
 
+def with_revision(record: bytes, revision: bytes) -> bytes:
+    """Return a packed record with another revision."""
+    return record[:1] + revision + record[1 + REVISION_SIZE :]
+
+
 def django_times(record: bytes) -> tuple[int, int]:
     """Return Django's deadline and age in a packed record, in seconds. The seal is not checked."""
     return int.from_bytes(record[7:12], "big"), int.from_bytes(record[12:16], "big")

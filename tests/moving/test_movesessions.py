@@ -87,6 +87,33 @@ def test_a_row_that_is_written_meanwhile_is_merged(rows, step, monkeypatch) -> N
         assert [SessionStore(key).get("colour") for key in rows] == ["red"] * 3 + [None] * 5
 
 
+def test_who_comes_while_the_command_copies_finds_what_was_written_before(rows, step, monkeypatch) -> None:
+    together, take, key = in_bulk.together, in_bulk._take_late_changes, min(rows)
+    found = []
+
+    def late(calls: Any) -> Any:
+        old = DatabaseSession(key)
+        old["basket"] = 20
+        old.save()
+        monkeypatch.setattr(in_bulk, "together", together)
+        return together(calls)
+
+    def look_and_take(*args: Any) -> None:
+        if not found:
+            session = SessionStore(key)
+            found.append(session["basket"])
+            session["basket"] += 1
+            session.save()
+        take(*args)
+
+    monkeypatch.setattr(in_bulk, "together", late)
+    monkeypatch.setattr(in_bulk, "_take_late_changes", look_and_take)
+    with step(2):
+        moved()
+        assert found == [20]
+        assert SessionStore(key)["basket"] == 21
+
+
 def test_a_page_that_takes_long_is_moved(rows, step, monkeypatch) -> None:
     def late(calls: Any) -> Any:
         # As if the server's time were another one by now, and by the second try again.

@@ -149,6 +149,73 @@ def test_a_write_between_reading_and_copying_is_merged(old_session, step, monkey
         assert SessionStore(key).load() == {"_auth_user_id": "7", "basket": 1, "colour": "red"}
 
 
+def test_who_comes_while_another_copies_finds_what_was_written_before(old_session, step, monkeypatch) -> None:
+    key = old_session("7", basket=1).session_key
+    from django_redsess.moving import session_store
+
+    copying, found = session_store.copying, []
+
+    def late(*args):
+        monkeypatch.setattr(session_store, "copying", copying)
+        with step(1):
+            session = SessionStore(key)
+            session["basket"] = 2
+            session.save()
+        outcome = yield from copying(*args)
+        for number in (2, 1):
+            with step(number):
+                session = SessionStore(key)
+                found.append(session["basket"])
+                session["basket"] += 1
+                session.save()
+        return outcome
+
+    monkeypatch.setattr(session_store, "copying", late)
+    with step(2):
+        assert SessionStore(key)["basket"] == 4
+    assert found == [2, 3]
+
+
+def test_two_that_compare_a_copy_at_once_lose_no_change(old_session, step, monkeypatch) -> None:
+    key = old_session("7", basket=1).session_key
+    from django_redsess.moving import session_store
+
+    copy_of = session_store.copy_of
+
+    def newer(*args):
+        monkeypatch.setattr(session_store, "copy_of", copy_of)
+        with step(2):
+            session = SessionStore(key)
+            session["basket"] += 1
+            session.save()
+        return copy_of(*args)
+
+    copying = session_store.copying
+
+    def late(*args):
+        old = DatabaseSession(key)
+        old["basket"] = 2
+        old.save()
+        outcome = yield from copying(*args)
+        monkeypatch.setattr(session_store, "copy_of", newer)
+        return outcome
+
+    monkeypatch.setattr(session_store, "copying", late)
+    with step(2):
+        assert SessionStore(key)["basket"] == 3
+        assert SessionStore(key)["basket"] == 3
+
+
+def test_a_moved_session_is_compared_with_its_row_once(old_session, step, django_assert_num_queries) -> None:
+    key = old_session("7", basket=1).session_key
+    with step(2):
+        SessionStore(key).load()
+        [before] = online.sessions()
+        with django_assert_num_queries(0):
+            SessionStore(key).load()
+        assert online.sessions() == [before]
+
+
 @pytest.mark.parametrize("how", ["flush", "delete", "kick"])
 @pytest.mark.parametrize("ends_at", [1, 2])
 @pytest.mark.parametrize("was_moved", [True, False])
