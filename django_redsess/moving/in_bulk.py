@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django_redsess import cleaning
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
-from django_redsess.moving.session_store import SessionStore, copy_of, keys_here, keys_of
+from django_redsess.moving.session_store import SessionStore, copy_of, copying, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import same
@@ -137,20 +137,19 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
         if call is not None:
             moving.append(each)
             calls.append(call)
-    outcomes = drive(together(calls)) if calls else []
+    outcomes = [outcome for outcome, _ in drive(together(calls))] if calls else []
     for number, each in enumerate(moving):
-        # The clock of the server was set meanwhile, or the page has taken more than a second.
-        while outcomes[number][0] == "clock":
-            call = _call(session, each, outcomes[number][1])
-            outcomes[number] = ("ended", 0) if call is None else call.run()
+        if outcomes[number] == "clock":
+            # The clock of the server was set meanwhile, or the page has taken more than a second.
+            outcomes[number] = drive(copying(session, each.sid, each.row))
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
-    _take_late_changes([each for each, (outcome, _) in zip(moving, outcomes, strict=True) if outcome == "copied"])
+    _take_late_changes([each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"])
     return len(moving)
 
 
-def _call(session: SessionStore, moving: _Session, at: int = 0) -> Call[tuple[str, int]] | None:
+def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
-    at = at or of(partition).clock.now() or script_calls.time(partition).run()
+    at = of(partition).clock.now() or script_calls.time(partition).run()
     made = copy_of(session, moving.row, serialized(session, moving.row.data), at)
     return marks.copy(moving.sid, made, at) if made.due > at else None
 
@@ -165,7 +164,7 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
 
     if moved:
         for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
-            if is_set is None and drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)) == "ended":
+            if is_set is None and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
                 # It was ended by its old key while it was copied.
                 drive(script_calls.end([each.sid], Reason.INVALIDATED))
 

@@ -52,16 +52,10 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
     return Plain(keyspace().of_sid(sid), "mark", marking(sid, deadline, mark), 1, is_set)
 
 
-def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[str]:
-    """
-    Mark the session ``sid``: it has another sid here. Return how that went.
-
-    It is ``marked``, ``before`` if it was marked so, or ``ended`` if it has ended meanwhile by the old one.
-    """
+def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
+    """Mark the session ``sid``: it has another sid here. False if it has ended meanwhile by the old one."""
     mark = str(bucket_of(sid_here))
-    if (yield from set_mark(sid, deadline, mark)):
-        return "marked"
-    return "before" if (yield from left_of(sid)).mark == mark else "ended"
+    return (yield from set_mark(sid, deadline, mark)) or (yield from left_of(sid)).mark == mark
 
 
 def marking(sid: str, deadline: int | None, mark: str) -> bytes:

@@ -132,14 +132,12 @@ class SessionStore(OwnSessionStore):
                 # It may have been moved when the site had another secret key.
                 if (yield from self.existing(other)):
                     keys = [other]
-        if (yield from copying(self, keys[0], found._replace(data=data))) == "ended":
+        if (yield from copying(self, sid_of(keys[0]), found._replace(data=data))) == "ended":
             self.take_note(loaded, "")
             return {}
-        if keys[0] != own_key:
-            marked = yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))
-            if marked == "ended":
-                # It was ended by its old key while it was copied.
-                yield from super().deleting(keys[0])
+        if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
+            # It was ended by its old key while it was copied.
+            yield from super().deleting(keys[0])
         return (yield from self._loading_by(keys, loaded))
 
     def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
@@ -153,8 +151,7 @@ class SessionStore(OwnSessionStore):
             return late
         if row is not None and not same(late, data):
             made = copy_of(self, row, serialized(self, late), of(keyspace().of_sid(sid)).clock.now() or 0)
-            due, names = made.due, ("deadline_seconds", "age_seconds", "data", "serializer")
-            record = record._replace(**{name: getattr(made.record, name) for name in names})
+            due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
         revision = revision_of(packed)
         outcome = yield from script_calls.change(sid, packed, revision=revision, loaded=marks.COPIED, due=due)
@@ -317,9 +314,8 @@ def keys_here(key: str) -> list[str]:
     return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
 
 
-def copying(session: SessionState, key: str, found: Row) -> Steps[str]:
-    """Copy the session ``found`` here, under this ``key``, and return how that went: see :func:`marks.copy`."""
-    sid = sid_of(key)
+def copying(session: SessionState, sid: str, found: Row) -> Steps[str]:
+    """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
     partition = keyspace().of_sid(sid)
     at = of(partition).clock.now() or (yield from script_calls.time(partition))
     data = serialized(session, found.data)

@@ -16,7 +16,7 @@ from tests.helpers.visitors import Browser, assert_unavailable
 
 
 @pytest.fixture
-def site(moving: Any) -> Any:
+def website(moving: Any) -> Any:
     moving.ROOT_URLCONF, moving.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 64}
     return moving
@@ -44,7 +44,7 @@ def change_password(user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("end", [online.end_user, deactivate, change_password])
-def test_all_sessions_of_a_user_end_though_their_keys_were_chosen_elsewhere(site, old_session, step, end) -> None:
+def test_all_sessions_of_a_user_end_though_their_keys_were_chosen_elsewhere(website, old_session, step, end) -> None:
     alice, bob = User.objects.create_user("alice"), User.objects.create_user("bob")
     of_alice = [browser_of(alice, old_session) for _ in range(4)]
     of_bob = browser_of(bob, old_session)
@@ -65,7 +65,7 @@ def test_all_sessions_of_a_user_end_though_their_keys_were_chosen_elsewhere(site
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_an_unknown_cookie_makes_no_session(site, step, redis, number: int) -> None:
+def test_an_unknown_cookie_makes_no_session(website, step, redis, number: int) -> None:
     browser = Browser(Client())
     browser.cookie = "0" * 32
     with step(number):
@@ -78,8 +78,8 @@ def test_an_unknown_cookie_makes_no_session(site, step, redis, number: int) -> N
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 @pytest.mark.django_db(transaction=True)
-def test_an_outage_here_is_a_503_and_signs_nobody_out(site, old_session, step, proxy, number: int, client) -> None:
-    site.CACHES = caches(proxy.url, timeout=TIMEOUT)
+def test_an_outage_here_is_a_503_and_signs_nobody_out(website, old_session, step, proxy, number: int, client) -> None:
+    website.CACHES = caches(proxy.url, timeout=TIMEOUT)
     end_outage()
     browser = Browser(client())
     browser.cookie = old_session("7", colour="red").session_key
