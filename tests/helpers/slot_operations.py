@@ -136,7 +136,7 @@ def create_within_a_limit(world: World) -> Work:
 @operation
 def move_here(world: World) -> Work:
     session = SessionStore(new_key())
-    drive(copying(session, session.session_key, Row({SESSION_KEY: "7", "colour": "red"})))
+    drive(copying(session, session.sid or "", Row({SESSION_KEY: "7", "colour": "red"})))
     yield
     assert _has(session, colour="red")
 
