@@ -1,36 +1,56 @@
 """
-The signal that a session has ended, and when it is sent. Public.
+The signals that sessions have begun or ended, and when they are sent. Public.
 
-The process whose command ended a session sends it, once: immediately, or after the response if a request through our
-middleware is under way. It is never sent if that process is killed before, or if the reply to its command was lost.
+The process whose command began or ended a session sends them, once: immediately, or after the response if a request
+through our middleware is under way. They are never sent if that process is killed before, or if the reply to its
+command was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from django.dispatch import Signal
 from django.http import HttpRequest
 
 __all__ = [
+    "BegunSession",
     "EndedSession",
     "Reason",
     "session_ended",
+    "sessions_began",
+    "sessions_ended",
 ]
 
 session_ended = Signal()
 """
-Sent when a session has ended. The sender is :class:`EndedSession`. Receivers get its fields as keyword arguments:
-``sid``; ``user_id``, the primary key as text, ``""`` for a guest; ``reason``, a :class:`Reason`; and ``at``, an aware
-datetime of the server's clock.
+Sent when a session has ended. The sender is :class:`EndedSession`, and receivers get its fields as keyword arguments.
 
 If a receiver raises, the error is logged to ``django.dispatch``, and the other receivers are still called. The signal
 is not sent when a session gets another key.
 """
+
+sessions_ended = Signal()
+"""
+Sent when sessions have ended, for receivers that take many at once. The sender is :class:`EndedSession`.
+
+Receivers get ``sessions``, a list of up to 250; and ``request``, the request that ended them, or None.
+"""
+
+sessions_began = Signal()
+"""
+Sent when users have signed in, and their sessions are stored. The sender is :class:`BegunSession`.
+
+Receivers get ``sessions``, a list of up to 250, and most often of one; and ``request``, the request that signed in, or
+None. A sign-in whose session was not stored, as after an error 500, is not told of. A guest's session is no sign-in.
+"""
+
+BATCH_MAX = 250
+"""The most sessions that receivers get at once."""
 
 
 class Reason(StrEnum):
@@ -51,70 +71,141 @@ class Reason(StrEnum):
 
 
 class EndedSession(NamedTuple):
-    """A session that has ended. Receivers of :data:`session_ended` get its fields."""
+    """
+    A session that has ended.
+
+    ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``login_at`` is when its user
+    signed in, and ``seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the user
+    whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a command.
+    ``message`` is what its user is told. All times are aware datetimes of the server's clock.
+    """
 
     sid: str
     user_id: str
     reason: Reason
     at: datetime
+    login_at: datetime | None = None
+    seen_at: datetime | None = None
+    by: str = ""
+    message: str = ""
 
 
-class RequestScope:
-    """Context in which ``request`` is answered. Signals of sessions that end meanwhile are sent after the response."""
+class BegunSession(NamedTuple):
+    """
+    A session in which a user has signed in.
 
-    def __init__(self, request: HttpRequest) -> None:
-        self.request = request
-        self._ended: list[EndedSession] = []
+    ``user_id`` is the primary key as text. ``login_at`` is when, an aware datetime of the server's clock. ``replaces``
+    is the login time that the session had before, if the same user signs in again. ``address`` and ``user_agent`` are
+    what the session stores of the client.
+    """
+
+    sid: str
+    user_id: str
+    login_at: datetime
+    replaces: datetime | None
+    address: str
+    user_agent: str
+
+
+Event = BegunSession | EndedSession
+
+
+class Scope:
+    """Context in which signals are kept until :meth:`send` is called."""
+
+    request: HttpRequest | None = None
+
+    def __init__(self) -> None:
+        self._held: list[Event] = []
         self._over = False
 
-    def __enter__(self) -> RequestScope:
-        self._token = _answering.set(self)
+    def __enter__(self) -> Self:
+        self._token = _scope.set(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _answering.reset(self._token)
+        _scope.reset(self._token)
         self._over = True
-        if self._ended:
-            self._send_at_the_end()
 
-    def hold(self, ended: Collection[EndedSession]) -> bool:
-        """Keep ``ended`` for later. False if the response was already sent: a task may outlive its request."""
+    def hold(self, events: Collection[Event]) -> bool:
+        """Keep ``events`` for later. False if the signals were already sent: a task may outlive its request."""
         if not self._over:
-            self._ended.extend(ended)
+            self._held.extend(events)
         return not self._over
 
     def send(self) -> None:
         """Send the signals that were kept."""
         self._over = True
-        ended, self._ended = self._ended, []
-        for each in ended:
-            session_ended.send_robust(EndedSession, **each._asdict())
+        held, self._held = self._held, []
+        announce(held, self.request)
 
-    def _send_at_the_end(self) -> None:
+
+class RequestScope(Scope):
+    """Context in which ``request`` is answered. The signals are sent after the response."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        super().__init__()
+        self.request = request
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if not self._held:
+            return
         # Receivers may be slow: the visitor has the response by then. Django closes the request together with the
         # response that is sent, even if other middleware replaced ours.
-        close = self.request.close
+        close = self.request.close  # type: ignore[union-attr]
 
         def closing() -> None:
             close()
             self.send()
 
-        self.request.close = closing  # type: ignore[method-assign]
+        self.request.close = closing  # type: ignore[union-attr, method-assign]
 
 
-_answering: ContextVar[RequestScope | None] = ContextVar("django_redsess_answering", default=None)
+_scope: ContextVar[Scope | None] = ContextVar("django_redsess_scope", default=None)
 
 
 def request_answered() -> HttpRequest | None:
     """Return the request that is being answered; None outside of requests, and without our middleware."""
-    answering = _answering.get()
-    return None if answering is None else answering.request
+    scope = _scope.get()
+    return None if scope is None else scope.request
 
 
-def hold(ended: Collection[EndedSession]) -> bool:
-    """Keep ``ended`` for after the response, if a request is under way. False if the signals are to be sent now."""
+def hold(events: Collection[Event]) -> bool:
+    """Keep ``events`` for after the response, if a request is under way. False if signals are to be sent now."""
     # Where nobody listens, there is no need to read what the reply says.
-    if not ended or not session_ended.receivers:
+    if not events or not are_wanted():
         return True
-    answering = _answering.get()
-    return answering is not None and answering.hold(ended)
+    scope = _scope.get()
+    return scope is not None and scope.hold(events)
+
+
+def are_wanted() -> bool:
+    """Return whether anybody listens to what begins or ends."""
+    return bool(session_ended.receivers or sessions_ended.receivers or sessions_began.receivers)
+
+
+def announce(events: Iterable[Event], request: HttpRequest | None = None) -> None:
+    """Send the signals about ``events``. ``request`` is the one in which they happened, if any."""
+    for signal, sender, facts in _to_send(events, request):
+        signal.send_robust(sender, **facts)
+
+
+async def aannounce(events: Iterable[Event]) -> None:
+    """Await what :func:`announce` does."""
+    for signal, sender, facts in _to_send(events, None):
+        await signal.asend_robust(sender, **facts)
+
+
+def _to_send(
+    events: Iterable[Event], request: HttpRequest | None
+) -> Iterator[tuple[Signal, type[Event], dict[str, Any]]]:
+    held = list(events)
+    for each in held if session_ended.receivers else ():
+        if isinstance(each, EndedSession):
+            yield session_ended, EndedSession, each._asdict()
+    kinds: tuple[tuple[Signal, type[Event]], ...] = ((sessions_began, BegunSession), (sessions_ended, EndedSession))
+    for signal, kind in kinds:
+        batch = [each for each in held if isinstance(each, kind)] if signal.receivers else []
+        for start in range(0, len(batch), BATCH_MAX):
+            yield signal, kind, {"sessions": batch[start : start + BATCH_MAX], "request": request}

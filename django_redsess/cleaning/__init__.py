@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import samples
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits, names_wanted
 from django_redsess.session.script_calls import AT_ONCE_MAX
-from django_redsess.signals import session_ended
+from django_redsess.signals import Scope
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import Call, drive, on_each, together
 from django_redsess.viewed import popularity
@@ -156,21 +158,33 @@ def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator
         while more and go_on():
             ended, more = call.run()
             yield ended
-            # Receivers of session_ended must be called in this thread. Without receivers, two threads may send batches.
-            if more and not session_ended.receivers:
+            if more:
                 yield from _two_at_once(call, go_on)
                 break
 
 
 def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
     # The server works on one batch while this process reads the reply to the previous one.
-    running: deque[Future[Batch]] = deque()
+    running: deque[Future[tuple[Batch, Scope]]] = deque()
     more = True
     with ThreadPoolExecutor(2) as threads:
-        while running or more:
-            while more and len(running) < 2 and (more := go_on()):
-                running.append(threads.submit(call.run))
-            if running:
-                batch = running.popleft().result()
-                more = more and batch.more
-                yield batch.ended
+        try:
+            while running or more:
+                while more and len(running) < 2 and (more := go_on()):
+                    running.append(threads.submit(_run_quietly, call))
+                if running:
+                    batch, scope = running.popleft().result()
+                    # Receivers are called in this thread, which has the site's connection to its database.
+                    scope.send()
+                    more = more and batch.more
+                    yield batch.ended
+        finally:
+            # The caller may stop here. What these have ended is told all the same.
+            for left in running:
+                with suppress(SessionStoreUnavailable):
+                    left.result()[1].send()
+
+
+def _run_quietly(call: Call[Batch]) -> tuple[Batch, Scope]:
+    with Scope() as scope:
+        return call.run(), scope

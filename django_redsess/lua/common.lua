@@ -58,7 +58,9 @@ local length_at = 29
 
 -- Whether a record has this release's format, 4. Another release may write another one.
 local function is_readable(record)
-  return #record > length_at and string.byte(record, 1) == 52 and #record >= length_at + string.byte(record, length_at)
+  if #record <= length_at or string.byte(record, 1) ~= 52 then return false end
+  local user_id_length = string.byte(record, length_at)
+  return #record >= length_at + user_id_length + (user_id_length > 0 and 6 or 0)
 end
 
 -- The user id of a record; "" for a guest's, and for one that can't be read.
@@ -144,7 +146,7 @@ local ended = {}
 
 -- The reply of every script that may end sessions: its own result, its time, and what has ended. That is for each
 -- reason: the reason; how many; and one text with sid (20 bytes), length of the user id (1 byte) and user id of each.
--- The text is empty where nobody asked for it.
+-- Where there is a user, login time and last seen follow (6 bytes each). The text is empty where nobody asked for it.
 local function with_ended(result)
   return { result, digits(now), unpack(ended) }
 end
@@ -157,6 +159,7 @@ local note_lifetimes = { kicked = DAY, replaced = HOUR, expired = HOUR, evicted 
 local function sort_out(sids, named)
   local views, user_lists, members, of_guests, unknown, names, there = {}, {}, {}, {}, {}, {}, 0
   local count, size, batch = 0, 0, 1
+  local seen = named and redis.call("ZMSCORE", recent, unpack(sids))
   -- Each batch has twice as many records as the one before, unless so many of their size would be too much.
   while batch >= 1 and count < #sids do
     local records = redis.call("HMGET", login, unpack(sids, count + 1, math.min(count + batch, #sids)))
@@ -177,8 +180,13 @@ local function sort_out(sids, named)
       end
       there = there + (record and 1 or 0)
       if record and named and #sid == 20 then
-        local owner = user_id_length and string.sub(record, length_at, length_at + user_id_length) or "\0"
-        names[#names + 1] = sid .. owner
+        names[#names + 1] = sid
+        if (user_id_length or 0) > 0 then
+          names[#names + 1] = string.sub(record, length_at, length_at + user_id_length + 6)
+          names[#names + 1] = struct.pack(">I6", tonumber(seen[count] or 0))
+        else
+          names[#names + 1] = "\0"
+        end
       end
     end
     batch = math.min(2 * batch, 16, math.floor((BYTES_MAX - size) * count / math.max(size, 1)))

@@ -166,7 +166,7 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
         for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
             if is_set is None and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
                 # It was ended by its old key while it was copied.
-                drive(script_calls.end([each.sid], Reason.INVALIDATED))
+                drive(script_calls.end([each.sid], script_calls.Ending(Reason.INVALIDATED)))
 
 
 def _take_late_changes(moved: Sequence[_Session]) -> None:

@@ -396,7 +396,7 @@ class OwnSource(Source):
 
     def delete_many(self, keys: Sequence[str]) -> None:
         with using(self.store):
-            drive(script_calls.end(keys, None))
+            drive(script_calls.end(keys, script_calls.Ending()))
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         with using(self.store):

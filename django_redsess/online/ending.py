@@ -11,7 +11,7 @@ from django_redsess.online.listing import SessionFilter, address_lists_of, lists
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import notice, script_calls
 from django_redsess.session.saving import user_of
-from django_redsess.session.script_calls import AT_ONCE_MAX
+from django_redsess.session.script_calls import AT_ONCE_MAX, Ending
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, is_sid, keyspace
@@ -48,7 +48,7 @@ class BulkEnding:
             since = f"{latest - seconds * 1000:.0f}"
         self.done, self.confirmation = False, confirmation()
         self._keep, self._message = keep, message if reason is Reason.KICKED else ""
-        self._ending = script_calls.Ending(reason, message, latest, since, keep, keep_users, self.confirmation)
+        self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_answered())
         self._low, self._high = "-inf", "+inf"
         if by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
@@ -128,10 +128,15 @@ def tell_others(ended: Collection[EndedSession], message: str, *, among: Collect
     Who has ended sessions of their own knows it, and is not told.
     """
     if message and ended:
-        session = session_of(request_answered())
-        own = user_of(session.__dict__.get("_session_cache", {})) if session is not None else ""
+        own = user_answered()
         user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
         yield from notice.tell(user_ids, message, among=among)
+
+
+def user_answered() -> str:
+    """Return the primary key as text of the user whose request is being answered, ``""`` if there is none."""
+    session = session_of(request_answered())
+    return "" if session is None else user_of(session.__dict__.get("_session_cache", {}))
 
 
 def kick(
@@ -144,9 +149,8 @@ def kick(
 ) -> Steps[EndedList]:
     """Kick sessions as :func:`script_calls.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
     named = [sid for sid in sids if is_sid(sid)]
-    ended = yield from script_calls.end(
-        named, Reason.KICKED, message=message, latest=latest, keep_users=keep_users, follow=follow
-    )
+    ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
+    ended = yield from script_calls.end(named, ending, follow=follow)
     yield from tell_others(ended, message)
     return ended
 
@@ -180,7 +184,7 @@ def recheck_replicas() -> EndedList:
     """
     confirms = confirmation()
     for partition in keyspace().partitions if confirms else ():
-        script_calls.Ending(confirms=confirms).of_sids(partition, ()).run()
+        Ending(confirms=confirms).of_sids(partition, ()).run()
     return EndedList([], *replica_status(confirms))
 
 

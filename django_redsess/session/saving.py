@@ -23,11 +23,12 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, 
 from django.contrib.sessions.serializers import JSONSerializer
 from django.utils import timezone
 
+from django_redsess import signals
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.session import client_address, deadlines, eviction, script_calls, user_limit
 from django_redsess.session.client_address import STAYS, changed_entry
-from django_redsess.session.compression import check_depth
+from django_redsess.session.compression import check_depth, unpacked_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
 from django_redsess.session.notice import Notice, deliver
@@ -43,12 +44,13 @@ from django_redsess.session.record import (
     revision_of,
     unpack,
 )
-from django_redsess.session.script_calls import Outcome, Saving, Touch
+from django_redsess.session.script_calls import Ending, Outcome, Saving, Touch, time_of
 from django_redsess.session.user_limit import Limit
+from django_redsess.signals import BegunSession
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.round_trips import Plain, Step, Steps
+from django_redsess.transport.round_trips import Plain, SendSignals, Step, Steps
 from django_redsess.transport.sending import Pause
 
 KEY_LENGTH_MAX = 128
@@ -248,10 +250,10 @@ def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -
         # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
         if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
             with suppress(SessionStoreUnavailable):
-                yield from script_calls.end([sid], None)
+                yield from script_calls.end([sid], Ending())
         raise
     if outcome.status != "saved":
-        yield from script_calls.end([sid], None)
+        yield from script_calls.end([sid], Ending())
     return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 
 
@@ -405,8 +407,11 @@ class SaveAttempts:
         if saving.item:
             self.session.pending = self.session.pending._replace(item=outcome.item)
         if outcome.status == "saved":
+            begun = self._begun(sid, saving, known) if signals.sessions_began.receivers else []
             self.session.known = known
             self._note_done(sid, saving.item)
+            if not signals.hold(begun):
+                yield SendSignals(begun)
             yield from eviction.making_room(sid, saving, outcome)
             if outcome.stored is not None and outcome.stored.message:
                 yield from deliver(sid, saving.user_id, outcome.stored.message)
@@ -487,6 +492,16 @@ class SaveAttempts:
         if outcome.status == "taken":
             raise CreateError
         return outcome
+
+    def _begun(self, sid: str, saving: Saving, known: Known) -> list[BegunSession]:
+        """Return the sign-in that this save has stored, if it has stored one."""
+        base, record = self._base, known.record
+        is_same_user = base is not None and base.user_id == saving.user_id
+        replaces = base.login_ms if base is not None and is_same_user else 0
+        if record is None or saving.login_ms in (0, replaces):
+            return []
+        login_at, before = time_of(b"%d" % saving.login_ms), time_of(b"%d" % replaces) if replaces else None
+        return [BegunSession(sid, saving.user_id, login_at, before, *unpacked_client(record.client_packed))]
 
     def _note_done(self, sid: str, item: str) -> None:
         """Clear what is pending, except for what a save does not do."""

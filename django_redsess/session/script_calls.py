@@ -37,7 +37,7 @@ from django_redsess.transport.keys import (
     keyspace,
 )
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, batches, share_of
+from django_redsess.transport.round_trips import LAST_SECOND, Call, EndedSessions, Plain, Steps, batches, share_of
 
 
 class Stored(NamedTuple):
@@ -232,9 +232,6 @@ def items_max() -> int:
 
 AT_ONCE_MAX = lua_scripts.CONSTANTS["AT_ONCE_MAX"]
 """The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""
-
-LAST_SECOND = 250_000_000_000
-"""In the year 9892. A later deadline is shown as this one, because Python's dates end soon after."""
 
 
 class Saving(NamedTuple):
@@ -445,10 +442,11 @@ EndCall = Call[tuple[list[Any], list[EndedSession]]]
 
 class Ending(NamedTuple):
     """
-    How a call of the script ``end`` ends sessions. An end with a ``reason`` of None is not reported.
+    How sessions are ended. An end with a ``reason`` of None is not reported: nobody has used these sessions.
 
     ``message`` is for the users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's
-    clock) stay, and so do those not seen ``since``, the sids ``kept_sids``, and the sessions of ``kept_users``.
+    clock) stay, and so do those not seen ``since``, the sids ``kept_sids``, and the sessions of ``kept_users``. ``by``
+    is the user whose request ends them, ``""`` if none does.
     """
 
     reason: Reason | None = None
@@ -458,6 +456,7 @@ class Ending(NamedTuple):
     kept_sids: Collection[str] = ()
     kept_users: Collection[str] = ()
     confirms: Confirmation | None = None
+    by: str = ""
 
     def of_sids(self, partition: Partition, sids: Sequence[str]) -> EndCall:
         """End up to 250 of ``sids``."""
@@ -469,31 +468,22 @@ class Ending(NamedTuple):
         return self._call(partition, keys, sids=(), low=low, high=high, skipped=skipped)
 
     def _call(self, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
-        why, message, began_by, since, sids, users, _ = self
+        why, message, began_by, since, sids, users, _, by = self
         stays = {"began_by": began_by, "since": since, "kept_sids": sids, "kept_users": users}
         args = lua_scripts.END.arguments(reason=why or "", message=message, **stays, **which)
-        return Call(partition, lua_scripts.END, keys, args, _with_ended, confirmation=self.confirms)
+        script, confirms = lua_scripts.END, self.confirms
+        return Call(partition, script, keys, args, _with_ended, confirmation=confirms, by=by, message=message)
 
 
-def end(
-    sids: Sequence[str],
-    reason: Reason | None,
-    *,
-    message: str = "",
-    latest: int | None = None,
-    keep_users: Collection[str] = (),
-    follow: bool = False,
-) -> Steps[EndedList]:
+def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[EndedList]:
     """
     End sessions, up to 250 a call. Return those that have ended. Only kicks are confirmed by replicas.
 
-    An end with a ``reason`` of None is not reported: it removes sessions that nobody has used. ``message`` is for the
-    users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's clock) stay, and so do
-    those of ``keep_users``. With ``follow``, a session that has got another key is ended under its new sid.
+    With ``follow``, a session that has got another key is ended under its new sid.
     """
     ended: list[EndedSession] = []
-    confirms, named = confirmation() if reason is Reason.KICKED else None, set(sids)
-    ending = Ending(reason, message, latest, kept_users=keep_users, confirms=confirms)
+    confirms, named = confirmation() if ending.reason is Reason.KICKED else None, set(sids)
+    ending = ending._replace(confirms=confirms)
     while sids:
         others: list[str] = []
         for partition, batch in batches(sids):

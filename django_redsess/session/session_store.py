@@ -34,7 +34,7 @@ from django_redsess.session.saving import (
     rotate_key,
     user_of,
 )
-from django_redsess.session.script_calls import Loaded, Outcome
+from django_redsess.session.script_calls import Ending, Loaded, Outcome
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
@@ -384,7 +384,7 @@ class SessionStore(SessionState):
         # Another request may have rotated the loaded session. Then the session under the new key must end. If it was a
         # guest's, somebody else may have signed in with the same cookie. That session stays.
         follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
-        yield from script_calls.end([sid_of(session_key)], reason, follow=follow)
+        yield from script_calls.end([sid_of(session_key)], Ending(reason), follow=follow)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         base, user_id = self.known.record, user_of(data)

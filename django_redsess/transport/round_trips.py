@@ -1,7 +1,7 @@
 """
 Work as steps, which threads and event loops take in the same way.
 
-Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`, :class:`SendSignal` or
+Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`, :class:`SendSignals` or
 :class:`CallOutside`. It is sent the result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded,
 and differ in nothing but ``await``. All else is written once.
 
@@ -28,7 +28,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess import signals
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import EndedSession, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import agreement, retries, sending
 from django_redsess.transport.connections import by_server, loop_pool, of
 from django_redsess.transport.keys import Partition, is_sid, keyspace
@@ -42,10 +42,14 @@ T = TypeVar("T")
 
 
 class EndedSessions(Collection[EndedSession]):
-    """The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates."""
+    """
+    The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates.
 
-    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any]) -> None:
-        self._at = at_milliseconds
+    ``by`` and ``message`` are those of :class:`EndedSession`.
+    """
+
+    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any], by: str = "", message: str = "") -> None:
+        self._at, self._by, self._message = at_milliseconds, by, message
         self._groups = list(zip(groups[::3], groups[1::3], groups[2::3], strict=True))
 
     def __len__(self) -> int:
@@ -58,13 +62,26 @@ class EndedSessions(Collection[EndedSession]):
             # See with_ended in common.lua. A foreign record may have any text as its user, and a name that is no sid.
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
-                sid = packed[start : start + 20].decode(errors="replace")
+                sid, user_id = packed[start : start + 20].decode(errors="replace"), packed[start + 21 : end]
+                login_at = seen_at = None
+                if user_id:
+                    login_at, seen_at = _time_in(packed[end : end + 6]), _time_in(packed[end + 6 : end + 12])
+                    end += 12
                 if is_sid(sid):
-                    yield EndedSession(sid, packed[start + 21 : end].decode(errors="replace"), why, at)
+                    who = user_id.decode(errors="replace")
+                    yield EndedSession(sid, who, why, at, login_at, seen_at, self._by, self._message)
                 start = end
 
     def __contains__(self, ended: object) -> bool:
         return ended in list(self)
+
+
+LAST_SECOND = 250_000_000_000
+"""In the year 9892. A later time is shown as this one, because Python's dates end soon after."""
+
+
+def _time_in(packed: bytes) -> datetime:
+    return datetime.fromtimestamp(min(int.from_bytes(packed, "big") / 1000, LAST_SECOND), UTC)
 
 
 class Step(Generic[T]):
@@ -85,10 +102,10 @@ class Step(Generic[T]):
 
 
 @dataclass(slots=True)
-class SendSignal:
-    """A session that has ended, of which the receivers of the signal are told."""
+class SendSignals:
+    """What has begun or ended, of which the receivers of the signals are told."""
 
-    ended: EndedSession
+    events: Collection[signals.Event]
 
 
 @dataclass(slots=True)
@@ -98,7 +115,7 @@ class CallOutside:
     function: Callable[[], Any]
 
 
-Steps = Generator[Send | Pause | SendSignal | CallOutside, Any, T]
+Steps = Generator[Send | Pause | SendSignals | CallOutside, Any, T]
 """Work of several steps; ``T`` is what it returns."""
 
 
@@ -116,7 +133,7 @@ def drive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, CallOutside):
                     reply = wanted.function()
                 else:
-                    session_ended.send_robust(EndedSession, **wanted.ended._asdict())
+                    signals.announce(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -141,7 +158,7 @@ async def adrive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, CallOutside):
                     reply = await sync_to_async(wanted.function)()
                 else:
-                    await session_ended.asend_robust(EndedSession, **wanted.ended._asdict())
+                    await signals.aannounce(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
             else:
@@ -173,7 +190,8 @@ class Call(Step[T]):
     If the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args`` for what
     must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
     plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
-    are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm.
+    are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm. ``by`` and ``message``
+    are those of the sessions that the script ends.
 
     Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
     redis-py's ResponseError when the server refuses for any other reason.
@@ -188,6 +206,8 @@ class Call(Step[T]):
     before: Callable[[int], bytes] | None = None
     asks: int = 0
     confirmation: Confirmation | None = None
+    by: str = ""
+    message: str = ""
 
     def __iter__(self) -> Steps[T]:
         tag, server = self.partition.tag, of(self.partition)
@@ -210,11 +230,10 @@ class Call(Step[T]):
             return self.read(reply, *beside)
         reply, at, *groups = reply
         of(self.partition).clock.learn(divmod(int(at) * 1000, 1_000_000))
-        ended = EndedSessions(at, groups)
+        ended = EndedSessions(at, groups, self.by, self.message)
         result = self.read(reply, ended, *beside)
         if not signals.hold(ended):
-            for each in ended:
-                yield SendSignal(each)
+            yield SendSignals(ended)
         return result
 
 

@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[str], int]] = {
     "kicked": lambda sid: len(online.end(sid, message="x" * 200)),
     "expired": lambda sid: sum(cleaning.expired()),
     "evicted": lambda sid: sum(cleaning.evicted(maximum=0)),
-    "replaced": lambda sid: len(drive(script_calls.end([sid], Reason.REPLACED))),
+    "replaced": lambda sid: len(drive(script_calls.end([sid], script_calls.Ending(Reason.REPLACED)))),
 }
 
 

@@ -146,7 +146,11 @@ WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
     "kicked": (lambda redis, sid: online.end(sid), Reason.KICKED, DAY),
     "expired": (expire, Reason.EXPIRED, HOUR),
     "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
-    "replaced": (lambda redis, sid: drive(script_calls.end([sid], Reason.REPLACED)), Reason.REPLACED, HOUR),
+    "replaced": (
+        lambda redis, sid: drive(script_calls.end([sid], script_calls.Ending(Reason.REPLACED))),
+        Reason.REPLACED,
+        HOUR,
+    ),
 }
 
 
@@ -218,7 +222,7 @@ OWN_ENDS = {
     "aflush": lambda session: asyncio.run(session.aflush()),
     "delete": SessionStore.delete,
     "adelete": lambda session: asyncio.run(session.adelete()),
-    "invalidated": lambda session: drive(script_calls.end([session.sid], Reason.INVALIDATED)),
+    "invalidated": lambda session: drive(script_calls.end([session.sid], script_calls.Ending(Reason.INVALIDATED))),
 }
 
 
@@ -255,7 +259,7 @@ def test_asking_takes_a_load_and_a_question_and_none_once_loaded(
 
 SECOND_ENDS = {
     "kicked": lambda session: online.end(session.sid, message="Second."),
-    "replaced": lambda session: drive(script_calls.end([session.sid], Reason.REPLACED)),
+    "replaced": lambda session: drive(script_calls.end([session.sid], script_calls.Ending(Reason.REPLACED))),
     "cleaned up": lambda session: call_command("clearsessions"),
     "signed out": sign_out,
 }

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -22,7 +22,7 @@ from django.test import AsyncClient, Client
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.session import eviction
-from django_redsess.signals import EndedSession, Reason, session_ended
+from django_redsess.signals import BegunSession, EndedSession, Reason, session_ended, sessions_began, sessions_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, text_of
 from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, notice_of, user_elsewhere
@@ -49,17 +49,19 @@ def browser(request, site) -> Browser:
 def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_session) -> None:
     heard: list[dict[str, Any]] = []
     connect(lambda **named: heard.append(named))
+    before_begin = redis.time()
     session = new_session("7", colour="a secret colour")
     before = redis.time()
     # It is told once, though named twice.
     [ended] = online.end(session.sid, session.sid)
     after = redis.time()
     (named,) = heard
-    assert ended == (named["sid"], named["user_id"], named["reason"], named["at"])
-    assert set(named) == {"signal", "sender", "sid", "user_id", "reason", "at"}
+    assert ended._asdict().items() <= named.items()
+    assert set(named) == {"signal", "sender", *EndedSession._fields}
     assert (named["signal"], named["sender"]) == (session_ended, EndedSession)
     assert (named["sid"], named["user_id"], named["reason"]) == (session.sid, "7", Reason.KICKED)
     assert json.dumps(named["reason"]) == '"kicked"'
+    assert before_begin[0] - 0.001 <= named["login_at"].timestamp() <= before[0] + before[1] / 1e6
     # The time is the server's, and aware. What is told is in whole milliseconds.
     assert named["at"].tzinfo is UTC
     assert before[0] + before[1] / 1e6 - 0.001 <= named["at"].timestamp() <= after[0] + after[1] / 1e6
@@ -501,3 +503,81 @@ def test_what_ends_while_the_answer_goes_out_is_told_at_once(connect, new_sessio
     connect(lambda **named: order.append("told"))
     ask(f"/end-in-the-stream/{new_session('7').sid}/", order)
     assert order.count("told") == 1
+
+
+@pytest.fixture
+def batches() -> Iterator[list[dict[str, Any]]]:
+    """What receivers of many sessions at once were told, in order."""
+    heard: list[dict[str, Any]] = []
+
+    def receive(**named: Any) -> None:
+        heard.append(named)
+
+    for signal in (sessions_began, sessions_ended):
+        signal.connect(receive)
+    yield heard
+    for signal in (sessions_began, sessions_ended):
+        signal.disconnect(receive)
+
+
+def test_a_sign_in_is_told_after_its_response_with_its_request(batches, browser, alice) -> None:
+    browser.client.cookies.clear()
+    response = browser.post("/login/", {"username": "alice", "password": "secret"})
+    assert response.status_code == 302
+    [told] = batches
+    [begun] = told["sessions"]
+    [found] = online.of_user(alice)
+    assert (told["signal"], told["sender"]) == (sessions_began, BegunSession)
+    assert told["request"].path == "/login/"
+    assert begun == (found.sid, str(alice.pk), found.login_at, None, found.address, found.user_agent)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_whoever_signs_in_again_replaces_a_sign_in_and_a_plain_save_tells_nothing(batches, new_session) -> None:
+    session = new_session("7")
+    [first] = batches.pop()["sessions"]
+    session["colour"] = "blue"
+    session.save()
+    session.cycle_key()
+    session.save()
+    new_session("")
+    assert batches == []
+    # Else both sign-ins could be in the same millisecond.
+    threading.Event().wait(0.002)
+    session.signed_in()
+    session.save()
+    [again] = batches.pop()["sessions"]
+    assert (again.sid, again.user_id, again.replaces) == (session.sid, "7", first.login_at)
+    assert again.login_at > first.login_at
+
+
+@pytest.mark.usefixtures("partitions")
+def test_ends_are_told_in_batches_with_login_and_last_seen(batches, redis, new_session) -> None:
+    sessions = [new_session("7"), new_session(""), new_session("ü:8")]
+    rows = {each.sid: each for each in online.find([session.sid for session in sessions])}
+    batches.clear()
+    online.end(*rows, message="Gone.")
+    told = [each for batch in batches for each in batch["sessions"]]
+    assert {batch["request"] for batch in batches} == {None}
+    assert {each.sid for each in told} == set(rows)
+    for each in told:
+        row = rows[each.sid]
+        assert (each.user_id, each.login_at) == (row.user_id, row.login_at)
+        assert each.seen_at == (row.seen_at if row.user_id else None)
+        assert (each.by, each.message) == ("", "Gone.")
+
+
+def test_an_end_in_a_request_says_who_ended_it(batches, browser, alice, new_session) -> None:
+    other = new_session(str(alice.pk))
+    browser.client.force_login(alice)
+    batches.clear()
+    browser.post(f"/account/sessions/{other.sid}/end/")
+    ends = [each for batch in batches if batch["sender"] is EndedSession for each in batch["sessions"]]
+    assert [(each.sid, each.by) for each in ends] == [(other.sid, str(alice.pk))]
+
+
+def test_a_cleaner_tells_of_many_at_once_and_nobody_of_more_than_250(batches, redis, new_session) -> None:
+    make_due(redis, *(new_session("7").sid for _ in range(300)))
+    batches.clear()
+    assert sum(cleaning.expired(batch_size=250)) == 300
+    assert sorted(len(batch["sessions"]) for batch in batches) == [50, 250]

@@ -18,7 +18,7 @@ from django_redsess.transport.round_trips import (
     Bound,
     Parts,
     Plain,
-    SendSignal,
+    SendSignals,
     Steps,
     adrive,
     bisect,
@@ -78,7 +78,7 @@ def test_receivers_are_told_before_the_next_step(driven) -> None:
         told.append(sender(**named))
 
     def ending() -> Steps[Any]:
-        yield SendSignal(ended)
+        yield SendSignals([ended])
         return list(told)
 
     session_ended.connect(receive)
