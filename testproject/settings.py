@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "testproject.shop",  # Before django_redsess: it replaces some of its templates.
     # Before django.contrib.auth, which stores the time of a sign-in: a refused sign-in then does not reach it.
     "django_redsess",
+    "django_redsess.history",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -1,0 +1,9 @@
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class HistoryConfig(AppConfig):
+    name = "django_redsess.history"
+    label = "redsess_history"
+    verbose_name = _("Sign-ins")
+    default_auto_field = "django.db.models.BigAutoField"

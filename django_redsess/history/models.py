@@ -1,0 +1,77 @@
+"""The row of a sign-in. Public."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_redsess.signals import Reason
+
+__all__ = ["SignIn"]
+
+REASONS = {
+    Reason.LOGOUT: _("signed out"),
+    Reason.INVALIDATED: _("ended by the site"),
+    Reason.EXPIRED: _("expired"),
+    Reason.EVICTED: _("ended for lack of room"),
+    Reason.KICKED: _("ended by somebody"),
+    Reason.REPLACED: _("ended by another sign-in"),
+}
+
+
+class SignIn(models.Model):
+    """
+    A sign-in, and what became of its session.
+
+    ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
+    sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
+    ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
+    user who ended it. ``address_score`` orders addresses: see
+    :func:`django_redsess.session.client_address.address_score`. ``client`` names browser and system. ``device`` is a
+    hash of the device's cookie, and ``is_new`` tells whether the user had not signed in on it before.
+    """
+
+    # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, db_index=False, verbose_name=_("user")
+    )
+    login_ms = models.BigIntegerField(_("signed in"))
+    seen_at = models.DateTimeField(_("last seen"), null=True)
+    ended_at = models.DateTimeField(_("ended"), null=True)
+    ended_is_about = models.BooleanField(_("the end is not exact"), default=False)
+    reason = models.CharField(
+        _("reason"), max_length=12, choices=[(reason.value, text) for reason, text in REASONS.items()], blank=True
+    )
+    by = models.CharField(_("ended by"), max_length=255, blank=True)
+    message = models.CharField(_("message"), max_length=200, blank=True)
+    address = models.CharField(_("address"), max_length=45, blank=True)
+    address_score = models.BigIntegerField(null=True)
+    client = models.CharField(_("device"), max_length=64, blank=True)
+    user_agent = models.CharField(_("user agent"), max_length=256, blank=True)
+    device = models.CharField(max_length=16, blank=True)
+    is_new = models.BooleanField(_("new device"), null=True)
+
+    class Meta:
+        verbose_name = _("sign-in")
+        verbose_name_plural = _("sign-ins")
+        default_permissions = ("view",)
+        permissions = (("export_signin", _("Can export sign-ins")),)
+        constraints = (models.UniqueConstraint(fields=("user", "login_ms"), name="redsess_sign_in"),)
+        indexes = (
+            models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_time"),
+            models.Index(fields=("address_score", "-login_ms"), name="redsess_sign_in_address"),
+            models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
+            models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
+            models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user_id}, {self.login_at:%Y-%m-%d %H:%M:%S}"
+
+    @property
+    def login_at(self) -> datetime:
+        """When the user signed in: an aware datetime."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.login_ms)
