@@ -345,6 +345,24 @@ class Conf:
         "Whether sessions of ``MOVE_FROM`` are moved: each at its next request. If not, they stay there and are used.",
     )
 
+    HISTORY_NOTIFY = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
+        "Whether a user gets a mail after a sign-in on a new device. Needs the app ``django_redsess.history``.",
+    )
+    HISTORY_MAILER = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'shop.mails.queue'",
+        ),
+        """
+        The dotted path of a function that queues such a mail. It takes a ``django.core.mail.EmailMultiAlternatives``.
+
+        None: it is sent by Django's default mailer, after the response, and given up after 5 seconds.
+        """,
+    )
+
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
         """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""
         if setting == "REDSESS":

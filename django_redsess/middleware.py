@@ -96,6 +96,8 @@ def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
         httponly=settings.SESSION_COOKIE_HTTPONLY,
         samesite=settings.SESSION_COOKIE_SAMESITE,
     )
+    if session.visit is not None and session.visit.with_cookie is not None:
+        session.visit.with_cookie(response)
     patch_vary_headers(response, ("Cookie",))
 
 

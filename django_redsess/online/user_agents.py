@@ -61,6 +61,12 @@ def is_system(user_agent: str, system: str) -> bool:
     return bool(user_agent) and system_of(user_agent).lower() == _ALSO.get(wanted, wanted)
 
 
+def family_of(user_agent: str) -> tuple[str, str]:
+    """Return browser and system of ``user_agent`` without their versions, in lower case. ``""`` for what is unknown."""
+    name = next(iter(_names_of(user_agent)), "")
+    return name.rstrip("0123456789 "), system_of(user_agent).lower()
+
+
 @lru_cache(maxsize=4096)
 def _names_of(user_agent: str) -> tuple[str, ...]:
     # "Chrome 120" and "Chrome Mobile 120"; "HeadlessChrome 120", as it calls itself. In lower case.

@@ -21,6 +21,7 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from django_redsess import signals
@@ -75,6 +76,8 @@ class Visit:
     """Whether the request is passive: made by a page itself. It prolongs nothing."""
     begins_by_view: bool = True
     """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
+    with_cookie: Callable[[HttpResponseBase], None] | None = None
+    """Called with the response that gets the session's cookie, to add another one."""
 
 
 class Cookie(NamedTuple):
