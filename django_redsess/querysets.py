@@ -19,7 +19,7 @@ from django.db import NotSupportedError
 from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
-from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter
+from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter, seconds_of_active
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session.client_address import named_network, network_of
@@ -399,8 +399,14 @@ class SessionQuerySet(RedisQuerySet[Any]):
         clone._order = "-seen_at" if self._by_seen else "-login_at"
         return clone
 
-    def active(self, seconds: float) -> Self:
-        """Keep the sessions that were seen in the last ``seconds``. The order is then by last seen."""
+    def active(self, seconds: float | None = None) -> Self:
+        """
+        Keep the sessions that were seen in the last ``seconds``. The order is then by last seen.
+
+        None stands for the five minutes in which a session is active: see :func:`django_redsess.online.count`.
+        """
+        if seconds is None:
+            seconds = seconds_of_active()
         before = self.session_filter.active_seconds
         return self._with(active_seconds=seconds if before is None else min(before, seconds))
 

@@ -22,7 +22,8 @@ from django_redsess.querysets import SessionQuerySet, users_by_id
 
 ACTIVE, STAFF, BROWSER, SYSTEM = "active", "staff", "browser", "system"
 
-SECONDS = {"5m": 300, "1h": 3600, "1d": 86400}
+SECONDS = {"5m": None, "1h": 3600, "1d": 86400}
+"""None stands for the five minutes in which a session is active."""
 
 NAMES_MAX = 5  # So many users are named in the filter.
 NAME_MAX = 200  # A longer name of a browser or system is cut.
@@ -71,20 +72,20 @@ class WhoFilter(BySeenFilter):
 
 
 class ActiveFilter(BySeenFilter):
-    """Sessions that were seen in the last minutes, hour or day."""
+    """Active sessions, or those that were seen in the last hour or day."""
 
     title = gettext_lazy("last seen")
     parameter_name = ACTIVE
     texts = {
-        "5m": gettext_lazy("In the last 5 minutes"),
+        "5m": gettext_lazy("Active: in the last 5 minutes"),
         "1h": gettext_lazy("In the last hour"),
         "1d": gettext_lazy("In the last day"),
     }
     without = gettext_lazy("All")
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
-        seconds = SECONDS.get(self.value() or "")
-        return queryset.active(seconds) if seconds else queryset
+        value = self.value() or ""
+        return queryset.active(SECONDS[value]) if value in SECONDS else queryset
 
 
 class StaffFilter(SimpleListFilter):

@@ -1,5 +1,5 @@
 """
-How many were online: the picture above the list of sessions, and a page for a day, a week or a month.
+How many were active and signed in: the picture above the list of sessions, and a page for a day, a week or a month.
 
 The chart is SVG in the page, without scripts or files. It can be read without colours.
 """
@@ -93,12 +93,12 @@ def draw(
     small: bool = False,
 ) -> SafeString | str:
     """
-    Draw how many were signed in and how many were guests, in the current language and time zone.
+    Draw how many were active, how many signed in and how many guests, in the current language and time zone.
 
-    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. The chart covers the last
-    ``hours``, and its lines end with who is online ``now``; or it covers a ``day``, from one time to another. ``small``
-    makes it at most 120 pixels high. Returns a ``<figure>``, of which a page can have only one (it contains ids), or
-    ``""`` if the samples are too few for a line.
+    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. Where they don't tell how
+    many were active, that line has a gap. The chart covers the last ``hours``, and its lines end with who is here
+    ``now``; or it covers a ``day``, from one time to another. ``small`` makes it at most 140 pixels high. Returns a
+    ``<figure>``, of which a page can have only one (it contains ids), or ``""`` if the samples are too few for a line.
     """
     start, end = day or (now.at - timedelta(hours=hours), now.at)
     sampled = [sample for sample in samples if start <= sample.at <= end]
@@ -106,7 +106,8 @@ def draw(
     if not sampled or sampled[-1].at - sampled[0].at < (end - start) / POINTS_MAX:
         return ""
     points = sampled if day else [*sampled, now]
-    step, top = _scale(max(max(point.signed_in, point.guests) for point in points))
+    active = [_Count(point.at, point.active) for point in points if point.active is not None]
+    step, top = _scale(max(max(point.signed_in, point.guests, point.active or 0) for point in points))
     plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
     levels = [(plot.y(number), shown_number(number)) for number in range(0, top + 1, top if small else step)]
     margin = 10 + CHARACTER * max(len(label) for _, label in levels)
@@ -126,6 +127,7 @@ def draw(
         "levels": levels,
         "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
         "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
+        "active": _line(plot, active) if active else None,
         "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
         "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
         "evicted": [shown_number(count) for count in gone] if any(gone) and not small else None,
@@ -136,12 +138,22 @@ def draw(
 def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
     """Return the title of a chart: see :func:`draw`."""
     if day:
-        return gettext("Online on %(day)s") % {"day": day_name(day[0])}
+        return gettext("Sessions on %(day)s") % {"day": day_name(day[0])}
     if hours <= 48:
-        text = ngettext("Online in the last hour", "Online in the last %(counter)s hours", hours)
+        text = ngettext("Sessions in the last hour", "Sessions in the last %(counter)s hours", hours)
         return text % {"counter": hours} if hours > 1 else text
     days = hours // 24
-    return ngettext("Online in the last day", "Online in the last %(counter)s days", days) % {"counter": days}
+    return ngettext("Sessions in the last day", "Sessions in the last %(counter)s days", days) % {"counter": days}
+
+
+def heading(signed_in: int, active: int) -> str:
+    """Return how many are signed in, and how many of them are active, as the heading of a page."""
+    shown = {
+        "signed_in": ngettext("%(count)s signed in", "%(count)s signed in", signed_in)
+        % {"count": shown_number(signed_in)},
+        "active": ngettext("%(count)s active now", "%(count)s active now", active) % {"count": shown_number(active)},
+    }
+    return gettext("%(signed_in)s, %(active)s") % shown
 
 
 def day_name(at: datetime) -> str:
@@ -211,20 +223,20 @@ DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
 
 def present(request: HttpRequest) -> dict[str, Any]:
     """
-    Return what stands above the list: the time of its data, and the small picture.
+    Return what stands above the list: the time of its data, the small picture, and its numbers of ``now``.
 
-    The template calls this after the list was counted, which removes due sessions: so both numbers agree.
+    Call it after the list was counted, which removes due sessions: so both numbers agree.
     """
-    picture, at = "", datetime.now(UTC)
+    picture, at, now = "", datetime.now(UTC), None
     # Above the results of a search or filter there is no picture: it would be of all sessions.
     if set(request.GET) <= {ORDER_VAR}:
         samples, now = online.until_now()
         picture, at = draw(samples, now, small=True), now.at
-    return {"picture": picture, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
+    return {"picture": picture, "now": now, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
 
 
 def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpResponse:
-    """Show how many were online in the last day, week or month, or on one day."""
+    """Show how many were active and signed in during the last day, week or month, or on one day."""
     if not sessions_admin.has_view_permission(request):
         raise PermissionDenied
     today = timezone.localdate(datetime.now(UTC))
@@ -235,9 +247,11 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
     samples, now = online.until_now(hours=hours, day=bounds)
     earlier, by_day = (day or today) - timedelta(days=1), not day and name != "day"
-    # Of a day that is over, nobody who is online now is part.
+    # Of a day that is over, nobody who is here now is part.
     counted = [*samples, now] if samples and (not day or day == today) else samples
+    name_of_page = gettext("Online over time")
     context = {
+        "name_of_page": name_of_page,
         "picture": draw(samples, now, hours=hours, day=bounds),
         "rows": _rows(counted, by_day=by_day, today=day or today),
         "by_day": by_day,
@@ -250,7 +264,8 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
         "at": now.at,
         "zone": timezone.get_current_timezone_name(),
     }
-    return sessions_admin.page(request, NUMBERS_TEMPLATE, gettext("Online over time"), context)
+    title = name_of_page if day or now.active is None else heading(now.signed_in, now.active)
+    return sessions_admin.page(request, NUMBERS_TEMPLATE, title, context)
 
 
 def _day_asked_for(request: HttpRequest, today: date) -> date | None:
@@ -273,8 +288,9 @@ def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> 
         times, of_part = zip(*part, strict=True)
         form = get_format("TIME_FORMAT") if times[0].date() == today else f"D {get_format('TIME_FORMAT')}"
         name = day_name(times[0]) if by_day else date_format(times[0].replace(minute=0), form)
-        signed_in, guests = [each.signed_in for each in of_part], [each.guests for each in of_part]
-        counts = [shown_number(count) for count in (max(signed_in), min(signed_in), max(guests), min(guests))]
+        numbers = ([getattr(each, name) for each in of_part] for name in ("active", "signed_in", "guests"))
+        known = [[number for number in each if number is not None] for each in numbers]
+        counts = [shown_number(of(each)) if each else "-" for each in known for of in (max, min)]
         rows.append({"name": name, "day": times[0].date().isoformat() if by_day else "", "counts": counts})
     return rows[::-1]
 

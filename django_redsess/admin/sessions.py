@@ -26,7 +26,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess import online
 from django_redsess.admin import filters, pages
 from django_redsess.admin.export import export_view
-from django_redsess.admin.numbers import numbers_view, present
+from django_redsess.admin.numbers import heading, numbers_view, present
 from django_redsess.admin.session_page import SessionPageAdmin
 from django_redsess.admin.users import limit_of_user, users_admin, visible_users
 from django_redsess.backend import is_in_use
@@ -34,6 +34,8 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import when
+from django_redsess.online.listing import SessionFilter
+from django_redsess.online.samples import Present
 from django_redsess.online.user_agents import BROWSERS
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client_address import network_of
@@ -104,8 +106,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
     search_fields = ("user",)
     ordering = ("-login_at",)
     list_filter = (
-        filters.WhoFilter,
         filters.ActiveFilter,
+        filters.WhoFilter,
         filters.StaffFilter,
         filters.BrowserFilter,
         filters.SystemFilter,
@@ -165,7 +167,6 @@ class OnlineSessionAdmin(SessionPageAdmin):
         for name in (PAGE_VAR, ERROR_FLAG):
             query.pop(name, None)
         context = {
-            "present": partial(present, request),
             "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
             "has_export_permission": self.has_export_permission(request),
             "export_query": query.urlencode(),
@@ -183,16 +184,11 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
-        asked, count = sessions.session_filter, changelist.result_count
+        asked, above = sessions.session_filter, present(request)
         by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.WHO: pages.EVERYONE})
-        title = ngettext("%(count)s online session", "%(count)s online sessions", count)
-        if sessions.is_cut:
-            title = ngettext("At least %(count)s online session", "At least %(count)s online sessions", count)
-        elif not count and (changelist.query or changelist.has_active_filters):
-            # "0 online sessions" would say that nobody is online.
-            title = gettext("No matching session")
         return {
-            "title": title % {"count": pages.shown_number(count)},
+            "present": above,
+            "title": self._title(changelist, above["now"]),
             "chosen": filters.chosen(changelist),
             "looked_through": sessions.looked_through,
             "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
@@ -203,6 +199,19 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
+
+    def _title(self, changelist: ChangeList, now: Present | None) -> str:
+        sessions, count = changelist.queryset, changelist.result_count
+        shown = {"count": pages.shown_number(count)}
+        if sessions.is_cut:
+            return ngettext("At least %(count)s session", "At least %(count)s sessions", count) % shown
+        if changelist.query or changelist.has_active_filters or sessions.session_filter.guests:
+            found = ngettext("%(count)s matching session", "%(count)s matching sessions", count) % shown
+            return found if count else gettext("No matching session")
+        # A subclass may list some sessions only, while the picture is of all.
+        is_of_all = sessions.sids is None and sessions.session_filter == SessionFilter()
+        active = now.active if now and is_of_all else None
+        return heading(count, sessions.active().count() if active is None else active)
 
     def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
         # Links below the list, or who may do that.

@@ -7,6 +7,12 @@ local function active_since(milliseconds)
   return milliseconds ~= "" and digits(now - milliseconds) or ""
 end
 
+-- How many sessions with a user, and how many guests', were seen at most `milliseconds` ago.
+local function count_active(milliseconds)
+  local since = active_since(milliseconds)
+  return redis.call("ZCOUNT", recent, since, "+inf"), redis.call("ZCOUNT", guests, since, "+inf")
+end
+
 -- What lists show of sessions.
 
 -- A row: sid, login time, last seen, deadline, newest viewed item, record. Nothing (nil) without a record or without a
@@ -124,8 +130,9 @@ local function of_users(by_seen, since)
   return sids, scores
 end
 
--- Thin out samples, so that each slot of time has one. Slots begin at the same times in all partitions. The script's
--- KEYS have `samples`.
+-- Thin out samples, so that each slot of time has one. Slots begin at the same times in all partitions. `list` has
+-- samples of all counts, or those of who was active. They are texts of the same form: the minute, how many are signed
+-- in, how many are guests. Only those of all counts have totals behind.
 
 -- Group samples with their scores, the earliest first, by slots of `length` milliseconds.
 local function slots_of(found, length)
@@ -143,35 +150,35 @@ end
 
 -- Replace the samples of a slot by one: its time is the slot's beginning, its counts are the highest, its totals those
 -- of the latest. Return whether the server took it.
-local function merge(slot)
+local function merge(list, has_totals, slot)
   local signed_in, guests_there, latest = 0, 0, nil
   for _, sample in ipairs(slot) do
-    local users, others, rest = string.match(sample, "^%d+ (%d+) (%d+) ([%d ]+)$")
+    local users, others, rest = string.match(sample, "^%d+ (%d+) (%d+)([%d ]*)$")
     -- Another program may have written anything: what is no sample goes.
-    if rest then
+    if rest and (rest ~= "") == has_totals then
       latest = rest
       signed_in, guests_there = math.max(signed_in, tonumber(users)), math.max(guests_there, tonumber(others))
     end
   end
-  local merged = latest and table.concat({ digits(slot.begins), digits(signed_in), digits(guests_there), latest }, " ")
+  local merged = latest and table.concat({ digits(slot.begins), digits(signed_in), digits(guests_there) }, " ") .. latest
   -- pcall: a full server refuses it. Then the samples stay as they are.
-  if merged and type(redis.pcall("ZADD", samples, digits(slot.begins), merged)) == "table" then return false end
+  if merged and type(redis.pcall("ZADD", list, digits(slot.begins), merged)) == "table" then return false end
   for _, sample in ipairs(slot) do
-    if sample ~= merged then redis.call("ZREM", samples, sample) end
+    if sample ~= merged then redis.call("ZREM", list, sample) end
   end
   return true
 end
 
 -- Keep one sample for each slot of `length` milliseconds that is older than `age`. Look at up to AT_ONCE_MAX samples:
 -- the next call goes on behind them.
-local function thin_out(age, length)
-  local before, field = now - age, "thinned:" .. digits(length)
+local function thin_out(list, has_totals, age, length)
+  local before, field = now - age, (has_totals and "thinned:" or "thinned:active:") .. digits(length)
   before = before - before % length
   local from = tonumber(redis.call("HGET", totals, field) or 0) or 0
   if from == before then return end
   -- The clock has stepped back: begin again.
   if from > before then from = 0 end
-  local found = redis.call("ZRANGE", samples, digits(from), "(" .. digits(before), "BYSCORE", "LIMIT", 0, AT_ONCE_MAX,
+  local found = redis.call("ZRANGE", list, digits(from), "(" .. digits(before), "BYSCORE", "LIMIT", 0, AT_ONCE_MAX,
     "WITHSCORES")
   local slots = slots_of(found, length)
   if #found == 2 * AT_ONCE_MAX then
@@ -180,7 +187,7 @@ local function thin_out(age, length)
     if slots[2] then slots[#slots] = nil end
   end
   for _, slot in ipairs(slots) do
-    if (slot[2] or slot.first ~= slot.begins) and not merge(slot) then return end
+    if (slot[2] or slot.first ~= slot.begins) and not merge(list, has_totals, slot) then return end
   end
   redis.pcall("HSET", totals, field, digits(before))
 end
@@ -338,12 +345,13 @@ while count < total and size <= BYTES_MAX do
 end
 return { table.concat(lengths, " "), table.concat(records) }
 
---- take_sample: Store who is online, in the first call of each minute, and thin out the older samples.
--- KEYS: partition samples
--- ARGV: lifetime:number thinning:list fields...
+--- take_sample: Store who is here, in the first call of each minute, and thin out the older samples.
+-- KEYS: partition samples samples_active
+-- ARGV: active:number lifetime:number thinning:list fields...
 -- A sample is kept for `lifetime` milliseconds. It is a text: the minute, how many are signed in, how many are guests,
--- and these fields of totals, with blanks between. `thinning` has pairs of milliseconds: an age, and the length of the
--- slots of older samples; the oldest first.
+-- and these fields of totals, with blanks between. `samples_active` gets a text of its own, since earlier releases
+-- refuse a sample with more numbers: the minute, and how many of both were seen at most `active` milliseconds ago.
+-- `thinning` has pairs of milliseconds: an age, and the length of the slots of older samples; the oldest first.
 -- Reply: milliseconds until the next minute.
 local minute = now - now % 60000
 local newest = redis.call("ZRANGE", samples, -1, -1, "WITHSCORES")
@@ -354,19 +362,28 @@ if not newest[2] or tonumber(newest[2]) < minute then
   end
   -- pcall: a full server refuses it, and there is a gap.
   redis.pcall("ZADD", samples, digits(minute), table.concat(sample, " "))
-  redis.call("ZREMRANGEBYSCORE", samples, "-inf", digits(now - lifetime))
-  for index = 1, #thinning, 2 do thin_out(tonumber(thinning[index]), tonumber(thinning[index + 1])) end
+  redis.pcall("ZADD", samples_active, digits(minute), table.concat({ digits(minute), count_active(active) }, " "))
+  for _, list in ipairs({ samples, samples_active }) do
+    redis.call("ZREMRANGEBYSCORE", list, "-inf", digits(now - lifetime))
+    for index = 1, #thinning, 2 do
+      thin_out(list, list == samples, tonumber(thinning[index]), tonumber(thinning[index + 1]))
+    end
+  end
 end
 return minute + 60000 - now
 
---- read_samples: Count who is online, and read the samples of a time.
--- KEYS: partition samples
--- ARGV: first:number last:number
+--- read_samples: Count who is here, and read the samples of a time.
+-- KEYS: partition samples samples_active
+-- ARGV: active:number first:number last:number
 -- `first` and `last` are times in milliseconds; `first` may be how long ago, as a negative number. Without `last`, all
 -- samples up to now.
--- Reply: the time, how many are signed in, how many are guests; and samples, the earliest first (see `take_sample`),
--- as one text with a line for each: thousands of texts would take the client long.
-local signed_in = redis.call("ZCARD", online_user)
+-- Reply: the time; how many are signed in, how many are guests, and how many of both were seen at most `active`
+-- milliseconds ago; and the samples of both lists, the earliest first (see `take_sample`), each as one text with a line
+-- for each: thousands of texts would take the client long.
 local from, to = digits(first < 0 and now + first or first), last and digits(last) or "+inf"
-local found = redis.call("ZRANGE", samples, from, to, "BYSCORE")
-return { digits(now), signed_in, redis.call("ZCARD", guests), table.concat(found, "\n") }
+local counts = { redis.call("ZCARD", online_user), redis.call("ZCARD", guests), count_active(active) }
+local texts = {}
+for number, list in ipairs({ samples, samples_active }) do
+  texts[number] = table.concat(redis.call("ZRANGE", list, from, to, "BYSCORE"), "\n")
+end
+return { digits(now), counts, unpack(texts) }

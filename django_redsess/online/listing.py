@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
+from django_redsess.conf import conf
 from django_redsess.session.client_address import named_network
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
 from django_redsess.session.script_calls import TIME_MAX, time_of
@@ -39,6 +40,9 @@ from django_redsess.transport.round_trips import (
 )
 from django_redsess.transport.sending import head, tail
 
+ACTIVE_SECONDS = 300
+"""Who was seen in the last so many seconds is active."""
+
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
@@ -47,6 +51,12 @@ CONSIDERED_MAX = lua_scripts.CONSTANTS["CONSIDERED_MAX"]
 
 
 Guests = bool | Literal["only"]
+
+
+def seconds_of_active() -> float:
+    """Return the ``active_seconds`` of a filter that keeps active sessions."""
+    # When a session was seen is rounded down to TOUCH_INTERVAL.
+    return ACTIVE_SECONDS + conf.TOUCH_INTERVAL
 
 
 class ClientFilters(TypedDict, total=False):

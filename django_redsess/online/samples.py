@@ -1,5 +1,7 @@
 """
-Samples of who was online, one a minute. Most functions return calls: see :mod:`django_redsess.session.script_calls`.
+Samples of how many were signed in and active, one a minute.
+
+Most functions return calls: see :mod:`django_redsess.session.script_calls`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django_redsess.online.listing import seconds_of_active
 from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
 from django_redsess.transport import lua_scripts
@@ -22,8 +25,13 @@ Numbers = tuple[int, ...]
 
 COUNTS = 3 + 2 * len(REASONS)
 
-BRIEF = re.compile(rb"^(\d+) (\d+) (\d+) [\d ]+$", re.MULTILINE)
+BRIEF = re.compile(rb"^(\d{1,16}) (\d{1,16}) (\d{1,16}) [\d ]+$", re.MULTILINE)
 """The minute of a sample, signed in, guests."""
+
+ACTIVE = re.compile(rb"^(\d{1,16}) (\d{1,16}) (\d{1,16})$", re.MULTILINE)
+"""The minute of a sample of who was active, signed in, guests."""
+
+NO_ACTIVE = (None, None)
 
 DAY_SECONDS = 24 * 3600
 
@@ -38,12 +46,15 @@ PARTITIONS_AT_ONCE = 8
 
 class Sample(NamedTuple):
     """
-    How many sessions were online in the minute that began ``at``; in an older sample, in the ten minutes or the hour.
+    How many sessions there were in the minute that began ``at``; in an older sample, in the ten minutes or the hour.
 
-    ``signed_in`` and ``guests`` are the numbers of live sessions: in an older sample, the highest of that time. With
-    several partitions, the highest of each are added up. The other fields count from the beginning of the store:
-    ``created`` counts all sessions, ``ended`` those that have ended, by reason. ``guests_ended`` is the guests' part of
-    ``ended``.
+    ``signed_in`` and ``guests`` are the numbers of live sessions, ``active`` and ``active_guests`` those of them that
+    were seen in the last five minutes. In an older sample, each is the highest of that time. With several partitions,
+    the highest of each are added up. ``active`` and ``active_guests`` are None where nobody has counted them: in
+    samples of an earlier release.
+
+    The other fields count from the beginning of the store: ``created`` counts all sessions, ``ended`` those that have
+    ended, by reason. ``guests_ended`` is the guests' part of ``ended``.
     """
 
     at: datetime
@@ -52,14 +63,30 @@ class Sample(NamedTuple):
     created: int
     ended: dict[Reason, int]
     guests_ended: dict[Reason, int]
+    active: int | None = None
+    active_guests: int | None = None
 
 
 class Present(NamedTuple):
-    """How many sessions are online at the time ``at``: ``signed_in`` and ``guests``."""
+    """The numbers of sessions at the time ``at``: as in :class:`Sample`."""
 
     at: datetime
     signed_in: int
     guests: int
+    active: int | None = None
+    active_guests: int | None = None
+
+
+class Read(NamedTuple):
+    """
+    What a partition has: how many sessions now, and its samples in two texts with a line for each, the earliest first.
+
+    ``active`` is the text of those of who was active.
+    """
+
+    now: Present
+    text: bytes
+    active: bytes
 
 
 def sample() -> list[Call[float]]:
@@ -70,8 +97,14 @@ def sample() -> list[Call[float]]:
     """
     fields = ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
     thinning = [seconds * 1000 for pair in THINNING for seconds in pair]
-    args = lua_scripts.TAKE_SAMPLE.arguments(lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields)
+    args = lua_scripts.TAKE_SAMPLE.arguments(
+        active=_active_milliseconds(), lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields
+    )
     return on_each(lua_scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
+
+
+def _active_milliseconds() -> str:
+    return f"{seconds_of_active() * 1000:.0f}"
 
 
 def slot_of(age: timedelta) -> timedelta:
@@ -80,20 +113,21 @@ def slot_of(age: timedelta) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present, bytes]]]:
+def samples(first: float, last: float | None = None) -> Steps[list[Read]]:
     """
-    Of each partition, count the sessions that are online now, and read the samples from ``first`` to ``last``.
+    Of each partition, count the sessions that are here now, and read the samples from ``first`` to ``last``.
 
-    Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now. The
-    samples are one text with a line for each, the earliest first.
+    Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now.
     """
     args = lua_scripts.READ_SAMPLES.arguments(
-        first=f"{first * 1000:.0f}", last=None if last is None else f"{last * 1000:.0f}"
+        active=_active_milliseconds(),
+        first=f"{first * 1000:.0f}",
+        last=None if last is None else f"{last * 1000:.0f}",
     )
     calls = on_each(lua_scripts.READ_SAMPLES, args, _samples)
     # The samples of more than a day take the server long: it serves others in between.
     at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE
-    found = []
+    found = list[Read]()
     for start in range(0, len(calls), at_once):
         found += yield from together(calls[start : start + at_once])
     return found
@@ -102,41 +136,55 @@ def samples(first: float, last: float | None = None) -> Steps[list[tuple[Present
 def history(hours: float) -> Steps[list[Sample]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``."""
     found = yield from samples(-hours * 3600)
-    return _added_up([text for _, text in found])
+    return _added_up([each.text for each in found], _active(found))
 
 
 def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tuple[Sequence[Sample | Present], Present]]:
     """
-    Return the samples of the last ``hours``, and how many are online now.
+    Return the samples of the last ``hours``, and how many are here now.
 
     ``day`` asks for the samples between two times instead. Of several partitions, only the first and the last sample
     are whole. The others have what a chart draws: a day has 1440 samples of each partition.
     """
     first, last = (-hours * 3600, None) if day is None else (day[0].timestamp(), day[1].timestamp())
     found = yield from samples(first, last)
-    present, texts = zip(*found, strict=True)
-    times, signed_in, guests = zip(*present, strict=True)
-    now = Present(max(times), sum(signed_in), sum(guests))
+    texts, active = [each.text for each in found], _active(found)
+    times, *counts = zip(*(each.now for each in found), strict=True)
+    now = Present(max(times), *map(sum, counts))
     if len(texts) == 1:
-        return _added_up(texts), now
+        return _added_up(texts, active), now
     minutes: dict[bytes, list[tuple[bytes, ...]]] = {}
     for text in texts:
         for minute, *counts in BRIEF.findall(text):
             minutes.setdefault(minute, []).append(tuple(counts))
     drawn: list[Sample | Present] = [
-        Present(time_of(minute), *(sum(map(int, counts)) for counts in zip(*minutes[minute], strict=True)))
+        Present(time_of(minute), *_sums(minutes[minute]), *active.get(minute, NO_ACTIVE))
         for minute in _whole(minutes, len(texts))
     ]
     if drawn:
         lines = [text.split(b"\n") for text in texts]
         ends = {minute for minute in minutes if time_of(minute) in (drawn[0].at, drawn[-1].at)}
         of_ends = [b"\n".join(line for line in some if line.split(b" ", 1)[0] in ends) for some in lines]
-        whole = {sample.at: sample for sample in _added_up(of_ends)}
+        whole = {sample.at: sample for sample in _added_up(of_ends, active)}
         drawn[0], drawn[-1] = whole.get(drawn[0].at, drawn[0]), whole.get(drawn[-1].at, drawn[-1])
     return drawn, now
 
 
-def _added_up(texts: Sequence[bytes]) -> list[Sample]:
+def _active(found: Sequence[Read]) -> Mapping[bytes, tuple[int, int]]:
+    """Return how many were active in the minutes of which all partitions know it: signed in, and guests."""
+    minutes: dict[bytes, list[tuple[bytes, ...]]] = {}
+    for each in found:
+        for minute, *counts in ACTIVE.findall(each.active):
+            minutes.setdefault(minute, []).append(tuple(counts))
+    return {minute: _sums(counts) for minute, counts in minutes.items() if len(counts) == len(found)}
+
+
+def _sums(counts: Sequence[tuple[bytes, ...]]) -> tuple[int, int]:
+    signed_in, guests = (sum(map(int, each)) for each in zip(*counts, strict=True))
+    return signed_in, guests
+
+
+def _added_up(texts: Sequence[bytes], active: Mapping[bytes, tuple[int, int]]) -> list[Sample]:
     """Return the samples that all partitions have, each of which has one of the ``texts``."""
     minutes: dict[bytes, list[Numbers]] = {}
     for text in texts:
@@ -151,7 +199,7 @@ def _added_up(texts: Sequence[bytes]) -> list[Sample]:
                     numbers += (0,) * (COUNTS - len(numbers))
                 if len(numbers) == COUNTS:
                     minutes.setdefault(minute, []).append(numbers)
-    return [_sample(minute, minutes[minute]) for minute in _whole(minutes, len(texts))]
+    return [_sample(minute, minutes[minute], active.get(minute, NO_ACTIVE)) for minute in _whole(minutes, len(texts))]
 
 
 def _whole(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[bytes]:
@@ -159,16 +207,16 @@ def _whole(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[byte
     return [minute for minute in sorted(minutes, key=int) if len(minutes[minute]) == partitions]
 
 
-def _sample(minute: bytes, partitions: list[Numbers]) -> Sample:
+def _sample(minute: bytes, partitions: list[Numbers], active: tuple[int | None, int | None]) -> Sample:
     signed_in, guests, created, *ended = map(sum, zip(*partitions, strict=True))
     in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
-    totals = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
-    return Sample(time_of(minute), signed_in, guests, created, *totals)
+    totals, totals_of_guests = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
+    return Sample(time_of(minute), signed_in, guests, created, totals, totals_of_guests, *active)
 
 
-def _samples(reply: list[Any]) -> tuple[Present, bytes]:
-    at, signed_in, guests, text = reply
-    return Present(time_of(at), signed_in, guests), text
+def _samples(reply: list[Any]) -> Read:
+    at, counts, text, active = reply
+    return Read(Present(time_of(at), *counts), text, active)
 
 
 def evicted(samples: Sequence[Sample | Present]) -> tuple[int, int]:

@@ -171,8 +171,18 @@ class Partition:
 
     @property
     def samples(self) -> str:
-        """Sorted set, bounded: who was online, and the totals → minute."""
+        """Sorted set, bounded: how many were signed in and how many guests, and the totals → minute."""
         return self._name("samples")
+
+    @property
+    def samples_active(self) -> str:
+        """Sorted set, bounded: how many of both were active → minute."""
+        return self._name("samples:active")
+
+    @property
+    def both_samples(self) -> list[str]:
+        """The names of the two sorted sets of samples."""
+        return [self.samples, self.samples_active]
 
     @property
     def viewed(self) -> str:
@@ -195,7 +205,7 @@ class Partition:
         """A name of each kind."""
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
         of_one.append(self.moved_of("0"))
-        return [*self.lists, *of_one, self.wake, self.totals, self.samples, self.viewed, self.meta]
+        return [*self.lists, *of_one, self.wake, self.totals, *self.both_samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
         """
@@ -205,7 +215,7 @@ class Partition:
         """
         if name in self.lists:
             return "list"
-        others = (self.wake, self.totals, self.samples, self.viewed, self.meta)
+        others = (self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
         if name in others or name.startswith((self.message_of(""), self.moved_of(""))):
             return "other"
         if name.startswith(self.online_user_of("")):

@@ -82,7 +82,13 @@ def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
     names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
-    names |= {partition.addresses, partition.guests_addresses, partition.wake, partition.totals, partition.samples}
+    names |= {
+        partition.addresses,
+        partition.guests_addresses,
+        partition.wake,
+        partition.totals,
+        *partition.both_samples,
+    }
     return {name.encode() for name in names}
 
 

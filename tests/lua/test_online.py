@@ -89,7 +89,7 @@ LENGTH = 10 * MINUTE
 
 
 def take(store: Store, *thinning: int) -> None:
-    given = {"lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
+    given = {"active": 5 * MINUTE, "lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
     store.client.zremrangebyscore(store.partition.samples, store.now - MINUTE, "+inf")
     store.run(lua_scripts.TAKE_SAMPLE, **given)
 
