@@ -75,7 +75,7 @@ def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query
     fill(redis, 5100, viewed=0, users=1)
     page = Page(admin_client.get(f"{LIST}?{query}"))
     assert 4500 < page.count < 5100
-    assert f"At least {page.count:,} online sessions" in page.text
+    assert f"At least {page.count:,} sessions" in page.text
     response = admin_client.post(f"{LIST}export/?{query}", {"format": "json"})
     exported = json.loads(response.getvalue())
     assert (exported["count"], exported["is_all"]) == (page.count, False)

@@ -51,14 +51,28 @@ def now_of(client: redis.Redis) -> datetime:
     return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
 
 
-def note(client: redis.Redis, at: datetime, *, signed_in: int = 1, guests: int = 2, created: int = 3) -> None:
-    """Store a sample of that time in every partition, as a cleaner does."""
+def note(
+    client: redis.Redis,
+    at: datetime,
+    *,
+    signed_in: int = 1,
+    guests: int = 2,
+    created: int = 3,
+    active: tuple[int, int] | None = None,
+) -> None:
+    """
+    Store a sample of that time in every partition, as a cleaner does.
+
+    ``active`` is how many of those signed in and of the guests were active; None as a cleaner of an earlier release.
+    """
     milliseconds = f"{at.timestamp() * 1000:.0f}"
     text = " ".join(
         [milliseconds, str(signed_in), str(guests), str(created), *("0" for _ in Reason), *("0" for _ in Reason)]
     )
     for partition in keyspace().partitions:
         client.zadd(partition.samples, {text: milliseconds})
+        if active:
+            client.zadd(partition.samples_active, {f"{milliseconds} {active[0]} {active[1]}": milliseconds})
 
 
 def have_views(client: redis.Redis, views: Mapping[str, int]) -> None:

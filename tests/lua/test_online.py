@@ -118,8 +118,11 @@ def test_a_call_looks_at_few_samples_and_the_next_goes_on_behind_them(store) -> 
 
 def test_what_is_no_sample_goes_with_its_slot_and_a_clock_that_stepped_back_begins_again(store) -> None:
     begins = store.now - store.now % LENGTH - 3 * LENGTH
+    active = store.partition.samples_active
+    store.client.zadd(active, {b"junk": begins + 1, b"1 2 3 4": begins + 2, b"1 5 6": begins + MINUTE})
     store.client.zadd(store.partition.samples, {b"junk": begins + 1, b"1 x 3 4": begins + 2, b"": begins + LENGTH + 1})
     add_samples(store, {begins + MINUTE: "1 2 3"})
     store.client.hset(store.partition.totals, f"thinned:{LENGTH}", store.now + 5 * LENGTH)
     take(store, LENGTH, LENGTH)
     assert store.client.zrange(store.partition.samples, 0, -2) == [b"%d 1 2 3" % begins]
+    assert store.client.zrange(active, 0, -2) == [b"%d 5 6" % begins]

@@ -17,7 +17,7 @@ from django_redsess.online import samples
 from django_redsess.session import script_calls
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import make_due, note, now_of, stored, written
+from tests.helpers.behind import make_due, make_seen, note, now_of, stored, written
 
 pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster, pytest.mark.clock]
 
@@ -175,12 +175,51 @@ def test_a_create_that_is_repeated_or_under_a_taken_sid_counts_once(redis) -> No
     assert sampled().created == 1
 
 
+def test_active_is_who_was_seen_in_the_last_five_minutes(redis, new_session, settings) -> None:
+    # When a session was seen is rounded down by up to a minute.
+    settings.REDSESS = {"TOUCH_INTERVAL": 60}
+    now = int(now_of(redis).timestamp() * 1000)
+    for kind, seconds_ago in (("user", (0, 299, 350, 370, 4000)), ("guest", (10, 200, 355, 400))):
+        for number, seconds in enumerate(seconds_ago):
+            session = new_session(f"user {number}" if kind == "user" else "", colour="blue")
+            make_seen(redis, session.sid, now - seconds * 1000)
+    sample = sampled()
+    assert (sample.signed_in, sample.guests, sample.active, sample.active_guests) == (5, 4, 3, 3)
+    _, present = online.until_now()
+    assert present[1:] == (5, 4, 3, 3)
+    assert online.count(active=True) == online.count(active=True, guests="only") == 3
+
+
+def test_who_was_active_is_unknown_before_a_cleaner_counted_it(redis, partitions) -> None:
+    now = now_of(redis).replace(second=0, microsecond=0)
+    for ago in (4, 3):
+        note(redis, now - timedelta(minutes=ago))
+    for ago in (2, 1):
+        note(redis, now - timedelta(minutes=ago), active=(ago, 5))
+    # A minute that one partition lacks would look like a dip.
+    lacking = keyspace().partitions[0].samples_active
+    redis.zremrangebyscore(lacking, *[(now - timedelta(minutes=1)).timestamp() * 1000] * 2)
+    known = [(None, None), (None, None), (2 * partitions, 5 * partitions), (None, None)]
+    assert [(sample.active, sample.active_guests) for sample in online.history()] == known
+    drawn, _ = online.until_now()
+    assert [(sample.active, sample.active_guests) for sample in drawn] == known
+
+
+@pytest.mark.parametrize("strange", [b"", b"\xff 1 2", b"9" * 5000 + b" 1 2", b"1 2 x"])
+def test_a_foreign_entry_is_no_number_of_active_sessions(redis, strange: bytes) -> None:
+    cleaning.sample()
+    redis.zadd(keyspace().partitions[0].samples_active, {strange: now_of(redis).timestamp() * 1000})
+    assert [sample.active for sample in online.history()] == [0]
+    assert online.until_now()[0][0].active == 0
+
+
 def test_samples_older_than_32_days_go(redis) -> None:
     now = now_of(redis)
     for days in (365, 40, 32.1, 31.9, 20):
-        note(redis, now - timedelta(days=days))
+        note(redis, now - timedelta(days=days), active=(1, 1))
     cleaning.sample()
     assert kept(redis) == 3
+    assert redis.zcard(keyspace().partitions[0].samples_active) == 3
     assert len(online.history(hours=10_000)) == 3
 
 
@@ -192,6 +231,7 @@ def add_minutes(client: redis_py.Redis, ages: range) -> list[samples.Sample]:
         client.zadd(
             partition.samples, {f"{at} {age % 83} {age % 89} {9**6 - age} 0 0 0 0 0": at for age, at in times.items()}
         )
+        client.zadd(partition.samples_active, {f"{at} {age % 79} {age % 73}": at for age, at in times.items()})
     return online.history(hours=10_000)
 
 
@@ -200,7 +240,8 @@ def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
     sizes = [0]
     while len(sizes) < 3 or sizes[-1] != sizes[-3]:
         for partition in keyspace().partitions:
-            client.zpopmax(partition.samples) if len(sizes) > 1 else None
+            for name in partition.both_samples if len(sizes) > 1 else ():
+                client.zpopmax(name)
         cleaning.sample()
         sizes.append(kept(client))
     return online.history(hours=10_000)
@@ -222,6 +263,8 @@ def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) 
         assert len(of_slot) == 10
         assert each.signed_in == max(one.signed_in for one in of_slot)
         assert each.guests == max(one.guests for one in of_slot)
+        assert each.active == max(one.active or 0 for one in of_slot)
+        assert each.active_guests == max(one.active_guests or 0 for one in of_slot)
         assert each.created == of_slot[-1].created == max(one.created for one in of_slot)
 
 
@@ -231,14 +274,16 @@ def test_what_is_kept_is_bounded_however_long_the_cleaner_was_down(redis) -> Non
     # A day of hours, a day of ten minutes, and what was just taken.
     assert 24 + 144 <= len(after) <= 24 + 144 + 8
     assert len({each.at for each in after}) == len(after)
+    assert len(after) == max(redis.zcard(partition.samples_active) for partition in keyspace().partitions)
 
 
 def test_all_partitions_have_the_same_slots(redis) -> None:
     add_minutes(redis, range(2 * 1440, 2 * 1440 + 500))
     thin_out_all(redis)
     times = [
-        [score for _, score in redis.zrange(partition.samples, 0, -2, withscores=True)]
+        [score for _, score in redis.zrange(name, 0, -2, withscores=True)]
         for partition in keyspace().partitions
+        for name in partition.both_samples
     ]
     assert times == [times[0]] * len(times)
 
@@ -294,11 +339,12 @@ def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_se
 def test_the_picture_has_what_history_has(redis, partitions) -> None:
     now = now_of(redis).replace(second=0, microsecond=0)
     for ago in range(30, 0, -1):
-        note(redis, now - timedelta(minutes=ago), signed_in=ago, guests=2 * ago, created=100 - ago)
+        note(redis, now - timedelta(minutes=ago), signed_in=ago, guests=2 * ago, created=100 - ago, active=(1, ago))
     for strange in (b"", b"1 2 3 x", b"7"):
         redis.zadd(keyspace().partitions[0].samples, {strange: int(now.timestamp() * 1000)})
     drawn, _ = online.until_now()
     noted = online.history()
     assert [each[:3] for each in drawn] == [each[:3] for each in noted]
+    assert {each.active for each in drawn} == {partitions}
     assert (drawn[0], drawn[-1]) == (noted[0], noted[-1])
     assert noted[0].signed_in == 30 * partitions
