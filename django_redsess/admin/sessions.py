@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
@@ -189,6 +191,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
+            **self._counted(changelist),
             "chosen": filters.chosen(changelist),
             "looked_through": sessions.looked_through,
             "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
@@ -199,6 +202,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
+
+    def _counted(self, changelist: ChangeList) -> dict[str, Any]:
+        # Django's texts that count rows would say "online sessions", which is the name of the list.
+        word, counted = ngettext("session", "sessions", changelist.result_count), copy(changelist)
+        counted.opts = SimpleNamespace(verbose_name=word, verbose_name_plural=word)  # type: ignore[assignment]
+        return {"counted": counted, "module_name": word}
 
     def _title(self, changelist: ChangeList, now: Present | None) -> str:
         sessions, count = changelist.queryset, changelist.result_count

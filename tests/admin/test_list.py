@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
-from tests.helpers.behind import text_of
+from tests.helpers.behind import make_seen, text_of
 from tests.helpers.online import sign_in
 from tests.project.docs.pages import DOCS, blocks
 
@@ -291,6 +292,23 @@ def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
     ):
         page = Page(admin_client.get(LIST, query))
         assert (sorted(page.names), page.count) == (found, len(found)), query
+
+
+def test_the_first_filter_is_active_and_finds_those_whom_the_heading_counts(
+    admin_client, redis, clients, list_only
+) -> None:
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    # The time is rounded down by up to ten seconds: alice may have been seen 299 seconds ago.
+    for name, seconds in (("alice", 305), ("bob", 315), ("guest", 305)):
+        make_seen(redis, clients[name].sid, now - seconds * 1000)
+    page = Page(admin_client.get(LIST))
+    assert "4 signed in, 3 active now" in page.text
+    active, guests = "Active: in the last 5 minutes", "Guests, by last seen"
+    assert list(page.links).index(active) < list(page.links).index(guests)
+    assert sorted(Page(admin_client.get(LIST + page.links[active])).names) == ["admin", "alice", "carol"]
+    assert names(admin_client, active="5m", who="guests") == ["guest"]
+    list_only(lambda sessions: sessions.of_network("198.51.100.0/24"))
+    assert "2 signed in, 1 active now" in Page(admin_client.get(LIST)).text
 
 
 @pytest.mark.usefixtures("clients")

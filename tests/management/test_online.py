@@ -155,13 +155,30 @@ def test_only_who_was_seen_lately_is_listed(redis, sids) -> None:
 
 
 @pytest.mark.usefixtures("partitions")
+def test_active_is_in_the_last_five_minutes_and_the_last_line_counts_it(redis, sids, new_session) -> None:
+    [guest] = sign_in(new_session, "")
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    make_seen(redis, sids["bob"], now - 400_000)
+    # This is as late as it can be: the time is rounded down by up to ten seconds.
+    make_seen(redis, sids["alice"], now - 305_000)
+    assert names("--active") == ["carol", "alice"]
+    assert names("--active", "5m") == ["carol"]
+    assert {row["sid"] for row in rows("--active", "--everyone")} == {guest, sids["carol"], sids["alice"]}
+    assert run()[-1] == "3 signed in, 2 active now."
+    assert run("--everyone")[-1] == "4 sessions, 3 active now."
+    assert run("--limit", "1", "--offset", "1")[-1].endswith(" Listed: 2; --offset 2 shows the next.")
+    assert run("--active")[-1] == "2 sessions match."
+
+
+@pytest.mark.usefixtures("partitions")
 def test_pages_follow_on_each_other_and_more_sessions_than_are_read_at_once_are_listed_once_each(redis, sids) -> None:
     assert names("--limit", "2") + names("--limit", "2", "--offset", "2") == ["carol", "bob", "alice"]
     assert names("--offset", "3") == []
     fill(redis, 1001, viewed=0, users=9)
     listed = [row["sid"] for row in rows("--limit", "5000")]
     assert len(listed) == len(set(listed)) == 1004
-    assert run()[-1] == "50 of 1,004 online sessions: --offset 50 shows the next."
+    assert run()[-1].startswith("1,004 signed in, ")
+    assert run()[-1].endswith(" Listed: 1 to 50; --offset 50 shows the next.")
 
 
 def test_more_users_than_can_be_asked_for_are_cut_with_a_word(new_session) -> None:
@@ -177,7 +194,7 @@ def test_one_session_is_found_by_its_sid_until_it_is_over(redis, sids, new_sessi
     assert names("--sid", sids["bob"]) == ["bob"]
     assert run("--sid", new_session(colour="blue").sid)[1].startswith("guest ")
     make_due(redis, sids["bob"])
-    assert run("--sid", sids["bob"]) == run("--sid", "x" * 20) == ["No such session is online."]
+    assert run("--sid", sids["bob"]) == run("--sid", "x" * 20) == ["There is no such session."]
 
 
 def test_json_has_every_detail(users, new_session) -> None:
@@ -262,7 +279,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     assert errors.getvalue() == "", "nothing was left out"
     assert names("--address", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
     assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
-    assert run("--browser", "opera") == ["No such session is online."]
+    assert run("--browser", "opera") == ["There is no such session."]
     assert run("--address", "198.51.100.0/24", "--browser", "opera", "--csv") == [",".join(COLUMNS)]
 
 

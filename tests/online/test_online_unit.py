@@ -36,6 +36,12 @@ def test_more_than_a_thousand_users_can_be_neither_listed_nor_counted_nor_ended(
             ask(user_ids=users)
 
 
+@pytest.mark.parametrize("seconds", [0, 300])
+def test_active_is_five_minutes_and_no_other_time(seconds: int) -> None:
+    with pytest.raises(ValueError, match="can't be given together"):
+        online.count(active=True, active_seconds=seconds)
+
+
 def test_those_seen_lately_are_ended_as_of_a_time_only() -> None:
     with pytest.raises(ValueError, match="give latest"):
         BulkEnding(SessionFilter(active_seconds=60))

@@ -1,4 +1,4 @@
-"""Print who is online: as a table as wide as the terminal allows, as lines of JSON, or as CSV."""
+"""Print who is signed in: as a table as wide as the terminal allows, as lines of JSON, or as CSV."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import Session, labels
 from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
-from django_redsess.online.listing import USERS_MAX, filter_of
+from django_redsess.online.listing import USERS_MAX, filter_of, seconds_of_active
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
@@ -158,7 +158,8 @@ class Command(CommandWithExamples):
     examples = (
         "manage.py online",
         "manage.py online --user alice --user bob",
-        "manage.py online --search example --active 5m",
+        "manage.py online --active",
+        "manage.py online --search example --active 1h",
         "manage.py online --everyone --limit 200",
         "manage.py online --order -seen_at",
         "manage.py online --everyone --address 198.51.100.0/24",
@@ -173,7 +174,8 @@ class Command(CommandWithExamples):
         add("--search", metavar="TERM", help="only users with TERM in their user name, e-mail address or names")
         add("--staff", action="store_true", help="only members of staff")
         add("--everyone", action="store_true", help="guests too; the order is by last seen")
-        add("--active", metavar="TIME", help="only sessions that were seen in the last TIME, such as 90s, 5m, 1h or 1d")
+        active_help = "only active sessions: seen in the last five minutes, or in the last TIME, such as 90s, 1h or 1d"
+        add("--active", nargs="?", const=True, metavar="TIME", help=active_help)
         add("--address", metavar="ADDRESS", help="only from this address or network, such as 198.51.100.0/24")
         add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
         add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
@@ -235,6 +237,8 @@ class Command(CommandWithExamples):
         time = self.options["active"]
         if time is None:
             return None
+        if time is True:
+            return seconds_of_active()
         match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", time)
         if match is None or not float(match[1]):
             raise CommandError(f"--active must be a time such as 90s, 5m, 1h or 1d, not {printable(time)}.")
@@ -352,17 +356,18 @@ class Command(CommandWithExamples):
         filtered = any(options[name] for name in FILTERS)
         if not count:
             if filtered or options["sid"]:
-                return "No such session is online."
-            return "Nobody is online." if options["everyone"] else "Nobody is signed in."
-        if filtered:
+                return "There is no such session."
+            return "There is no session." if options["everyone"] else "Nobody is signed in."
+        if filtered or options["sid"]:
             total = f"{count:,} {'session matches' if count == 1 else 'sessions match'}."
         else:
-            total = f"{count:,} {'session is' if count == 1 else 'sessions are'} online."
+            are = "signed in" if not options["everyone"] else "session" if count == 1 else "sessions"
+            total = f"{count:,} {are}, {online.count(active=True, guests=options['everyone']):,} active now."
         if options["sid"] or listed >= count:
             return total
         if not listed:
             return f"{total} There are none after the first {first:,}."
         last = first + listed
-        these = f"{listed:,}" if not first else f"{first + 1:,} to {last:,}"
-        more = f": --offset {last} shows the next." if last < count else "."
-        return f"{these} of {count:,} {'matching' if filtered else 'online'} sessions{more}"
+        these = f"{last:,}" if listed == 1 else f"{first + 1:,} to {last:,}"
+        more = f"; --offset {last} shows the next." if last < count else "."
+        return f"{total} Listed: {these}{more}"
