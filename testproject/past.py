@@ -11,13 +11,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from math import cos, pi
 from random import Random
 from typing import Any
 
 from django.contrib.auth.models import User
 
+from django_redsess import online
 from django_redsess.online.samples import KEPT_SECONDS, REASONS, slot_of
 from django_redsess.session import script_calls
 from django_redsess.session.record import pack, unpack
@@ -35,9 +36,12 @@ BUSIEST_HOURS_AGO = 3
 WEEKEND = 0.5
 """How many come on a Saturday or Sunday, compared with a working day."""
 
+ACTIVE = 0.35
+"""What part of those who are signed in, and of the guests, is active at the busiest time."""
+
 
 def is_missing() -> bool:
-    """Return whether the store has no sample of who was online."""
+    """Return whether the store has no sample."""
     return not any(_ask(each, ["ZCARD", each.samples])[0] for each in keyspace().partitions)
 
 
@@ -81,7 +85,9 @@ def make_samples(signed_in: Sequence[int], guests: Sequence[int]) -> None:
     last = now - now % MINUTE
     minutes = range(last - KEPT_SECONDS * 1000, last, MINUTE)
     curves = [_curve(sorted(begins), minutes, now) for begins in (signed_in, guests)]
-    whole = list(zip(minutes, *curves, *map(_came, curves), strict=True))
+    at_last = online.count(active=True), online.count(active=True, guests="only")
+    active = [_active(curve, minutes, now, count) for curve, count in zip(curves, at_last, strict=True)]
+    whole = list(zip(minutes, *curves, *active, *map(_came, curves), strict=True))
     slots = [_slot(list(group)) for _, group in groupby(whole, lambda row: _slot_start(row[0], now))]
     for number, partition in enumerate(partitions):
 
@@ -89,13 +95,17 @@ def make_samples(signed_in: Sequence[int], guests: Sequence[int]) -> None:
             return count // len(partitions) + (number < count % len(partitions))
 
         shares = [(at, *map(share, counts)) for at, *counts in slots]
-        entries = [part for at, *counts in shares for part in (at, f"{at} {_counts(*counts)}")]
-        totals = _totals(*shares[-1][1:])
+        texts = [(at, f"{at} {_counts(users, guests, *came)}") for at, users, guests, _, _, *came in shares]
+        of_active = [(at, f"{at} {users} {guests}") for at, _, _, users, guests, *_ in shares]
+        totals = _totals(*shares[-1][1:3], *shares[-1][5:])
         # The store's own samples go on from here.
-        counting = [["HINCRBY", partition.totals, field, count] for field, count in totals.items()]
-        # Sixty at a time: one command for all would take long to pack.
-        parts = [["ZADD", partition.samples, *entries[at : at + 120]] for at in range(0, len(entries), 120)]
-        _ask(partition, *parts, *counting)
+        counting = [["HINCRBY", partition.totals, *total] for total in totals.items()]
+        _ask(partition, *_added(partition.samples, texts), *_added(partition.samples_active, of_active), *counting)
+
+
+def _added(name: str, entries: Sequence[tuple[int, str]]) -> list[list[Any]]:
+    # Sixty at a time: one command for all would take long to pack.
+    return [["ZADD", name, *chain(*entries[at : at + 60])] for at in range(0, len(entries), 60)]
 
 
 def _slot_start(minute: int, now: int) -> int:
@@ -105,8 +115,8 @@ def _slot_start(minute: int, now: int) -> int:
 
 def _slot(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return what a cleaner keeps of these minutes: the first, the most who were here, and the last totals."""
-    signed_in, guests = (max(row[place] for row in rows) for place in (1, 2))
-    return (rows[0][0], signed_in, guests, *rows[-1][3:])
+    highest = (max(row[place] for row in rows) for place in (1, 2, 3, 4))
+    return (rows[0][0], *highest, *rows[-1][5:])
 
 
 def _totals(users: int, guests: int, users_came: int, guests_came: int) -> dict[str, int]:
@@ -139,6 +149,18 @@ def _curve(begins: Sequence[int], minutes: Sequence[int], now: int) -> list[int]
         count = round(len(begins) * _share(minute, now) / at_last * (1 + wave * calm))
         curve.append(max(count, bisect_left(begins, minute)))
     return curve
+
+
+def _active(curve: Sequence[int], minutes: Sequence[int], now: int, at_last: int) -> list[int]:
+    """Return how many of those here were active in each of ``minutes``: fewer by night, and at last ``at_last``."""
+    chance, wave, active = Random(4), 0.0, []
+    for minute, count in zip(minutes, curve, strict=True):
+        wave = 0.9 * wave + chance.gauss(0, 0.08)
+        # Who is here by night has mostly left the window open.
+        usual = ACTIVE * count * _share(minute, now) * (1 + wave)
+        calm = min(1, (now - minute) / HOUR)
+        active.append(max(0, min(count, round(usual * calm + at_last * (1 - calm)))))
+    return active
 
 
 def _share(minute: int, now: int) -> float:
