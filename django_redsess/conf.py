@@ -206,6 +206,15 @@ class Conf:
         TRUE_OR_FALSE,
         "Whether a user's sessions end when the user is saved with a new password. The present session stays.",
     )
+    REAUTHENTICATE = Setting[bool](
+        True,
+        TRUE_OR_FALSE,
+        """
+        Whether users give their password again before they end other sessions of theirs.
+
+        They are not asked for five minutes after a sign-in, or after they gave it; nor if they have no usable password.
+        """,
+    )
     CONFIRM_ENDS = Setting[tuple[int, int] | None](
         None,
         Rule(

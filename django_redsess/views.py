@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -12,26 +14,30 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template import Engine
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from django_redsess import online
+from django_redsess import online, reauthentication
 from django_redsess.online import labels
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.session import user_limit
-from django_redsess.session.session_store import session_of
+from django_redsess.session.session_store import SessionStore, session_of
 
-LIST = "django_redsess:sessions"
+LIST, NOT_ME = "django_redsess:sessions", "django_redsess:not_me"
+
+PASSWORD_CHANGES = ("password_change", "account_change_password")
+"""Names of the URL on which users change their password: Django's, and allauth's."""
 
 SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one, and the newest others.
 
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """
-    Require a sign-in, then call ``view`` with the request, the user, and the sid of the present session.
+    Require a sign-in, then call ``view`` with the request, the user, and the present session.
 
     After the sign-in the user gets the list. ``login_required`` would lead to ``view``, which may take POST only.
     """
@@ -43,7 +49,7 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
             raise ImproperlyConfigured('django_redsess.urls needs SESSION_ENGINE = "django_redsess.backend".')
         if not request.user.is_authenticated:
             return redirect_to_login(reverse(LIST))
-        return view(request, request.user, session.stored_sid, **kwargs)
+        return view(request, request.user, session, **kwargs)
 
     return for_its_user
 
@@ -53,36 +59,42 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
 @never_cache
 @csrf_protect
 @_for_its_user
-def sessions(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
+def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """List the user's sessions: the present one first, then the newest sign-ins."""
+    own_sid = session.stored_sid
     found = online.of_user(user, limit=SHOWN_MAX)
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
-    own = [session for session in found if session.sid == own_sid] or _own(user, own_sid)
-    others = [session for session in found if session.sid != own_sid][: SHOWN_MAX - len(own)]
+    own = [each for each in found if each.sid == own_sid] or _own(user, own_sid)
+    others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
     with in_our_language():
         context = {
             "rows": [
-                {"session": session, "browser": _browser_of(session), "seen": when(session.seen_at)}
-                for session in own + others
+                {"session": each, "browser": _browser_of(each), "seen": when(each.seen_at)} for each in own + others
             ],
             "own_sid": own_sid,
             "others": total - len(own),
             "total": total,
             "limit": user_limit.describe(user),
-            "site_base": Engine.get_default().select_template(["base.html", "django_redsess/plain.html"]),
         }
-        return render(request, "django_redsess/sessions.html", context)
+        return _page(request, "sessions.html", context)
 
 
 @require_POST
+@never_cache
+@sensitive_post_parameters("password")
 @csrf_protect
 @_for_its_user
-def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: str) -> HttpResponse:
+def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
     """End one session of the user. Another user's sid gets the same answer as an unknown one."""
-    if sid == own_sid:
+    if sid == session.stored_sid:
         text = gettext("This is the device that you are using. To end its session, sign out.")
         messages.warning(request, text, fail_silently=True)
-    elif (found := _own(user, sid)) and online.end(sid, message=_message()):
+        return redirect(LIST)
+    if found := _own(user, sid):
+        text = gettext("This device will be signed out: %(browser)s.") % {"browser": _browser_of(found[0])}
+        if question := _asked_again(request, user, gettext("End the session"), text):
+            return question
+    if found and online.end(sid, message=_message()):
         text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
         messages.success(request, text, fail_silently=True)
     else:
@@ -91,14 +103,72 @@ def end(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None, sid: 
 
 
 @require_POST
+@never_cache
+@sensitive_post_parameters("password")
 @csrf_protect
 @_for_its_user
-def end_others(request: HttpRequest, user: AbstractBaseUser, own_sid: str | None) -> HttpResponse:
+def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """End all sessions of the user but the present one."""
-    count = online.end_user(user, keep=own_sid, message=_message())
+    text = gettext("All your other devices will be signed out.")
+    if question := _asked_again(request, user, gettext("End all other sessions"), text):
+        return question
+    _end_others(request, user, session)
+    return redirect(LIST)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@sensitive_post_parameters("password")
+@csrf_protect
+@_for_its_user
+def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+    """
+    End all sessions of the user but the present one, which gets a new key. Then say what else is to be done.
+
+    GET says that only.
+    """
+    if request.method == "POST":
+        text = gettext("All your other devices will be signed out, and the unknown one with them.")
+        if question := _asked_again(request, user, gettext("This was not me"), text):
+            return question
+        _end_others(request, user, session)
+        return redirect(NOT_ME)
+    with in_our_language():
+        has_password = user.has_usable_password()
+        context = {"has_password": has_password, "password_change_url": _password_change_url() if has_password else ""}
+        return _page(request, "not_me.html", context)
+
+
+def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text: str) -> HttpResponse | None:
+    """Return the page that asks for the password again, if it must. Its form repeats ``request``, with the password."""
+    form = reauthentication.ask(request, user)
+    if form is None:
+        return None
+    with in_our_language():
+        context = {"form": form, "title": title, "text": text, "username": user.get_username()}
+        page = _page(request, "password.html", context)
+    if form.is_locked:
+        page.status_code = 429
+        page["Retry-After"] = str(reauthentication.RECENT_SECONDS)
+    return page
+
+
+def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> None:
+    count = online.end_user(user, keep=session.stored_sid, message=_message())
     text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
     messages.success(request, text % {"count": count}, fail_silently=True)
-    return redirect(LIST)
+
+
+def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    site_base = Engine.get_default().select_template(["base.html", "django_redsess/plain.html"])
+    return render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
+
+
+def _password_change_url() -> str:
+    for name in PASSWORD_CHANGES:
+        with suppress(NoReverseMatch):
+            return reverse(name)
+    return ""
 
 
 def _message() -> str:

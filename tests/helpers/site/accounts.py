@@ -147,7 +147,7 @@ urlpatterns = [
     path("ends-another/<name>/", ends_all_but_this),
     path("ends-everyone-but-this/", ends_everyone_but_this),
     *paths("ends-all/", ends_all),
-    path("password-change/", PasswordChangeView.as_view(success_url="/who/")),
+    path("password-change/", PasswordChangeView.as_view(success_url="/who/"), name="password_change"),
     path("reset/<uidb64>/<token>/", PasswordResetConfirmView.as_view(success_url="/who/")),
     path(
         "reset-and-sign-in/<uidb64>/<token>/",

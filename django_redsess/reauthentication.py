@@ -1,0 +1,125 @@
+"""
+The password is asked again before a user ends other sessions: somebody else may sit at a device that is signed in.
+
+Where django-allauth is installed, its own pages ask.
+"""
+
+from __future__ import annotations
+
+from secrets import token_hex
+
+from django import forms
+from django.apps import apps
+from django.contrib.auth import SESSION_KEY, authenticate, update_session_auth_hash
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext_lazy
+
+from django_redsess import online
+from django_redsess.conf import conf
+from django_redsess.session import script_calls
+from django_redsess.session.session_store import SessionStore, session_of
+from django_redsess.transport.keys import keyspace
+
+RECENT_SECONDS = 300
+"""The password is not asked for so long after a sign-in, or after it was given. Wrong ones count for so long, too."""
+
+TRIES_MAX = 5
+
+GIVEN_KEY = "_redsess_password_given"
+"""Where the data of a session have the server's time, in milliseconds, at which the password was given."""
+
+TRY_PREFIX = "_redsess_password_try_"
+"""Each try has a key of its own. So the tries of requests at the same time are merged, and none is lost."""
+
+
+class PasswordForm(forms.Form):
+    """Asks for the password of the user who is signed in. Once ``is_locked``, it takes none for a while."""
+
+    password = forms.CharField(
+        label=gettext_lazy("Password"),
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
+    )
+    is_locked = False
+
+
+def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
+    """
+    Return the form that is to be shown, or None: then ``user`` may go on.
+
+    ``request`` is a POST. If it has a password, that is checked. After the right one, the session gets a new key, so
+    that a copy of its cookie does not profit. If allauth is to ask, this raises an exception that its middleware
+    answers.
+    """
+    session = session_of(request)
+    # Who is signed in without a session sends a password or a token with each request.
+    if session is None or SESSION_KEY not in session or not conf.REAUTHENTICATE:
+        return None
+    now = script_calls.time(keyspace().of_sid(session.stored_sid or "")).run()
+    record = session.known.record
+    if any(_is_recent(at, now) for at in (record.login_ms if record else 0, session.get(GIVEN_KEY))):
+        return None
+    if _has_allauth():
+        _ask_by_allauth(request)
+        return None
+    return _form_of(request, user, session, now) if user.has_usable_password() else None
+
+
+def _form_of(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int) -> PasswordForm | None:
+    form = PasswordForm(request.POST if "password" in request.POST else None)
+    form.is_locked = _count_tries(session, now) >= TRIES_MAX
+    if form.is_locked or not form.is_valid():
+        return form
+    session[TRY_PREFIX + token_hex(4)] = now
+    # Saved first: each of many requests at the same time finds the tries of those before it.
+    session.save()
+    if _count_tries(session, now) > TRIES_MAX:
+        form.is_locked = True
+        return form
+    # As Django's form names it, whatever the user model calls it. The site's backends may limit the tries themselves.
+    found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
+    if found is None or online.user_id_of(found) != online.user_id_of(user):
+        form.add_error("password", gettext_lazy("This is not your password. Please try again."))
+        form.is_locked = _count_tries(session, now) >= TRIES_MAX
+        return form
+    for name in _tries(session):
+        del session[name]
+    session[GIVEN_KEY] = now
+    # Django may have stored another hash of the same password. The session gets a new key, too.
+    update_session_auth_hash(request, found)
+    return None
+
+
+def _count_tries(session: SessionStore, now: int) -> int:
+    """Return how many tries are recent, and forget the others."""
+    tries = _tries(session)
+    old = [name for name, at in tries.items() if not _is_recent(at, now)]
+    for name in old:
+        del session[name]
+    return len(tries) - len(old)
+
+
+def _tries(session: SessionStore) -> dict[str, int]:
+    return {name: at for name, at in session.items() if name.startswith(TRY_PREFIX)}
+
+
+def _is_recent(at: int | None, now: int) -> bool:
+    # Requests at the same time put down tries that are later than ``now``. They count, too.
+    return at is not None and abs(now - at) < RECENT_SECONDS * 1000
+
+
+def _has_allauth() -> bool:
+    try:
+        return apps.is_installed("allauth.account") and bool(reverse("account_reauthenticate"))
+    except NoReverseMatch:  # Its pages are not part of this site.
+        return False
+
+
+def _ask_by_allauth(request: HttpRequest) -> None:
+    """Raise allauth's exception if the user has to authenticate again. Afterwards allauth repeats ``request``."""
+    # Imported here, since few sites have it.
+    from allauth.account.decorators import reauthentication_required
+
+    reauthentication_required(lambda request: HttpResponse())(request)

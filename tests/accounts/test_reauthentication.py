@@ -1,0 +1,276 @@
+"""Users give their password again before they end other sessions of theirs, and what "This was not me" does."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.contrib.auth import BACKEND_SESSION_KEY
+from django.contrib.auth.backends import BaseBackend, ModelBackend
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import User
+from django.contrib.auth.views import PasswordChangeView
+from django.db import connection
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+from django.urls import include, path
+
+from django_redsess import online, reauthentication
+from django_redsess.backend import SessionStore
+from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
+from tests.helpers.behind import make_older
+from tests.helpers.visitors import Browser
+
+pytestmark = pytest.mark.django_db
+
+# The site, as if allauth had its pages there.
+urlpatterns = [
+    path("allauths/password/change/", PasswordChangeView.as_view(), name="account_change_password"),
+    path("", include("testproject.urls")),
+]
+
+LIST = "/account/sessions/"
+END_OTHERS, NOT_ME = LIST + "end-others/", LIST + "not-me/"
+WRONG = {"password": "not the password"}
+RIGHT = {"password": PASSWORD}
+
+
+def end_url(browser: Client) -> str:
+    return f"{LIST}{sid_of(browser)}/end/"
+
+
+@pytest.fixture
+def here(alice: User, redis: Any) -> Client:
+    """A browser in which Alice signed in more than five minutes ago."""
+    return signed_in_long_ago(alice, redis)
+
+
+@pytest.fixture
+def there(alice: User) -> Client:
+    return sign_in(alice)
+
+
+def signed_in_long_ago(user: User, redis: Any) -> Client:
+    browser = sign_in(user)
+    make_older(redis, sid_of(browser), 301)
+    return browser
+
+
+def asks(answer: HttpResponse) -> bool:
+    """Tell whether the answer asks for the password."""
+    is_form = 'type="password"' in answer.content.decode()
+    assert is_form == (answer.status_code == 200)
+    return is_form
+
+
+def lasts_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let five minutes pass for passwords that were given."""
+    monkeypatch.setattr(reauthentication, "RECENT_SECONDS", 0)
+
+
+@pytest.mark.parametrize("client_class", [Client, AsyncClient])
+@pytest.mark.parametrize(("button", "then"), [("end", LIST), ("end_others", LIST), ("not_me", NOT_ME)])
+@pytest.mark.usefixtures("partitions")
+def test_others_end_after_the_password_only(alice, redis, there, button, then, client_class) -> None:
+    here = Browser(client_class())
+    here.sign_in(alice)
+    make_older(redis, here.sid or "", 301)
+    url = {"end": end_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
+    for data in ({}, {"password": ""}, WRONG):
+        answer = here.post(url, data)
+        assert asks(answer)
+        assert "no-store" in answer["Cache-Control"]
+        assert count(alice) == 2
+    answer = here.post(url, RIGHT)
+    assert (answer.status_code, answer["Location"]) == (302, then)
+    assert [session.sid for session in online.of_user(alice)] == [here.sid]
+
+
+def test_the_page_keeps_which_session_it_is_about_and_helps_password_managers(here, there) -> None:
+    page = here.post(end_url(there)).text
+    form = page[page.index('<form class="redsess-password"') :]
+    # It has no other place to go to than the one that was asked for.
+    assert "action=" not in form[: form.index(">")]
+    assert 'name="csrfmiddlewaretoken"' in form
+    assert re.search(r'<input name="username" value="alice" autocomplete="username" hidden>', form)
+    assert 'autocomplete="current-password"' in form
+    assert here.post(end_url(there) + "?next=https://example.com/", RIGHT)["Location"] == LIST
+
+
+def test_after_the_password_it_is_not_asked_for_five_minutes(alice, here, there, monkeypatch) -> None:
+    elsewhere, last = sign_in(alice), sign_in(alice)
+    assert here.post(end_url(there), RIGHT).status_code == 302
+    assert here.post(end_url(elsewhere)).status_code == 302
+    assert count(alice) == 2
+    lasts_no_longer(monkeypatch)
+    assert asks(here.post(end_url(last)))
+    assert count(alice) == 2
+
+
+def test_a_copy_of_the_cookie_is_worth_nothing_after_the_password(here, there) -> None:
+    copy = Client()
+    copy.cookies["sessionid"] = here.cookies["sessionid"].value
+    assert here.post(end_url(there), RIGHT).status_code == 302
+    assert here.get(LIST).status_code == 200
+    assert copy.get(LIST).status_code == 302
+
+
+def test_five_wrong_passwords_and_the_right_one_is_refused_for_five_minutes(alice, here, there, monkeypatch) -> None:
+    statuses = [here.post(END_OTHERS, WRONG).status_code for _ in range(5)]
+    assert statuses == [200, 200, 200, 200, 429]
+    for data in (RIGHT, {}):
+        answer = here.post(END_OTHERS, data)
+        assert (answer.status_code, answer["Retry-After"]) == (429, "300")
+        assert 'type="password"' not in answer.text
+    assert count(alice) == 2
+    # It is the session that has to wait. Its user is signed in, and may sign in again.
+    assert here.get(LIST).status_code == 200
+    assert sign_in(alice).post(end_url(there)).status_code == 302
+    lasts_no_longer(monkeypatch)
+    assert here.post(END_OTHERS, RIGHT).status_code == 302
+
+
+def test_the_right_password_forgets_the_wrong_ones(here, there) -> None:
+    for _ in range(4):
+        assert asks(here.post(END_OTHERS, WRONG))
+    assert here.post(END_OTHERS, RIGHT).status_code == 302
+    session = here.session
+    del session[reauthentication.GIVEN_KEY]
+    session.save()
+    assert asks(here.post(END_OTHERS, WRONG))
+
+
+class Counting(ModelBackend):
+    """Counts whom it was asked about."""
+
+    asked: list[str] = []
+
+    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
+        self.asked.append(username)
+        return super().authenticate(request, username, password, **kwargs)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_tries_at_the_same_time_five_reach_the_sites_backends(alice, here, there, settings) -> None:
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Counting"]
+    Counting.asked = []
+    cookie = here.cookies["sessionid"].value
+    # Django signs out who signed in by a backend that the settings do not name.
+    session = SessionStore(cookie)
+    session[BACKEND_SESSION_KEY] = f"{__name__}.Counting"
+    session.save()
+
+    def guess(_: int) -> int:
+        thief = Client()
+        thief.cookies["sessionid"] = cookie
+        try:
+            return thief.post(END_OTHERS, WRONG).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        statuses = list(threads.map(guess, range(16)))
+    assert set(statuses) <= {200, 429}
+    assert 1 <= len(Counting.asked) <= 5
+    assert set(Counting.asked) == {"alice"}
+
+
+class AlwaysBob(BaseBackend):
+    """Takes each password for Bob's."""
+
+    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
+        return User.objects.get(username="bob")
+
+
+def test_a_password_of_another_user_is_a_wrong_one_and_signs_nobody_in(alice, bob, here, there, settings) -> None:
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.AlwaysBob", "django.contrib.auth.backends.ModelBackend"]
+    assert asks(here.post(END_OTHERS, RIGHT))
+    assert (count(alice), count(bob)) == (2, 0)
+    assert here.session["_auth_user_id"] == str(alice.pk)
+
+
+def test_an_old_hash_of_the_password_is_replaced_and_the_user_stays_signed_in(alice, redis, settings) -> None:
+    settings.PASSWORD_HASHERS = [*settings.PASSWORD_HASHERS, "django.contrib.auth.hashers.PBKDF2PasswordHasher"]
+    User.objects.filter(pk=alice.pk).update(password=make_password(PASSWORD, hasher="pbkdf2_sha256"))
+    alice.refresh_from_db()
+    here, there = signed_in_long_ago(alice, redis), sign_in(alice)
+    assert here.post(end_url(there), RIGHT).status_code == 302
+    alice.refresh_from_db()
+    assert alice.password.startswith("md5$")
+    assert here.get(LIST).status_code == 200
+    assert there.get(LIST).status_code == 302
+
+
+@pytest.mark.parametrize("button", ["end", "end_others", "not_me"])
+def test_who_has_no_usable_password_is_not_asked(alice, redis, button) -> None:
+    alice.set_unusable_password()
+    alice.save()
+    here, there = signed_in_long_ago(alice, redis), sign_in(alice)
+    url = {"end": end_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
+    assert here.post(url).status_code == 302
+    assert count(alice) == 1
+    assert "password" not in here.get(NOT_ME).text.lower().replace("redsess-password", "")
+
+
+def test_a_site_may_ask_nobody(alice, here, there, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "REAUTHENTICATE": False}
+    assert here.post(END_OTHERS).status_code == 302
+    assert count(alice) == 1
+
+
+def test_a_page_of_another_site_can_neither_try_passwords_nor_end_sessions(alice, here, there) -> None:
+    here.handler.enforce_csrf_checks = True
+    here.handler.load_middleware()
+    for url in (end_url(there), END_OTHERS, NOT_ME):
+        assert here.post(url, RIGHT).status_code == 403
+    assert count(alice) == 2
+    [token, *_] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', here.get(LIST).text)
+    page = here.post(END_OTHERS, {"csrfmiddlewaretoken": token}).text
+    [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page[page.index("redsess-password") :])
+    assert here.post(END_OTHERS, {**RIGHT, "csrfmiddlewaretoken": token}).status_code == 302
+    assert count(alice) == 1
+
+
+def test_the_sid_of_another_user_gets_the_answer_of_an_unknown_one(here, bob) -> None:
+    bobs = sign_in(bob)
+    for url in (end_url(bobs), f"{LIST}{'A' * 20}/end/"):
+        page = here.post(url, follow=True)
+        assert [str(message) for message in page.context["messages"]] == ["That session had already ended."]
+    assert bobs.get(LIST).status_code == 200
+
+
+def test_following_a_link_to_not_me_ends_nothing(alice, here, there) -> None:
+    copy = here.cookies["sessionid"].value
+    assert here.get(NOT_ME).status_code == 200
+    assert count(alice) == 2
+    assert here.cookies["sessionid"].value == copy, "the session has another key"
+    assert Client().get(NOT_ME)["Location"] == f"/login/?next={LIST}"
+
+
+@pytest.mark.usefixtures("partitions")
+def test_this_was_not_me_ends_all_others_and_makes_a_copied_cookie_worthless(alice, bob, told) -> None:
+    here, bobs, others = sign_in(alice), sign_in(bob), [sign_in(alice) for _ in range(3)]
+    copy = Client()
+    copy.cookies["sessionid"] = here.cookies["sessionid"].value
+    assert f'formaction="{NOT_ME}"' in here.get(LIST).text
+    page = here.post(NOT_ME, follow=True)
+    assert page.redirect_chain == [(NOT_ME, 302)]
+    assert [str(message) for message in page.context["messages"]] == ["3 other sessions were ended."]
+    assert [browser.get(LIST).status_code for browser in (here, bobs, copy, *others)] == [200, 200, 302, 302, 302, 302]
+    assert [each.reason for each in told] == ["kicked"] * 3
+
+
+@pytest.mark.parametrize(
+    ("urls", "url"),
+    [
+        ("tests.helpers.site.urls", "/password-change/"),
+        (__name__, "/allauths/password/change/"),
+        ("testproject.urls", None),
+    ],
+)
+def test_it_leads_to_the_page_that_changes_the_password_if_there_is_one(alice, settings, urls, url) -> None:
+    settings.ROOT_URLCONF = urls
+    links = re.findall(r'<a class="redsess-button" href="([^"]*)"', sign_in(alice).get(NOT_ME).text)
+    assert links == ([url] if url else [])
