@@ -146,12 +146,19 @@ ROOT_URLCONF = "shop.allauth_urls"
 ALLAUTH_URLS = """
 from django.urls import include, path
 
-urlpatterns = [path("accounts/", include("allauth.urls"))]
+urlpatterns = [
+    path("accounts/", include("allauth.urls")),
+    path("account/sessions/", include("django_redsess.urls")),
+]
 """
 
 ALLAUTH_TEST = """
+from unittest.mock import patch
+
 from django.contrib.auth.models import User
 from django.test import Client, TestCase
+from django_redsess import online
+from django_redsess.backend import SessionStore
 from django_redsess.signals import session_ended
 from django_redsess.testing import SessionStoreMixin
 
@@ -170,11 +177,34 @@ class DevicesTest(SessionStoreMixin, TestCase):
         self.assertEqual((answer.status_code, answer["X-Session-Ended"]), (302, "kicked"))
         here.post("/accounts/sessions/")
         self.assertEqual(ended, ["kicked"])
+
+    @patch("django_redsess.reauthentication.RECENT_SECONDS", 0)
+    def test_allauth_asks_for_the_password_again_and_goes_on_with_what_was_asked_for(self):
+        ada = User.objects.create_user("ada", password="correct-horse")
+        here, there = Client(), Client()
+        for device in (here, there):
+            device.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
+        sid = SessionStore(there.cookies["sessionid"].value).sid
+        asked = here.post(f"/account/sessions/{sid}/end/")
+        self.assertRedirects(asked, f"/accounts/reauthenticate/?next=/account/sessions/{sid}/end/")
+        self.assertEqual(online.count(), 2)
+        self.assertEqual(here.post(asked["Location"], {"password": "wrong"}).status_code, 200)
+        self.assertEqual(online.count(), 2)
+        self.assertRedirects(here.post(asked["Location"], {"password": "correct-horse"}), "/account/sessions/")
+        self.assertEqual(online.count(), 1)
+        self.assertEqual(here.post("/account/sessions/not-me/")["Location"], "/account/sessions/not-me/")
+        self.assertIn("/accounts/password/change/", here.get("/account/sessions/not-me/").text)
+
+    @patch("django_redsess.reauthentication.RECENT_SECONDS", 0)
+    def test_allauth_asks_nobody_without_a_password(self):
+        here = Client()
+        here.force_login(User.objects.create_user("ada"))
+        self.assertEqual(here.post("/account/sessions/end-others/")["Location"], "/account/sessions/")
 """
 
 
 @pytest.mark.slow
-def test_the_adapter_for_allauth_ends_sessions_as_users_do(shop: Path, server: Server) -> None:
+def test_allauth_asks_for_passwords_and_its_adapter_ends_sessions_as_users_do(shop: Path, server: Server) -> None:
     with (shop / "shop" / "settings.py").open("a") as file:
         file.write(ALLAUTH_SETTINGS + f"\nCACHES['sessions']['LOCATION'] = {server.url!r}\n")
     (shop / "shop" / "allauth_urls.py").write_text(ALLAUTH_URLS)
@@ -183,4 +213,4 @@ def test_the_adapter_for_allauth_ends_sessions_as_users_do(shop: Path, server: S
     assert "[<Reason.INVALIDATED: 'invalidated'>] != ['kicked']" in ran.stderr, ran.stderr
     write_all(shop, "howto/allauth.rst", server)
     ran = manage(shop, "test")
-    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr
+    assert (ran.returncode, "Ran 3 tests" in ran.stderr) == (0, True), ran.stderr
