@@ -37,7 +37,7 @@ SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """
-    Require a sign-in, then call ``view`` with the request, the user, and the present session.
+    Require a sign-in, then call ``view`` with the request, the user, and the present session, in one language.
 
     After the sign-in the user gets the list. ``login_required`` would lead to ``view``, which may take POST only.
     """
@@ -49,7 +49,8 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
             raise ImproperlyConfigured('django_redsess.urls needs SESSION_ENGINE = "django_redsess.backend".')
         if not request.user.is_authenticated:
             return redirect_to_login(reverse(LIST))
-        return view(request, request.user, session, **kwargs)
+        with in_our_language():
+            return view(request, request.user, session, **kwargs)
 
     return for_its_user
 
@@ -66,17 +67,14 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
     own = [each for each in found if each.sid == own_sid] or _own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
-    with in_our_language():
-        context = {
-            "rows": [
-                {"session": each, "browser": _browser_of(each), "seen": when(each.seen_at)} for each in own + others
-            ],
-            "own_sid": own_sid,
-            "others": total - len(own),
-            "total": total,
-            "limit": user_limit.describe(user),
-        }
-        return _page(request, "sessions.html", context)
+    context = {
+        "rows": [{"session": each, "browser": _browser_of(each), "seen": when(each.seen_at)} for each in own + others],
+        "own_sid": own_sid,
+        "others": total - len(own),
+        "total": total,
+        "limit": user_limit.describe(user),
+    }
+    return _page(request, "sessions.html", context)
 
 
 @require_POST
@@ -128,15 +126,14 @@ def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) 
     GET says that only.
     """
     if request.method == "POST":
-        text = gettext("All your other devices will be signed out, and the unknown one with them.")
+        text = gettext("All your other devices will be signed out, the unknown one among them.")
         if question := _asked_again(request, user, gettext("This was not me"), text):
             return question
         _end_others(request, user, session)
         return redirect(NOT_ME)
-    with in_our_language():
-        has_password = user.has_usable_password()
-        context = {"has_password": has_password, "password_change_url": _password_change_url() if has_password else ""}
-        return _page(request, "not_me.html", context)
+    has_password = user.has_usable_password()
+    context = {"has_password": has_password, "password_change_url": _password_change_url() if has_password else ""}
+    return _page(request, "not_me.html", context)
 
 
 def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text: str) -> HttpResponse | None:
@@ -144,9 +141,9 @@ def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text:
     form = reauthentication.ask(request, user)
     if form is None:
         return None
-    with in_our_language():
-        context = {"form": form, "title": title, "text": text, "username": user.get_username()}
-        page = _page(request, "password.html", context)
+    page = _page(
+        request, "password.html", {"form": form, "title": title, "text": text, "username": user.get_username()}
+    )
     if form.is_locked:
         page.status_code = 429
         page["Retry-After"] = str(reauthentication.RECENT_SECONDS)

@@ -1,5 +1,6 @@
 """Every page fits its window: of a phone and of a desk, in each language and theme, and can be read by all."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -10,7 +11,7 @@ from django.test import Client
 from django.utils import translation
 from playwright.sync_api import Page, expect
 
-from django_redsess import cleaning
+from django_redsess import cleaning, reauthentication
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
@@ -174,6 +175,40 @@ def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPi
     use_our_templates(settings)
     fit(OWN, of="own-plain")
     expect(page.get_by_role("heading", level=2)).to_have_count(4)
+
+
+@pytest.mark.parametrize(("frame", "language"), [("shop", "en"), ("plain", "en"), ("plain", "ar")])
+def test_pages_that_ask_for_the_password(
+    visitor: Visitor, settings: Any, monkeypatch: pytest.MonkeyPatch, keep_picture: KeepPicture, frame, language
+) -> None:
+    monkeypatch.setattr(reauthentication, "RECENT_SECONDS", 0)
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    Client().post("/login/", {"username": "alice", "password": PASSWORD})
+    page = visitor()
+    sign_in(page, "alice", PASSWORD)
+    if frame == "plain":
+        use_our_templates(settings)
+        settings.LANGUAGE_CODE = language
+
+    def fit(step: str) -> None:
+        for width in resized(page, 320, 1280):
+            keep_picture(page, f"{step}-{frame}-{language}-{width}")
+        assert too_weak(page, "main") == []
+
+    page.goto(OWN)
+    fit("own")
+    page.locator("button[formaction]").click()
+    fit("password")
+    # The keyboard is where the password goes.
+    page.keyboard.type("not the password")
+    page.keyboard.press("Enter")
+    expect(page.locator("[aria-invalid=true]")).to_be_focused()
+    fit("wrong-password")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/not-me/$"))
+    fit("not-me")
+    expect(page.locator("a[href='/password-change/']")).to_be_visible()
 
 
 def test_text_of_pages_that_stand_alone_has_contrast(visitor: Visitor, settings: Any) -> None:
