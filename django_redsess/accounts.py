@@ -25,8 +25,8 @@ from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
 from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
-from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.middleware import SessionMiddleware, places_of
+from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
+from django_redsess.middleware import SessionMiddleware, places_of, sign_out_request
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import notice, user_limit
 from django_redsess.session.session_store import session_of
@@ -91,19 +91,21 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     """
     Receive Django's signal ``user_logged_in``.
 
-    If the limit may refuse the sign-in, the session is saved immediately: the script that saves it counts the user's
-    sessions. Raises SessionLimitReached, ImproperlyConfigured, and the errors of a save. Then nobody is signed in.
+    It asks whether the user is blocked. If the limit may refuse the sign-in, the session is saved immediately: the
+    script that saves it counts the user's sessions. Raises SignInRefused, ImproperlyConfigured, and the errors of a
+    save. Then nobody is signed in.
     """
     session = session_of(request)
     if session is None:
         return
     try:
+        session.refuse_blocked(online.user_id_of(user))
         session.signed_in(limit := user_limit.limit_at_sign_in(user))
         if limit is not None and limit.policy == REFUSE:
             session.save()
     except Exception as error:
-        _sign_out_request(request)
-        if isinstance(error, SessionLimitReached):
+        sign_out_request(request)
+        if isinstance(error, SignInRefused):
             session.flush()
         else:
             session.abandon()
@@ -186,18 +188,3 @@ def _ending(user_id: str, request: HttpRequest | None, *, keep: str | None, mess
     if session is not None and is_own:
         yield from session.flushing()
     return ended
-
-
-def _sign_out_request(request: Any) -> None:
-    # As in Django's logout(). Imported here, since a site may not have django.contrib.auth installed.
-    from django.contrib.auth.models import AnonymousUser
-
-    nobody = AnonymousUser()
-
-    async def auser() -> AnonymousUser:
-        return nobody
-
-    if hasattr(request, "user"):
-        request.user = nobody
-    if hasattr(request, "auser"):
-        request.auser = auser

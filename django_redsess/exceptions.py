@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.core.exceptions import PermissionDenied
 
 __all__ = [
     "SessionLimitReached",
     "SessionStoreUnavailable",
+    "SignInRefused",
 ]
 
 
@@ -24,11 +27,26 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
     """Whether it lasts until a person changes something: a password, a permission, an address."""
 
 
-class SessionLimitReached(PermissionDenied):
+class SignInRefused(PermissionDenied):
+    """
+    A sign-in is refused, because the user is blocked: see :func:`django_redsess.online.block`.
+
+    Django's ``login()`` raises it. If the user is blocked only after that, the save of the session raises it. Then
+    nobody is signed in, and the visitor's session has ended. The text of the exception is meant for the visitor: it has
+    the message and until when. If nobody catches it, the answer is a page with this text and the status 403.
+    """
+
+    until: datetime | None = None
+    """Until when the user is blocked. None if that is not why the sign-in is refused."""
+    message: str = ""
+    """The message of who has blocked the user."""
+
+
+class SessionLimitReached(SignInRefused):
     """
     A sign-in is refused, because the user already has as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
 
     Django's ``login()`` raises it if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. Then nobody is signed in, and the
-    visitor's session has ended. The text of the exception is meant for the visitor. If nobody catches it, Django
-    answers with 403.
+    visitor's session has ended. The text of the exception is meant for the visitor. If nobody catches it, the answer is
+    a page with this text and the status 403.
     """

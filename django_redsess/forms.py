@@ -1,4 +1,4 @@
-"""A sign-in form that tells users when they have too many sessions. Public."""
+"""A sign-in form that tells users when they have too many sessions, or are blocked. Public."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
 from django_redsess.conf import REFUSE
+from django_redsess.exceptions import SignInRefused
 from django_redsess.session import user_limit
+from django_redsess.session.session_store import session_of
 
 __all__ = ["SessionLimitAuthenticationForm"]
 
@@ -20,8 +23,11 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
     """
     Django's sign-in form, with an error for users who have as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
 
-    The error is raised only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The form shows it, and the guest's session
-    stays. If a user signs in twice at the same moment, ``login()`` may still refuse one of the two sign-ins.
+    Who is blocked gets an error, too: see :func:`django_redsess.online.block`.
+
+    The first error is raised only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The form shows the error, and the
+    guest's session stays. If a user signs in twice at the same moment, ``login()`` may still refuse one of the two
+    sign-ins.
 
     A subclass may set its own text in ``error_messages["session_limit"]``. ``%(maximum)d`` is the limit. For the admin,
     set the site's ``login_form`` to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
@@ -31,10 +37,14 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         """
         Raise ValidationError if ``user`` may not sign in.
 
-        The code is ``session_limit`` if the user has too many sessions. Other codes are those of Django's form. Raises
-        SessionStoreUnavailable in an outage.
+        The code is ``session_limit`` if the user has too many sessions, and ``blocked`` if the user is blocked. Other
+        codes are those of Django's form. Raises SessionStoreUnavailable in an outage.
         """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
+        try:
+            (session_of(self.request) or SessionStore()).refuse_blocked(online.user_id_of(user))
+        except SignInRefused as refused:
+            raise ValidationError(str(refused), code="blocked") from refused
         limit = user_limit.limit_of(user)
         if limit is None or limit.policy != REFUSE:
             return

@@ -27,17 +27,19 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist
-from django.template.loader import render_to_string
+from django.template.loader import get_template, render_to_string
+from django.urls import get_resolver, get_urlconf
 from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext
+from django.views.defaults import permission_denied
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore, is_in_use
 from django_redsess.conf import conf
-from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.online.labels import in_our_language
 from django_redsess.session import notice
 from django_redsess.session.client_address import client_of
@@ -183,6 +185,22 @@ def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
     return key is None or not settings.SESSION_SAVE_EVERY_REQUEST or session.passive
 
 
+def sign_out_request(request: Any) -> None:
+    """Take the user from ``request``, whose sign-in was refused."""
+    # As in Django's logout(). Imported here, since a site may not have django.contrib.auth installed.
+    from django.contrib.auth.models import AnonymousUser
+
+    nobody = AnonymousUser()
+
+    async def auser() -> AnonymousUser:
+        return nobody
+
+    if hasattr(request, "user"):
+        request.user = nobody
+    if hasattr(request, "auser"):
+        request.auser = auser
+
+
 def interruption() -> SessionInterrupted:
     """Return the error for a request whose session can't be saved any more. Django answers it with 400."""
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
@@ -263,6 +281,10 @@ class Closing:
                 yield from session.saving()
             except UpdateError:
                 raise interruption() from None
+            except SignInRefused:
+                # The user was blocked after the sign-in had asked.
+                yield from session.flushing()
+                raise
             return True
         if self.begun:
             return True
@@ -344,6 +366,46 @@ def unavailable(
     # Otherwise Django logs each 503 as an error. The outage has already been logged once.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
+
+
+def refused(
+    request: HttpRequest, error: SignInRefused, instead_of: HttpResponseBase | None = None
+) -> HttpResponse | None:
+    """
+    Return the response 403 to a sign-in that was refused; None if the site has a page of its own: Django shows that.
+
+    Browsers get the template ``django_redsess/403.html``, other clients JSON. ``instead_of`` is the response that it
+    replaces, if any.
+    """
+    sign_out_request(request)
+    response: HttpResponse
+    try:
+        with in_our_language():
+            handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
+            if handler is not permission_denied or _exists("403.html"):
+                return None
+            if _wants_json(request):
+                response = JsonResponse({"detail": str(error)}, status=403)
+            else:
+                response = HttpResponse(render_to_string("django_redsess/403.html", {"detail": str(error)}), status=403)
+    except TemplateDoesNotExist:
+        # The site does not load templates from apps.
+        return None
+    response.headers["Cache-Control"] = "no-store"
+    if settings.SESSION_COOKIE_NAME in request.COOKIES:
+        # Its session has ended.
+        delete_cookie(response)
+    if instead_of is not None:
+        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    return response
+
+
+def _exists(template: str) -> bool:
+    try:
+        get_template(template)
+    except TemplateDoesNotExist:
+        return False
+    return True
 
 
 def _wants_json(request: HttpRequest) -> bool:
@@ -450,6 +512,10 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return await session.arun(Closing(request, session, response).steps())
         except SessionStoreUnavailable as error:
             return unavailable(request, error, response)
+        except SignInRefused as error:
+            if (page := await sync_to_async(refused)(request, error, response)) is None:
+                raise
+            return page
 
     def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
         super().process_request(request)
@@ -477,6 +543,10 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return unavailable(request, exception)
         if session is not None and isinstance(exception, UpdateError):
             raise interruption() from exception
+        if session is not None and isinstance(exception, SignInRefused):
+            # The view may have saved the session by itself.
+            session.flush()
+            return refused(request, exception)
         return None
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:  # type: ignore[override]
@@ -492,6 +562,10 @@ class SessionMiddleware(DjangoSessionMiddleware):
         except SessionStoreUnavailable as error:
             # A subclass goes on with this response.
             return unavailable(request, error, response)
+        except SignInRefused as error:
+            if (page := refused(request, error, response)) is None:
+                raise
+            return page
 
 
 _name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)

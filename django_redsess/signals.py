@@ -24,6 +24,8 @@ __all__ = [
     "session_ended",
     "sessions_began",
     "sessions_ended",
+    "user_blocked",
+    "user_unblocked",
 ]
 
 session_ended = Signal()
@@ -51,6 +53,22 @@ None. A sign-in whose session was not stored, as after an error 500, is not told
 
 BATCH_MAX = 250
 """The most sessions that receivers get at once."""
+
+
+user_blocked = Signal()
+"""
+Sent when a user was blocked, or a block has got another time or message, and all sessions of the user have ended. The
+sender is :class:`django_redsess.online.Block`. Receivers get its fields as keyword arguments: ``user_id``, ``until``,
+``message`` and ``by``.
+
+It is sent at once, also within a request. An error of a receiver is logged to ``django.dispatch``.
+"""
+
+user_unblocked = Signal()
+"""
+Sent by each call of :func:`django_redsess.online.unblock`, with ``user_id``, even if there was no block: who keeps a
+copy of blocks may have one that the server has lost. It is not sent when a block is over by itself.
+"""
 
 
 class Reason(StrEnum):

@@ -110,17 +110,17 @@ end
 
 --- add: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
 -- rest.
--- KEYS: login expire totals seen_list online_user? online_user_of? places?
+-- KEYS: login expire totals seen_list online_user? online_user_of? blocked? places?
 -- ARGV: sid record at due user_id place limit:number full_at:number
 -- ONCE: first
--- seen_list is recent and the next two are given if there is a user; else it is guests. The record was made `at` that
+-- seen_list is recent and the next three are given if there is a user; else it is guests. The record was made `at` that
 -- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
--- and then no list is given. With a guest's place, `online_user` and `online_user_of` are given as seen_list, and not
--- used. `limit` and `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have
--- to end.
+-- and then no list is given. With a guest's place, these three are given as seen_list, and not used. `limit` and
+-- `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have to end, or the user
+-- is blocked.
 -- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
-if not first then return 0 end
+if not first or blocked_until(user_id) then return 0 end
 local expected = steady_time_of(seen_list)
 if not is_made_at(at, expected) then return digits(expected) end
 local own = user_id ~= "" and redis.call("ZCARD", online_user_of .. user_id) or 0
@@ -145,8 +145,8 @@ return 1
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
 -- happens above that, `full_at` as in above_limit. The rest is as in `save`.
 -- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
--- has this sid; "clock" and the time by which the record must be made; "refused" and "". The last two are followed by
--- the item. See with_ended.
+-- has this sid; "clock" and the time by which the record must be made; "refused" and ""; "blocked" and "". The last
+-- three are followed by the item. See with_ended.
 local found = not is_new and redis.call("HGET", login, sid)
 -- The client repeats a command whose reply was lost. Whether that reply said "crowded" is not known: it is said again.
 if found then
@@ -154,6 +154,7 @@ if found then
 end
 -- A repetition does not bring back what has ended meanwhile.
 if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
+if blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy, full_at)
@@ -173,11 +174,16 @@ return with_ended({ "saved", end_excess(leaving, excess, reason) })
 -- ARGV: sid record user_id login_time at seen due:number place mark_lifetime viewed...
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
 -- in this store: it stays for so many milliseconds, also when the session ends. `viewed` is as in `create`.
--- Reply: "copied", "there" if the session is here, "ended" if it has been here; or "clock" and the time by which the
+-- The session of a user who is blocked is marked as ended, so that it does not come when the block is over.
+-- Reply: "copied", "there" if the session is here, "ended" if it has been here or its user is blocked; or "clock" and the time by which the
 -- record must be made. See with_ended.
 -- The client repeats a command whose reply was lost: then its record is there already.
 if redis.call("HEXISTS", login, sid) == 1 then return with_ended({ "there" }) end
 if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return with_ended({ "ended" }) end
+if blocked_until(user_id) then
+  redis.call("SET", moved, "here", "PX", mark_lifetime)
+  return with_ended({ "ended" })
+end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
@@ -221,13 +227,15 @@ return 1
 -- a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
 -- in this partition.
 -- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
--- time by which the record must be made. These are followed by the item. See with_ended.
+-- time by which the record must be made; "blocked" and "" if its user is new here and blocked. These are followed by
+-- the item. See with_ended.
 local found, before = live_record(sid)
 if not found then return with_ended({ "gone", note_of(sid), item }) end
 -- The client repeats a command whose reply was lost: then its record is there already.
 if revision_of(found) == revision_of(record) then return with_ended({ "saved" }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
 local user_before = user_of(found)
+if user_before ~= user_id and blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time(redis.call("ZSCORE", seen_list_of(user_before), sid))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 
@@ -264,8 +272,8 @@ return moved == 1 and 1 or 0
 -- ONCE: item? keep? items_max?
 -- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
 -- `full_at` are as in `create`, the rest as in `save`.
--- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; and it may be
--- "refused", as in `create`.
+-- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; it may be
+-- "refused", as in `create`; and it is "blocked" whoever was the user before.
 local note, note_lifetime = "rotated " .. sid, 300000
 
 -- The client repeats a command whose reply was lost: then the session has moved already.
@@ -273,6 +281,7 @@ if string.sub(note_of(old_sid), 1, #note) == note then return with_ended({ "save
 local found, before = live_record(old_sid)
 if not found then return with_ended({ "gone", note_of(old_sid), item }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
+if blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 local leaving, excess, reason = above_limit(user_id, sid, old_sid, limit, policy, full_at)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import listing, samples, searching
+from django_redsess.online import blocking, listing, samples, searching
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
-from django_redsess.session import notice, script_calls
+from django_redsess.session import blocks, notice, script_calls
+from django_redsess.session.blocks import Block
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
@@ -60,6 +61,7 @@ def _details(sid: str) -> Steps[Details | None]:
 
 
 __all__ = [
+    "Block",
     "Details",
     "EndedCount",
     "EndedList",
@@ -67,6 +69,9 @@ __all__ = [
     "Order",
     "Sample",
     "Session",
+    "ablock",
+    "ablock_of",
+    "ablocked",
     "acount",
     "adetails",
     "aend",
@@ -77,6 +82,10 @@ __all__ = [
     "ahistory",
     "aof_user",
     "asessions",
+    "aunblock",
+    "block",
+    "block_of",
+    "blocked",
     "count",
     "details",
     "end",
@@ -88,6 +97,7 @@ __all__ = [
     "history",
     "of_user",
     "sessions",
+    "unblock",
 ]
 
 Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
@@ -347,6 +357,69 @@ def end_in_batches(
     work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check(message), keep=keep)
     while not work.done:
         yield drive(work.step())
+
+
+def block(
+    user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
+) -> EndedCount:
+    """
+    Keep ``user`` from signing in until a time, and end all sessions of the user. Return how many have ended.
+
+    No session of the user begins before ``until``, an aware datetime, whatever signs in: it gets
+    :class:`~django_redsess.exceptions.SignInRefused`. A block that is there gets the new time and message. ``message``
+    is shown on the user's devices, and to who tries to sign in: at most 200 characters. ``by`` is who blocks the user,
+    for the admin's list.
+
+    To keep somebody out for good, deactivate the account. Raises ValueError if ``until`` is naive or not ahead, for a
+    longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an outage: the user may be
+    blocked by then, and some sessions may live. Call it again.
+    """
+    return drive(blocking.block(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+
+
+async def ablock(
+    user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
+) -> EndedCount:
+    """Await what :func:`block` returns."""
+    return await adrive(blocking.block(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+
+
+def unblock(user: AbstractBaseUser) -> bool:
+    """
+    Let ``user`` sign in again. True if the user was blocked: of several calls at once, one returns True.
+
+    Raises ValueError for a user without a primary key.
+    """
+    return drive(blocking.unblock(user_id_of(user)))
+
+
+async def aunblock(user: AbstractBaseUser) -> bool:
+    """Await what :func:`unblock` returns."""
+    return await adrive(blocking.unblock(user_id_of(user)))
+
+
+def block_of(user: AbstractBaseUser) -> Block | None:
+    """Return the block of ``user``. None if the user may sign in. Raises ValueError for one without a primary key."""
+    return drive(iter(blocks.of_user(user_id_of(user))))
+
+
+async def ablock_of(user: AbstractBaseUser) -> Block | None:
+    """Await what :func:`block_of` returns."""
+    return await adrive(iter(blocks.of_user(user_id_of(user))))
+
+
+def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
+    """
+    Return the users who are blocked, those whose block is over first: at most ``limit``, after skipping ``offset``.
+
+    Raises ValueError for a negative ``offset``, and beyond the first 5 000.
+    """
+    return drive(blocking.listed(offset, limit))
+
+
+async def ablocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
+    """Await what :func:`blocked` returns."""
+    return await adrive(blocking.listed(offset, limit))
 
 
 def until_now(

@@ -149,13 +149,13 @@ def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) ->
 def adding_keys(partition: Partition, has_user: bool, has_place: bool) -> tuple[bytes, ...]:
     """Return the keys of the short script that creates a session."""
     if has_user:
-        lists = [partition.recent, partition.online_user, partition.online_user_of("")]
+        lists = [partition.recent, partition.online_user, partition.online_user_of(""), partition.blocked]
     else:
-        # The script does not use the second and the third. They only stand before the list of the index.
-        lists = [partition.guests] * (3 if has_place else 1)
+        # The script uses the first only. The others stand before the list of the index.
+        lists = [partition.guests] * (4 if has_place else 1)
     if has_place:
         lists.append(partition.places_of(has_user=has_user))
-    names = ("seen_list", "online_user", "online_user_of", "places")
+    names = ("seen_list", "online_user", "online_user_of", "blocked", "places")
     return lua_scripts.ADD.keys(partition, **dict(zip(names, lists, strict=False)))
 
 

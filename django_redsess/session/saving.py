@@ -26,8 +26,8 @@ from django.utils import timezone
 
 from django_redsess import signals
 from django_redsess.conf import conf
-from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
-from django_redsess.session import client_address, deadlines, eviction, script_calls, user_limit
+from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
+from django_redsess.session import blocks, client_address, deadlines, eviction, script_calls, user_limit
 from django_redsess.session.client_address import STAYS, changed_entry
 from django_redsess.session.compression import check_depth, unpacked_client
 from django_redsess.session.deadlines import Expiry
@@ -237,7 +237,7 @@ def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
     viewed = yield from script_calls.viewed_by(old_sid)
     made = yield from script_calls.create(sid, saving, viewed)
-    if made.status == "clock":
+    if made.status in ("clock", "blocked"):
         return made
     if made.status == "refused":
         # Two requests may sign in at once from one guest's session. The other one may have been first.
@@ -379,6 +379,11 @@ class SaveAttempts:
                 return outcome
             if outcome.status == "refused":
                 raise self._refusal()
+            if outcome.status == "blocked":
+                yield from self._refuse_if_blocked()
+                # The block was lifted meanwhile.
+                outcome = script_calls.AGAIN
+                continue
             if outcome.status == "clock":
                 # The record is made again by the server's time. No script can change it, because it is sealed.
                 self.at, outcome = outcome.at, script_calls.AGAIN
@@ -552,6 +557,14 @@ class SaveAttempts:
             sid = self.session.stored_sid
             logger.warning("Too many requests change session %s at once: one gave up after %.1f s.", sid, waited)
             raise SessionStoreUnavailable("Too many requests change the session at once.")
+
+    def _refuse_if_blocked(self) -> Steps[None]:
+        try:
+            yield from blocks.refuse(user_of(self.data))
+        except SignInRefused:
+            # As in _refusal.
+            self.session.known = NOTHING_KNOWN
+            raise
 
     def _refusal(self) -> SessionLimitReached:
         sign_in = self.session.pending.sign_in

@@ -267,6 +267,7 @@ class Outcome(NamedTuple):
     - ``again``: the short script leaves the save to the general one
     - ``taken``: another session has the sid of this new session
     - ``refused``: the user already has the maximum number of sessions
+    - ``blocked``: the user may not sign in for a time
 
     ``item`` is the item to view, if its view was certainly not recorded. ``crowded`` says that the user may still have
     too many sessions, more than one script ends: :func:`end_above` ends the others. ``stored`` is the number of

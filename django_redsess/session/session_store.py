@@ -16,7 +16,7 @@ from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, notice, script_calls
+from django_redsess.session import blocks, deadlines, notice, script_calls
 from django_redsess.session.notice import MESSAGE_KEY, Notice
 from django_redsess.session.record import log_unusable, named, unpack
 from django_redsess.session.saving import (
@@ -53,6 +53,9 @@ class SessionStore(SessionState):
     Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
     them. ``save`` first tries a short way without steps, which most saves can go.
     """
+
+    let_in = ""
+    """The user whose sign-in this object has asked about, and who was not blocked."""
 
     @property
     def ended(self) -> Notice | None:
@@ -282,6 +285,12 @@ class SessionStore(SessionState):
             return False
         loaded = yield from script_calls.read(sid_of(session_key))
         return loaded.record is not None
+
+    def refuse_blocked(self, user_id: str) -> None:
+        """Raise SignInRefused if the user is blocked. The form and the signal of one sign-in ask once together."""
+        if self.let_in != user_id:
+            self.run(blocks.refuse(user_id))
+            self.let_in = user_id
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """

@@ -133,6 +133,15 @@ class Partition:
         """Text: a message for the next sign-in of one user, kept for a day. See ``session/notice.py``."""
         return self._name(f"message:{user_id}")
 
+    @property
+    def blocked(self) -> str:
+        """Sorted set: user id → when the user may sign in again. See ``session/blocks.py``."""
+        return self._name("blocked")
+
+    def block_of(self, user_id: str) -> str:
+        """Text: the message for one blocked user, and who has blocked the user. It goes with the block."""
+        return self._name(f"blocked:{user_id}")
+
     def viewed_by(self, sid: str) -> str:
         """Sorted set: item → time viewed, in one session. Scripts append the sid to the name of ``''``."""
         return self._name(f"viewed:{sid}")
@@ -204,7 +213,7 @@ class Partition:
     def names(self) -> list[str]:
         """A name of each kind."""
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
-        of_one.append(self.moved_of("0"))
+        of_one += [self.moved_of("0"), self.block_of("0"), self.blocked]
         return [*self.lists, *of_one, self.wake, self.totals, *self.both_samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
@@ -215,8 +224,8 @@ class Partition:
         """
         if name in self.lists:
             return "list"
-        others = (self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
-        if name in others or name.startswith((self.message_of(""), self.moved_of(""))):
+        others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
+        if name in others or name.startswith((self.message_of(""), self.moved_of(""), self.block_of(""))):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"

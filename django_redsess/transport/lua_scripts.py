@@ -36,11 +36,12 @@ from django_redsess.transport.keys import Partition
 
 FOLDER = files("django_redsess") / "lua"
 
-FILES = ("common", "user_limit", "session", "online", "viewed", "cleaning", "agreement", "permissions")
+FILES = ("common", "user_limit", "blocks", "session", "online", "viewed", "cleaning", "agreement", "permissions")
 """The files, in the order in which their blocks stand in a script."""
 
 PARTITION = (
-    "login expire recent guests online_user online_user_of viewed_by ended_of wake totals addresses guests_addresses"
+    "login expire recent guests online_user online_user_of viewed_by ended_of wake totals addresses guests_addresses "
+    "blocked"
 )
 """The keys that most scripts declare. ``lua/common.lua`` says why."""
 
@@ -206,6 +207,9 @@ END_ABOVE = Script("end_above")
 PROLONG = Script("prolong")
 ROTATE = Script("rotate")
 SAVE = Script("save")
+
+BLOCK = Script("block")
+UNBLOCK = Script("unblock")
 
 COUNT = Script("count")
 FIND = Script("find")

@@ -47,8 +47,13 @@ def disagreements(client: redis.Redis) -> list[str]:
     for partition in space.partitions:
         found += _within(client, partition)
         known |= _names(client, partition) | _notes(client, partition) | _marks(client, partition)
+        known |= _blocks(client, partition)
         strangers = [sid for sid in client.hkeys(partition.login) if space.of_sid(sid.decode()) != partition]
         found += [f"{partition.login} has {sid!r} of another partition" for sid in strangers]
+        blocked = [
+            user for user in client.zrange(partition.blocked, 0, -1) if space.of_user(user.decode()) != partition
+        ]
+        found += [f"{partition.blocked} has {user!r} of another partition" for user in blocked]
     found += [f"{name!r} belongs to no session" for name in client.keys() if name not in known]
     return found
 
@@ -107,6 +112,14 @@ def _marks(client: redis.Redis, partition: Partition) -> set[bytes]:
     """The names of the marks of sessions that were moved here. They stay longer than the sessions, and not for ever."""
     beginning = partition.moved_of("").encode()
     return {name for name in client.keys() if name.startswith(beginning) and client.ttl(name) > 0}
+
+
+def _blocks(client: redis.Redis, partition: Partition) -> set[bytes]:
+    """The names of the list of blocked users, and of what is kept beside it: it goes when the block is over."""
+    until = {user.decode(): at for user, at in client.zrange(partition.blocked, 0, -1, withscores=True)}
+    texts = {partition.block_of(user).encode(): at for user, at in until.items()}
+    known = {name for name, at in texts.items() if client.exists(name) and client.pexpiretime(name) == at}
+    return known | {partition.blocked.encode()}
 
 
 def _within(client: redis.Redis, partition: Partition) -> list[str]:

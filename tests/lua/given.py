@@ -14,7 +14,7 @@ def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, A
     keys = store.partition
     listed: dict[str, Any] = {"seen_list": keys.guests}
     if user:
-        lists = {"online_user": keys.online_user, "online_user_of": keys.online_user_of("")}
+        lists = {"online_user": keys.online_user, "online_user_of": keys.online_user_of(""), "blocked": keys.blocked}
         listed = {"seen_list": keys.recent, **lists}
     made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user, "place": "", **NO_LIMIT}
     return {**listed, **made, "at": store.now, "due": store.now + AGE, **other}

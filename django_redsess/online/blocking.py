@@ -1,0 +1,47 @@
+"""Blocking a user: no sign-in until a time, and the end of all sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from django_redsess.online.ending import end_all_of
+from django_redsess.session import blocks, notice
+from django_redsess.session.blocks import Block
+from django_redsess.signals import Reason, user_blocked, user_unblocked
+from django_redsess.transport.lua_scripts import CONSTANTS
+from django_redsess.transport.replicas import EndedCount
+from django_redsess.transport.round_trips import CallOutside, Steps
+
+LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
+"""How many blocks can be listed."""
+
+
+def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
+    """Block a user, then end all sessions of the user. Return how many have ended."""
+    if until.tzinfo is None:
+        raise ValueError("until must be an aware datetime.")
+    made = Block(user_id, until, notice.check(message), by)
+    # In this order. A sign-in between the two would be left, if the sessions ended first.
+    if not (yield from blocks.set_block(made)):
+        raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
+    ended = yield from end_all_of([user_id], Reason.KICKED, keep=None, message=message)
+    yield CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
+    return ended
+
+
+def unblock(user_id: str) -> Steps[bool]:
+    """Lift the block of a user. Return whether there was one."""
+    lifted = yield from blocks.lift(user_id)
+    # Also if there was none here: who keeps a copy must not put it back.
+    yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
+    return lifted
+
+
+def listed(offset: int, limit: int) -> Steps[list[Block]]:
+    """Read blocks, those that are over first."""
+    if offset < 0:
+        raise ValueError(f"offset must be 0 or more, not {offset}.")
+    if offset + limit > LISTED_MAX:
+        raise ValueError(f"Only the first {LISTED_MAX} blocks can be listed.")
+    return (yield from blocks.page(offset, limit)) if limit > 0 else []

@@ -1,0 +1,130 @@
+"""
+Blocks: users who may not sign in for a time.
+
+A block is in the user's home partition. The scripts that add a session, or give one to another user, look there. So no
+session of a blocked user begins, whatever signs in. A sign-in asks before, so that it is refused before a view goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext
+
+from django_redsess.exceptions import SignInRefused
+from django_redsess.session.script_calls import TIME_MAX, time_of
+from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, with_scores
+
+
+class Block(NamedTuple):
+    """
+    A user who may not sign in.
+
+    ``user_id`` is the primary key as text. ``until`` is when the block is over, an aware datetime. ``message`` is what
+    the user is told, or ``""``. ``by`` is the primary key of who has blocked the user, as text; ``""`` if not known.
+    """
+
+    user_id: str
+    until: datetime
+    message: str = ""
+    by: str = ""
+
+
+def set_block(block: Block) -> Call[bool]:
+    """Block a user, or change the block that there is. False if its time is over, by the server's clock."""
+    partition, script = keyspace().of_user(block.user_id), lua_scripts.BLOCK
+    text = f"{block.message}\n{block.by}" if block.message or block.by else ""
+    keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
+    args = script.arguments(user_id=block.user_id, over_at=_milliseconds(block.until), text=text)
+    return Call(partition, script, keys, args, bool)
+
+
+def lift(user_id: str) -> Call[bool]:
+    """Lift the block of a user. False if there was none."""
+    partition, script = keyspace().of_user(user_id), lua_scripts.UNBLOCK
+    keys = script.keys(partition, block_of_user=partition.block_of(user_id))
+    return Call(partition, script, keys, script.arguments(user_id=user_id), bool, script.once(first=1))
+
+
+def of_user(user_id: str) -> Plain[Block | None]:
+    """Read the block of a user. None if there is none, or it is over."""
+    partition = keyspace().of_user(user_id)
+    packed = _reading(partition, user_id) + sending.command("TIME")
+
+    def found(replies: list[Any]) -> Block | None:
+        over_at, text, time = replies
+        now = of(partition).clock.learn(time)
+        return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)
+
+    return Plain(partition, "block", packed, 3, found, needed=3)
+
+
+def refuse(user_id: str) -> Steps[None]:
+    """Raise SignInRefused if the user is blocked."""
+    block = yield from of_user(user_id)
+    if block is not None:
+        raise refusal(block)
+
+
+def refusal(block: Block) -> SignInRefused:
+    """Return the error for a sign-in of a blocked user."""
+    local = timezone.localtime(block.until)
+    text = gettext("You can’t sign in until %(time)s.") % {
+        "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+    }
+    refused = SignInRefused(f"{text} {block.message}" if block.message else text)
+    refused.until, refused.message = block.until, block.message
+    return refused
+
+
+def page(offset: int, limit: int) -> Steps[list[Block]]:
+    """Read blocks of all users, those that are over first: at most ``limit``, after skipping ``offset``."""
+    partitions = keyspace().partitions
+
+    def read(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
+        def commands(number: int, now: int) -> bytes:
+            name = partitions[numbers[number]].blocked
+            return sending.command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+
+        replies = yield from ask_each("blocks", [partitions[number] for number in numbers], commands, 1)
+        return [[with_scores(reply)] for [reply] in replies]
+
+    entries = (yield from merged(read, len(partitions), offset + limit))[offset:]
+    return (yield from _with_texts([(member.decode(errors="replace"), over_at) for over_at, member in entries]))
+
+
+def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[Block]]:
+    homes = dict[Partition, list[str]]()
+    for user_id, _ in entries:
+        homes.setdefault(keyspace().of_user(user_id), []).append(user_id)
+    partitions = list(homes)
+
+    def commands(number: int, _: int) -> bytes:
+        home = partitions[number]
+        return sending.command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
+
+    replies = (yield from ask_each("blocks", partitions, commands, 1)) if partitions else []
+    texts = dict[str, Any]()
+    for home, [found] in zip(partitions, replies, strict=True):
+        texts.update(zip(homes[home], found, strict=True))
+    return [_made(user_id, over_at, texts[user_id]) for user_id, over_at in entries]
+
+
+def _reading(partition: Partition, user_id: str) -> bytes:
+    return sending.command("ZSCORE", partition.blocked, user_id) + sending.command("GET", partition.block_of(user_id))
+
+
+def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> Block:
+    message, _, by = (text or b"").decode(errors="replace").partition("\n")
+    return Block(user_id, time_of(b"%d" % min(float(over_at), TIME_MAX)), message, by)
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.astimezone(UTC).timestamp() * 1000)
