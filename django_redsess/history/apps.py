@@ -7,3 +7,8 @@ class HistoryConfig(AppConfig):
     label = "redsess_history"
     verbose_name = _("Sign-ins")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_redsess.history import recording
+
+        recording.connect()

@@ -12,6 +12,9 @@ from django_redsess.signals import Reason
 
 __all__ = ["SignIn"]
 
+SIGNED_IN_AGAIN = "again"
+"""In place of a reason: the session goes on, and is the one of a later sign-in of its user."""
+
 REASONS = {
     Reason.LOGOUT: _("signed out"),
     Reason.INVALIDATED: _("ended by the site"),
@@ -19,6 +22,7 @@ REASONS = {
     Reason.EVICTED: _("ended for lack of room"),
     Reason.KICKED: _("ended by somebody"),
     Reason.REPLACED: _("ended by another sign-in"),
+    SIGNED_IN_AGAIN: _("signed in again"),
 }
 
 
@@ -43,7 +47,7 @@ class SignIn(models.Model):
     ended_at = models.DateTimeField(_("ended"), null=True)
     ended_is_about = models.BooleanField(_("the end is not exact"), default=False)
     reason = models.CharField(
-        _("reason"), max_length=12, choices=[(reason.value, text) for reason, text in REASONS.items()], blank=True
+        _("reason"), max_length=12, choices=[(str(reason), text) for reason, text in REASONS.items()], blank=True
     )
     by = models.CharField(_("ended by"), max_length=255, blank=True)
     message = models.CharField(_("message"), max_length=200, blank=True)

@@ -62,6 +62,12 @@ def address_score(address: bytes) -> int:
     return number if len(address) == 4 else V6_PLACES + (number >> 128 - EXACT_BITS)
 
 
+def score_of(address: str) -> int | None:
+    """Return the score of an address in its text form. None for a text that is no address."""
+    parsed = _parsed(address)
+    return None if parsed is None else address_score(parsed.packed)
+
+
 def network_of(text: str) -> Network | None:
     """
     Return the network that ``text`` names: an address, or a network such as ``198.51.100.0/24``. None for other text.

@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                 ('seen_at', models.DateTimeField(null=True, verbose_name='last seen')),
                 ('ended_at', models.DateTimeField(null=True, verbose_name='ended')),
                 ('ended_is_about', models.BooleanField(default=False, verbose_name='the end is not exact')),
-                ('reason', models.CharField(blank=True, choices=[('logout', 'signed out'), ('invalidated', 'ended by the site'), ('expired', 'expired'), ('evicted', 'ended for lack of room'), ('kicked', 'ended by somebody'), ('replaced', 'ended by another sign-in')], max_length=12, verbose_name='reason')),
+                ('reason', models.CharField(blank=True, choices=[('logout', 'signed out'), ('invalidated', 'ended by the site'), ('expired', 'expired'), ('evicted', 'ended for lack of room'), ('kicked', 'ended by somebody'), ('replaced', 'ended by another sign-in'), ('again', 'signed in again')], max_length=12, verbose_name='reason')),
                 ('by', models.CharField(blank=True, max_length=255, verbose_name='ended by')),
                 ('message', models.CharField(blank=True, max_length=200, verbose_name='message')),
                 ('address', models.CharField(blank=True, max_length=45, verbose_name='address')),

@@ -1,0 +1,167 @@
+"""
+Each sign-in and each end becomes a row: receivers of ``sessions_began`` and ``sessions_ended``.
+
+They are upserts: beginning and end each write their own fields, so they may come in any order. A guest's session, and a
+user id that is no primary key of the user model, leave no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db import connections, router
+from django.utils import timezone, translation
+
+from django_redsess.history.models import SIGNED_IN_AGAIN, SignIn
+from django_redsess.history.writing import write
+from django_redsess.online.labels import browser_name
+from django_redsess.session.client_address import score_of
+from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
+
+AT_BEGINNING = ("address", "address_score", "client", "user_agent")
+AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
+"""The fields that an upsert changes in a row that is there."""
+
+EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+
+CLIENT_MAX, MESSAGE_MAX = 64, 200
+
+
+def connect() -> None:
+    """Record from now on. Called once, when all models are loaded."""
+    sessions_began.connect(began, dispatch_uid="django_redsess.history")
+    sessions_ended.connect(ended, dispatch_uid="django_redsess.history")
+
+
+def disconnect() -> None:
+    """Record nothing from now on."""
+    sessions_began.disconnect(dispatch_uid="django_redsess.history")
+    sessions_ended.disconnect(dispatch_uid="django_redsess.history")
+
+
+def began(sender: Any, sessions: Sequence[BegunSession], **kwargs: Any) -> None:
+    """Receive the signal ``sessions_began``."""
+    rows, closed = [], []
+    for each in sessions:
+        key = user_key(each.user_id)
+        if key is None:
+            continue
+        rows.append(row_of_beginning(key, each.login_at, each.address, each.user_agent))
+        if each.replaces is not None:
+            # The session goes on with another login time. What it was before is over.
+            at = stored(each.login_at)
+            closed.append(
+                SignIn(
+                    user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN
+                )
+            )
+    save((rows, AT_BEGINNING), (closed, AT_END))
+
+
+def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
+    """Receive the signal ``sessions_ended``."""
+    rows, invalidated = [], set[Any]()
+    for each in sessions:
+        key = user_key(each.user_id)
+        if key is None or each.login_at is None:
+            continue
+        if each.reason is Reason.INVALIDATED:
+            invalidated.add(key)
+        rows.append(
+            SignIn(
+                user_id=key,
+                login_ms=ms_of(each.login_at),
+                seen_at=None if each.seen_at is None else stored(each.seen_at),
+                ended_at=stored(each.at),
+                reason=each.reason.value,
+                by=each.by,
+                message=each.message[:MESSAGE_MAX],
+            )
+        )
+    save((rows, AT_END), unless_deleted=invalidated)
+
+
+def save(*upserts: tuple[list[SignIn], tuple[str, ...]], unless_deleted: Iterable[Any] = ()) -> None:
+    """
+    Write rows. Each upsert names the fields that it changes where a row is there.
+
+    Of the users ``unless_deleted`` it is looked up who exists. The rows of the others have gone with them.
+    """
+    count = sum(len(rows) for rows, _ in upserts)
+    if not count:
+        return
+    using = router.db_for_write(SignIn)
+
+    def work() -> None:
+        gone = set(unless_deleted)
+        if gone:
+            gone.difference_update(get_user_model()._base_manager.filter(pk__in=gone).values_list("pk", flat=True))
+        for rows, fields in upserts:
+            upsert([row for row in rows if row.user_id not in gone] if gone else rows, fields, using)
+
+    write(work, rows=count, using=using)
+
+
+def upsert(rows: Iterable[SignIn], fields: tuple[str, ...], using: str) -> None:
+    """Insert ``rows``, and change ``fields`` of those that are there."""
+    # One command can't change a row twice. Everybody takes the rows in one order, so that nobody waits in a circle.
+    distinct = {(row.user_id, row.login_ms): row for row in rows}
+    if distinct:
+        knows_target = connections[using].features.supports_update_conflicts_with_target
+        SignIn._base_manager.using(using).bulk_create(
+            [distinct[name] for name in sorted(distinct)],
+            update_conflicts=True,
+            unique_fields=("user", "login_ms") if knows_target else None,
+            update_fields=fields,
+        )
+
+
+def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent: str) -> SignIn:
+    """Return the row of a session that has just begun."""
+    return SignIn(
+        user_id=user_key,
+        login_ms=ms_of(login_at),
+        seen_at=stored(login_at),
+        address=address,
+        address_score=score_of(address),
+        client=client_of(user_agent),
+        user_agent=user_agent,
+    )
+
+
+def user_key(user_id: str) -> Any:
+    """Return the primary key of the user model that ``user_id`` is. None for a guest, and for what can't be one."""
+    # PostgreSQL has no text with this character.
+    if not user_id or "\0" in user_id:
+        return None
+    field = get_user_model()._meta.pk
+    try:
+        key = field.to_python(user_id)
+        field.run_validators(key)
+    except ValidationError:
+        return None
+    return key
+
+
+@lru_cache(maxsize=1024)
+def client_of(user_agent: str) -> str:
+    """Return browser and system, such as "Firefox 145 on Linux": in English, so that rows can be compared."""
+    # Cached, because the same browsers come again and again.
+    with translation.override(None):
+        return browser_name(user_agent)[:CLIENT_MAX]
+
+
+def ms_of(at: datetime) -> int:
+    """Return ``at`` in milliseconds since 1970."""
+    return (at - EPOCH) // MILLISECOND
+
+
+def stored(at: datetime) -> datetime:
+    """Return ``at`` as the site's database stores it."""
+    return at if settings.USE_TZ else timezone.make_naive(at)

@@ -1,0 +1,139 @@
+"""
+Writing rows so that nothing else waits for long, and nothing else fails.
+
+A write waits for the database for at most ``WAIT_SECONDS``, where the database can be told so: SQLite and PostgreSQL.
+When a write has failed, this process writes nothing for ``REST_SECONDS``. What is not written is counted as lost. The
+log has one line when this begins, and one when it is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from django.db import connections, transaction
+
+WAIT_SECONDS = 2
+"""The longest wait for a lock. The visitor has the answer by then, but a worker is busy."""
+
+REST_SECONDS = 10
+"""How long nothing is tried after a failure."""
+
+logger = logging.getLogger("django_redsess")
+
+
+class _Losses:
+    """What this process knows of a database that fails."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self.total = self.since_failure = 0
+        self.failed_at: float | None = None
+        self.rests_until = 0.0
+
+    def rests(self, rows: int) -> bool:
+        """Tell whether nothing is to be tried now. Then ``rows`` are counted as lost."""
+        if self.failed_at is None:
+            return False
+        with self.lock:
+            now = time.monotonic()
+            if now < self.rests_until:
+                self._lose(rows)
+                return True
+            # One thread tries. The others rest meanwhile.
+            self.rests_until = now + REST_SECONDS
+        return False
+
+    def failed(self, rows: int, error: Exception) -> None:
+        with self.lock:
+            begins = self.failed_at is None
+            if self.failed_at is None:
+                self.failed_at = time.monotonic()
+            self.rests_until = time.monotonic() + REST_SECONDS
+            self._lose(rows)
+        if begins:
+            # The first line: the others may show what was to be written.
+            words = str(error).strip().partition("\n")[0]
+            logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, words)
+
+    def worked(self) -> None:
+        if self.failed_at is None:
+            return
+        with self.lock:
+            began, lost = self.failed_at, self.since_failure
+            self.failed_at, self.since_failure = None, 0
+        if began is not None:
+            seconds = time.monotonic() - began
+            logger.warning(
+                "Sign-ins are recorded again, after %.1f seconds. %d rows were not written: "
+                "manage.py history --repair makes up for them.",
+                seconds,
+                lost,
+            )
+
+    def _lose(self, rows: int) -> None:
+        self.total += rows
+        self.since_failure += rows
+
+
+losses = _Losses()
+
+
+def write(work: Callable[[], object], *, rows: int, using: str) -> None:
+    """
+    Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
+
+    In a transaction it is called when that is committed.
+    """
+    attempt = partial(_attempt, work, rows, using)
+    if connections[using].in_atomic_block:
+        transaction.on_commit(attempt, using=using, robust=True)
+    else:
+        attempt()
+
+
+def _attempt(work: Callable[[], object], rows: int, using: str) -> None:
+    if losses.rests(rows):
+        return
+    try:
+        with short_waits(using):
+            work()
+    except Exception as error:  # The driver, the router and the fields of the user model may raise anything.
+        losses.failed(rows, error)
+        connection = connections[using]
+        if connection.errors_occurred and not connection.in_atomic_block:
+            # Django would do so after a request, but in a command nobody does.
+            connection.close()
+    else:
+        losses.worked()
+
+
+@contextmanager
+def short_waits(using: str) -> Iterator[None]:
+    """Return a context that is a transaction, and in which the database waits for locks for a short time only."""
+    connection = connections[using]
+    milliseconds = WAIT_SECONDS * 1000
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout")
+            [before] = cursor.fetchone()
+            cursor.execute(f"PRAGMA busy_timeout = {min(milliseconds, before)}")
+        try:
+            with transaction.atomic(using):
+                yield
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {before}")
+        return
+    with transaction.atomic(using):
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+        yield
