@@ -556,15 +556,19 @@ def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[
 
     So are users who are not in ``among``, if it is given.
     """
-    user_model = get_user_model()
-    keys = []
+    users, keys = get_user_model()._base_manager.all() if among is None else among, user_keys(user_ids)
+    found = users.in_bulk(keys) if keys else {}
+    return {online.user_id_of(user): user for user in found.values()}
+
+
+def user_keys(user_ids: Iterable[str]) -> list[Any]:
+    """Return the primary keys of users that are given as text, as the database has them. Invalid ones are left out."""
+    field, keys = get_user_model()._meta.pk, []
     for user_id in user_ids:
         try:
-            key = user_model._meta.pk.to_python(user_id)
-            user_model._meta.pk.run_validators(key)
+            key = field.to_python(user_id)
+            field.run_validators(key)
             keys.append(key)
         except ValidationError:
             continue
-    users = user_model._base_manager.all() if among is None else among
-    found = users.in_bulk(keys) if keys else {}
-    return {online.user_id_of(user): user for user in found.values()}
+    return keys

@@ -166,13 +166,17 @@ class UserFilter(ListFilter):
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         query = changelist.get_query_string(remove=[USER])
         yield {"selected": False, "query_string": query, "display": gettext("All")}
-        # The users in the list were fetched with it.
-        known = self.named | {row.user_id: row.user for row in changelist.result_list if row.user}
+        known = self.known(changelist)
         names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:NAMES_MAX]]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {"selected": True, "query_string": changelist.get_query_string(), "display": ", ".join(names + more)}
 
-    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+    def known(self, changelist: ChangeList) -> dict[str, Any]:
+        """Return the users who have names here, by primary key."""
+        # The users in the list were fetched with it.
+        return self.named | {row.user_id: row.user for row in changelist.result_list if row.user}
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return queryset.of_users(self.user_ids) if self.user_ids else queryset
 
 
@@ -194,13 +198,21 @@ def ids_of(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet
 
     If ``sessions`` are those of some users, all others are left out first.
     """
-    # The admin of users may have added joins and prefetches, which are not needed here.
-    users = users.select_related(None).prefetch_related(None).only("pk")
     kept = sessions.session_filter.user_ids
     if kept is not None:
-        return list(users_by_id(set(kept), among=users))
-    found = list(users[: USERS_MAX + 1])
+        return list(users_by_id(set(kept), among=_only_keys(users)))
+    text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
+    return first_ids(request, users, text)
+
+
+def first_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> list[str]:
+    """Return the ids of the first 1 000 ``users``. If there are more, the message ``text`` says so."""
+    found = list(_only_keys(users)[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":
-        text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
         messages.warning(request, text % {"limit": USERS_MAX}, fail_silently=True)
     return [online.user_id_of(user) for user in found[:USERS_MAX]]
+
+
+def _only_keys(users: QuerySet[Any]) -> QuerySet[Any]:
+    # The admin of users may have added joins and prefetches, which are not needed here.
+    return users.select_related(None).prefetch_related(None).only("pk")

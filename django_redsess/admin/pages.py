@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
@@ -18,6 +19,7 @@ from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.formats import number_format
@@ -29,6 +31,9 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
+from django_redsess.online import labels
+from django_redsess.online.labels import exactly, when
+from django_redsess.past import PastSignIn
 from django_redsess.querysets import users_by_id, visible
 from django_redsess.session import notice
 
@@ -147,6 +152,38 @@ def paragraph(text: str) -> SafeString:
     return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
 
 
+def moment(at: datetime) -> SafeString:
+    """Return ``at`` as HTML: date, time of day and zone, and how long ago or ahead that is."""
+    return format_html('<span class="redsess-moment">{} ({})</span>', exactly(at), when(at))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
+    """Return a table in the style of the page."""
+    # On a phone, each cell has its heading beside it.
+    cells = [list(zip(headings, row, strict=True)) for row in rows]
+    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": cells})
+
+
+def address_html(address: str) -> SafeString:
+    # An address is written from left to right, wherever it stands.
+    return format_html('<bdi dir="ltr">{}</bdi>', address)
+
+
+def sender_html(sign_in: PastSignIn) -> SafeString:
+    """Return the browser of a sign-in, with a mark if the device was new, and the address, as HTML."""
+    browser = labels.stored(labels.browser_name(sign_in.user_agent))
+    mark = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device")) if sign_in.is_new else ""
+    return format_html("{}{}<br>{}", browser, mark, address_html(labels.stored(sign_in.address)))
+
+
+def end_html(sign_in: PastSignIn) -> SafeString:
+    """Return when the session of a sign-in has ended, as HTML."""
+    if sign_in.ended_at is None:
+        return format_html("{}", gettext("no end so far"))
+    at = exactly(sign_in.ended_at)
+    return format_html("{}", gettext("about %(time)s") % {"time": at} if sign_in.is_about else at)
+
+
 def own_mark(session: OnlineSession) -> SafeString:
     """Return what marks the administrator's own session, as HTML. Nothing for another one."""
     return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
@@ -157,9 +194,7 @@ def address_link(session: OnlineSession, site: AdminSite) -> str:
     if not session.address:
         return ""
     query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
-    # An address is written from left to right, wherever it stands.
-    html = '<a href="{}"><bdi dir="ltr">{}</bdi></a>'
-    return format_html(html, url_of("changelist", site, query=query), session.address)
+    return link(url_of("changelist", site, query=query), address_html(session.address))
 
 
 class ItemLink(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -14,7 +14,6 @@ from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote, unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
-from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -24,11 +23,13 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online, viewed
 from django_redsess.admin import pages
 from django_redsess.admin.ending import EndingAdmin
-from django_redsess.admin.users import limit_of_user, users_admin
+from django_redsess.admin.pages import moment, table
+from django_redsess.admin.users import limit_of_user, past_of, sign_ins_table, users_admin
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.online.labels import exactly, when
+from django_redsess.online.labels import when
+from django_redsess.past import UsersPast
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
 
@@ -105,7 +106,7 @@ NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
-SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions")
+SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions", "last_sign_ins")
 """What a session's page shows first. The rest is folded."""
 
 
@@ -120,6 +121,8 @@ class PageData(NamedTuple):
     """The names of viewed items."""
     others: list[tuple[OnlineSession, bool]]
     """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
+    past: UsersPast | None
+    """The last sign-ins of the user, if the administrator may see them."""
 
 
 class SessionPageAdmin(EndingAdmin):
@@ -144,7 +147,9 @@ class SessionPageAdmin(EndingAdmin):
         # The lookup may add a message, which has to be there before the page is drawn.
         names = pages.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
         others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
-        session.page = PageData(request, details, deadlines_of(session.session, details), views, names, others)
+        deadlines, of_user = deadlines_of(session.session, details), session.user_id
+        last = past_of(request, self.admin_site, of_user) if of_user else None
+        session.page = PageData(request, details, deadlines, views, names, others, last)
         return session
 
     def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
@@ -162,6 +167,8 @@ class SessionPageAdmin(EndingAdmin):
         empty = [] if obj.user_id else ["other_sessions"]
         if len(obj.page.deadlines) < 2:
             empty.append("deadlines")
+        if obj.page.past is None:
+            empty.append("last_sign_ins")
         return [
             (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
             for title, options in cast("list[tuple[Any, Any]]", fieldsets)
@@ -265,6 +272,11 @@ class SessionPageAdmin(EndingAdmin):
             end = pages.end_link(url, name)
         return [where, when(other.login_at) if other.login_at else "", when(other.seen_at), end]
 
+    @admin.display(description=gettext_lazy("last sign-ins"))
+    def last_sign_ins(self, session: OnlineSession) -> str:
+        """Show the last sign-ins of the user, this one too, with a link to all."""
+        return sign_ins_table(session.page.request, self.admin_site, session.page.past)
+
     @admin.display(description=gettext_lazy("data"))
     def data(self, session: OnlineSession) -> str:
         """Show the keys of the data and the size of each value, and the values to those who may see them."""
@@ -299,21 +311,9 @@ class SessionPageAdmin(EndingAdmin):
         return pages.admin_url(user, self.admin_site, page)
 
 
-def moment(at: datetime) -> SafeString:
-    """Return ``at`` as HTML: date, time of day and zone, and how long ago or ahead that is."""
-    return format_html('<span class="redsess-moment">{} ({})</span>', exactly(at), when(at))
-
-
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
     """Return the URL of the page of a session. It returns to the same list as ``request``."""
     return pages.url_of("change", site, quote(sid), query=pages.return_page_of(request).parameters)
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
-    """Return a table in the style of the page."""
-    # On a phone, each cell has its heading beside it.
-    cells = [list(zip(headings, row, strict=True)) for row in rows]
-    return render_to_string("admin/django_redsess/onlinesession/table.html", {"headings": headings, "rows": cells})
 
 
 def _beside(parts: Iterable[str]) -> SafeString:

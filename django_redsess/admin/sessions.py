@@ -11,12 +11,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
-from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist
-from django.db.models import Model, QuerySet
-from django.db.models.constants import LOOKUP_SEP
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import URLPattern, path
 from django.utils.html import format_html
@@ -30,7 +26,15 @@ from django_redsess.admin import filters, pages
 from django_redsess.admin.export import export_view
 from django_redsess.admin.numbers import heading, numbers_view, present
 from django_redsess.admin.session_page import SessionPageAdmin
-from django_redsess.admin.users import limit_of_user, users_admin, visible_users
+from django_redsess.admin.users import (
+    found_users,
+    last_sign_in_html,
+    limit_of_user,
+    past_of,
+    search_fields,
+    users_admin,
+    visible_users,
+)
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
@@ -81,19 +85,6 @@ SEARCH_MAX = 200  # The longest text that is searched for: each word nests the d
 
 # Four numbers, or two colons.
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
-
-
-def _name_of(model: type[Model], search_field: str) -> str:
-    # The first character and the last part may say how Django compares.
-    lookup = search_field.lstrip("^=@")
-    while lookup:
-        try:
-            field = get_fields_from_path(model, lookup)[-1]
-        except (FieldDoesNotExist, NotRelationField):
-            lookup = lookup.rpartition(LOOKUP_SEP)[0]
-        else:
-            return str(getattr(field, "verbose_name", ""))
-    return ""
 
 
 @admin.register(OnlineSession)
@@ -347,7 +338,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
             return sessions.none(), False
         if network := network_of(term):
             return sessions.of_network(network.text), False
-        return sessions.of_users(filters.ids_of(request, self._users_of(request, term), sessions)), False
+        return sessions.of_users(filters.ids_of(request, found_users(request, self.admin_site, term), sessions)), False
 
     def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
         """
@@ -360,7 +351,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
             return []
         if term:
-            users = list(self._users_of(request, term)[: ABSENT_MAX + 1])
+            users = list(found_users(request, self.admin_site, term)[: ABSENT_MAX + 1])
         else:
             users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
         users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
@@ -402,29 +393,20 @@ class OnlineSessionAdmin(SessionPageAdmin):
         messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query
 
-    def _users_of(self, request: HttpRequest, term: str) -> QuerySet[Any]:
-        of_users = users_admin(request, self.admin_site)
-        every = get_user_model()._base_manager
-        users: QuerySet[Any] = every.all() if of_users is None else of_users.get_queryset(request)
-        if of_users is not None and of_users.get_search_fields(request):
-            users, _ = of_users.get_search_results(request, users, term)
-        else:
-            # By searching other fields, an administrator who may not see users could guess them letter by letter.
-            users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-        return users.order_by("pk")
-
     def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
         is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
         if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
             deactivate_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
-        url = pages.admin_url(user, self.admin_site)
-        return {"name": str(user), "is_active": is_active, "url": url, "deactivate_url": deactivate_url}
+        of_user = past_of(request, self.admin_site, user_id)
+        return {
+            "name": str(user),
+            "is_active": is_active,
+            "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
+            "url": pages.admin_url(user, self.admin_site),
+            "deactivate_url": deactivate_url,
+        }
 
     def _search_help(self, request: HttpRequest) -> str:
-        of_users = users_admin(request, self.admin_site)
-        user_model = get_user_model()
-        fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
-        names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
         # A theme may show the beginning only: who knows the page of users expects the rest.
         text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
-        return text % {"fields": ", ".join(name for name in names if name)}
+        return text % {"fields": search_fields(request, self.admin_site)}

@@ -1,25 +1,50 @@
-"""Users in the admin: who may see and deactivate them, deactivating an account, and the sessions on a user's page."""
+"""
+Users in the admin: who may see and deactivate them, searching for them, their last sign-ins, deactivating an account,
+and the sessions on a user's page.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
+from django.core.exceptions import FieldDoesNotExist
 from django.db import router, transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
+from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online
+from django_redsess import online, past
 from django_redsess.admin import history
-from django_redsess.admin.pages import USER, end_url, link, paragraph, query_of, url_of
+from django_redsess.admin.pages import (
+    NAME_MAX,
+    USER,
+    address_html,
+    end_html,
+    end_url,
+    filled,
+    link,
+    moment,
+    paragraph,
+    query_of,
+    sender_html,
+    table,
+    url_of,
+)
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
+from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding, least
+from django_redsess.online.labels import exactly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session import user_limit
@@ -36,6 +61,95 @@ def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> 
     """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
     of_users = users_admin(request, site)
     return {} if of_users is None else users_by_id(user_ids, among=of_users.get_queryset(request))
+
+
+def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
+    """Search for users by ``term``, as the admin of users does. Who may not see users finds them by user name only."""
+    of_users = users_admin(request, site)
+    every = get_user_model()._base_manager
+    users: QuerySet[Any] = every.all() if of_users is None else of_users.get_queryset(request)
+    if of_users is not None and of_users.get_search_fields(request):
+        users, _ = of_users.get_search_results(request, users, term)
+    else:
+        # By searching other fields, an administrator who may not see users could guess them letter by letter.
+        users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+    return users.order_by("pk")
+
+
+def search_fields(request: HttpRequest, site: AdminSite) -> str:
+    """Return the names of the fields that :func:`found_users` searches, with commas."""
+    of_users = users_admin(request, site)
+    user_model = get_user_model()
+    fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
+    names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
+    return ", ".join(name for name in names if name)
+
+
+def _name_of(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may say how Django compares.
+    lookup = search_field.lstrip("^=@")
+    while lookup:
+        try:
+            field = get_fields_from_path(model, lookup)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            lookup = lookup.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""
+
+
+SIGN_INS_SHOWN = 5
+"""How many of the last sign-ins the pages of a session and of a user show."""
+
+
+def past_of(request: HttpRequest, site: AdminSite, user_id: str) -> past.UsersPast | None:
+    """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
+    return past.source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN) if past.source else None
+
+
+def name_among(users: Mapping[str, object], user_id: str) -> str:
+    """Return the name of the user with this primary key; its id if the user is not among ``users``."""
+    found = users.get(user_id)
+    name = gettext("user %(id)s") % {"id": user_id} if found is None else str(found)
+    return Truncator(name).chars(NAME_MAX)
+
+
+def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past.UsersPast) -> SafeString:
+    """Return the last sign-ins of a user as a table, with a link to all."""
+    if not of_user.sign_ins:
+        return format_html("{}", gettext("No sign-in is recorded."))
+    headings = [gettext("Signed in"), gettext("Where from"), gettext("Ended"), gettext("How it ended")]
+    names = names_of_enders(request, site, of_user.sign_ins)
+    rows = [
+        (exactly(each.login_at), sender_html(each), end_html(each), capfirst(past.how_ended(each, names[each.by])))
+        for each in of_user.sign_ins
+    ]
+    return table(headings, rows) + paragraph(link(of_user.url, gettext("All sign-ins of this user")))
+
+
+def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past.UsersPast) -> SafeString:
+    """Return sentences about the last sign-in of a user who is not signed in, with a link to all of them."""
+    if not of_user.sign_ins:
+        return SafeString()
+    last = of_user.sign_ins[0]
+    text = gettext("Last signed in %(time)s, with %(browser)s.")
+    if last.address:
+        text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
+    browser, address = labels.stored(labels.browser_name(last.user_agent)), address_html(last.address)
+    parts = [filled(text, time=moment(last.login_at), address=address, browser=browser)]
+    if last.ended_at:
+        how = past.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])
+        parts.append(filled(gettext("How it ended: %(how)s, %(time)s."), how=how, time=end_html(last)))
+    parts.append(link(of_user.url, gettext("All sign-ins of this user")))
+    return format_html_join(" ", "{}", ((part,) for part in parts))
+
+
+def names_of_enders(request: HttpRequest, site: AdminSite, sign_ins: Iterable[past.PastSignIn]) -> dict[str, str]:
+    """Return the names of the users who ended these, by primary key. Who may not be seen is named by that key."""
+    user_ids = {each.by for each in sign_ins}
+    others = user_ids - {"", *(each.user_id for each in sign_ins)}
+    users = visible_users(request, site, others) if others else {}
+    return {user_id: name_among(users, user_id) for user_id in user_ids}
 
 
 def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
@@ -123,16 +237,20 @@ def _end_all(user_id: str, message: str) -> AllEnded:
     return ended, replicas, False
 
 
+_FIELDS = ("online_sessions", "last_sign_ins")
+
+
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """
     For the admin of your user model: show the user's sessions on the user's page, and add an action that ends them.
 
     Use it as ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. Administrators who may view
-    online sessions see them. Those who may end online sessions also get a button and the action.
+    online sessions see them. Those who may end online sessions also get a button and the action. Where sign-ins are
+    kept, those who may view them see the last five.
     """
 
     class Media:
-        css = {"all": ("django_redsess/admin.css",)}
+        css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -143,21 +261,24 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         # A page without fieldsets shows all readonly fields: take ours out, and add it where it is allowed.
         fieldsets: list[tuple[Any, Any]] = [
-            (title, {**options, "fields": [name for name in options["fields"] if name != "online_sessions"]})
+            (title, {**options, "fields": [name for name in options["fields"] if name not in _FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
         ]
-        sessions = self._sessions_admin
+        sessions, fields = self._sessions_admin, list[str]()
         if obj is not None and sessions is not None and sessions.has_view_permission(request):
             user_ids = [online.user_id_of(obj)]
             # Django calls the method that shows the field without the request.
             obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
             if sessions.has_end_permission(request):
                 obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
-            fieldsets.append((gettext("Sessions"), {"fields": ["online_sessions"]}))
-        return fieldsets
+            fields.append("online_sessions")
+        if obj is not None and (of_user := past_of(request, self.admin_site, online.user_id_of(obj))):
+            obj.redsess_sign_ins = sign_ins_table(request, self.admin_site, of_user)
+            fields.append("last_sign_ins")
+        return [*fieldsets, (gettext("Sessions"), {"fields": fields})] if fields else fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return [*super().get_readonly_fields(request, obj), "online_sessions"]
+        return [*super().get_readonly_fields(request, obj), *_FIELDS]
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin
@@ -187,6 +308,11 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         if url := getattr(user, "redsess_end_url", ""):
             html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
         return html + limit
+
+    @admin.display(description=gettext_lazy("last sign-ins"))
+    def last_sign_ins(self, user: AbstractBaseUser) -> str:
+        """Show the last sign-ins of the user, with a link to all."""
+        return getattr(user, "redsess_sign_ins", "")
 
     @property
     def _sessions_admin(self) -> Any:

@@ -1,5 +1,8 @@
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
 from django.utils.translation import gettext_lazy as _
+
+from django_redsess import past
 
 
 class HistoryConfig(AppConfig):
@@ -9,6 +12,11 @@ class HistoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess.history import recording
+        from django_redsess.history import devices, mails, recording
+        from django_redsess.history.reading import Rows
+        from django_redsess.history.signals import new_device
 
         recording.connect()
+        user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.history")
+        new_device.connect(mails.notify, dispatch_uid="django_redsess.history")
+        past.source = Rows()

@@ -1,0 +1,104 @@
+"""
+What is known about sign-ins of the past, for pages of the core. Public.
+
+Nothing is known unless an app sets ``source``, as ``django_redsess.history`` does. Without one, the pages ask nothing
+and do not change.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from django.http import HttpRequest
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from django_redsess.signals import Reason
+
+if TYPE_CHECKING:
+    from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
+
+__all__ = ["Past", "PastSignIn", "UsersPast", "source"]
+
+REASONS = {
+    Reason.LOGOUT: _("signed out"),
+    Reason.INVALIDATED: _("ended by the site"),
+    Reason.EXPIRED: _("expired"),
+    Reason.EVICTED: _("ended for lack of room"),
+    Reason.KICKED: _("ended by somebody"),
+    Reason.REPLACED: _("ended by another sign-in"),
+}
+"""Why a session has ended, in words."""
+
+
+class PastSignIn(NamedTuple):
+    """
+    A sign-in, and what became of its session.
+
+    ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
+    ``is_about`` is set, it is not exact. ``reason`` is None if it is not known. ``by`` is the primary key as text of
+    the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was told. ``is_new`` tells
+    whether the device was new, None if that is not known. All times are aware datetimes.
+    """
+
+    user_id: str
+    login_at: datetime
+    seen_at: datetime | None = None
+    ended_at: datetime | None = None
+    is_about: bool = False
+    reason: Reason | None = None
+    by: str = ""
+    message: str = ""
+    address: str = ""
+    user_agent: str = ""
+    is_new: bool | None = None
+
+
+class UsersPast(NamedTuple):
+    """The latest sign-ins of a user, and the URL of the page in the admin that lists all."""
+
+    sign_ins: list[PastSignIn]
+    url: str
+
+
+class Past(Protocol):
+    """What ``source`` has to answer."""
+
+    def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
+        """Return the user's latest sign-ins whose sessions have ended, the newest first: for the user's own page."""
+
+    def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+        """Return the user's latest sign-ins, the newest first, or None if the administrator may not see them."""
+
+
+source: Past | None = None
+"""What knows about the past. None without an app that does."""
+
+
+def how_ended(sign_in: PastSignIn, by_name: str) -> str:
+    """
+    Say why the session has ended, and by whom, as an administrator reads it. ``""`` if no end is known.
+
+    ``by_name`` is the name of the user who ended it.
+    """
+    if sign_in.ended_at is None:
+        return ""
+    if sign_in.reason is None:
+        return gettext("ended, and nobody recorded why")
+    is_own = sign_in.by == sign_in.user_id
+    if sign_in.reason is Reason.KICKED:
+        if is_own:
+            return gettext("ended by the user, on another device")
+        return gettext("ended by %(name)s") % {"name": by_name} if sign_in.by else gettext("ended by a command")
+    if sign_in.reason is Reason.INVALIDATED and sign_in.by and not is_own:
+        return gettext("ended by the site, for %(name)s") % {"name": by_name}
+    return str(REASONS[sign_in.reason])
+
+
+def how_own_ended(sign_in: PastSignIn) -> str:
+    """Say why the session has ended, as its user reads it. Administrators have no name there."""
+    if sign_in.reason is Reason.KICKED:
+        is_own = sign_in.by == sign_in.user_id
+        return gettext("ended by you, on another device") if is_own else gettext("ended by an administrator")
+    return str(REASONS[sign_in.reason]) if sign_in.reason else gettext("ended")
