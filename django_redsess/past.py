@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from django.http import HttpRequest
 from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
 
@@ -21,25 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Past", "PastSignIn", "UsersPast", "source"]
 
-REASONS = {
-    Reason.LOGOUT: _("signed out"),
-    Reason.INVALIDATED: _("ended by the site"),
-    Reason.EXPIRED: _("expired"),
-    Reason.EVICTED: _("ended for lack of room"),
-    Reason.KICKED: _("ended by somebody"),
-    Reason.REPLACED: _("ended by another sign-in"),
-}
-"""Why a session has ended, in words."""
-
 
 class PastSignIn(NamedTuple):
     """
     A sign-in, and what became of its session.
 
     ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
-    ``is_about`` is set, it is not exact. ``reason`` is None if it is not known. ``by`` is the primary key as text of
-    the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was told. ``is_new`` tells
-    whether the device was new, None if that is not known. All times are aware datetimes.
+    ``is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a word
+    of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is the
+    primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was
+    told. ``is_new`` tells whether the device was new, None if that is not known. All times are aware datetimes.
     """
 
     user_id: str
@@ -47,7 +37,8 @@ class PastSignIn(NamedTuple):
     seen_at: datetime | None = None
     ended_at: datetime | None = None
     is_about: bool = False
-    reason: Reason | None = None
+    reason: str = ""
+    reason_text: str = ""
     by: str = ""
     message: str = ""
     address: str = ""
@@ -84,21 +75,21 @@ def how_ended(sign_in: PastSignIn, by_name: str) -> str:
     """
     if sign_in.ended_at is None:
         return ""
-    if sign_in.reason is None:
+    if not sign_in.reason:
         return gettext("ended, and nobody recorded why")
     is_own = sign_in.by == sign_in.user_id
-    if sign_in.reason is Reason.KICKED:
+    if sign_in.reason == Reason.KICKED:
         if is_own:
             return gettext("ended by the user, on another device")
         return gettext("ended by %(name)s") % {"name": by_name} if sign_in.by else gettext("ended by a command")
-    if sign_in.reason is Reason.INVALIDATED and sign_in.by and not is_own:
+    if sign_in.reason == Reason.INVALIDATED and sign_in.by and not is_own:
         return gettext("ended by the site, for %(name)s") % {"name": by_name}
-    return str(REASONS[sign_in.reason])
+    return sign_in.reason_text
 
 
 def how_own_ended(sign_in: PastSignIn) -> str:
     """Say why the session has ended, as its user reads it. Administrators have no name there."""
-    if sign_in.reason is Reason.KICKED:
+    if sign_in.reason == Reason.KICKED:
         is_own = sign_in.by == sign_in.user_id
         return gettext("ended by you, on another device") if is_own else gettext("ended by an administrator")
-    return str(REASONS[sign_in.reason]) if sign_in.reason else gettext("ended")
+    return sign_in.reason_text or gettext("ended")

@@ -68,6 +68,14 @@ def family_of(user_agent: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
+def client_of(user_agent: str) -> str:
+    """Return browser and system without versions, such as "Firefox on Windows". ``""`` if neither is known."""
+    lower, system = {name.lower(): name for name in BROWSERS}, system_of(user_agent)
+    browser = next((lower[name] for each in _names_of(user_agent) if (name := each.rstrip(" 0123456789")) in lower), "")
+    return f"{browser} on {system}" if browser and system else browser or system
+
+
+@lru_cache(maxsize=4096)
 def _names_of(user_agent: str) -> tuple[str, ...]:
     # "Chrome 120" and "Chrome Mobile 120"; "HeadlessChrome 120", as it calls itself. In lower case.
     products = dict(_PRODUCT.findall(user_agent))
