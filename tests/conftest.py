@@ -6,6 +6,7 @@ What all tests have. The fixtures are in tests/helpers/fixtures, those of one pa
 ``new_session``, ``users_in_no_table``, ``meanwhile``, ``set_limit``
 ``counting.py``: ``commands``, ``round_trips``, ``sent``, ``known_scripts``
 ``clock.py``: runs of the tests at another time
+``history.py``: ``history``, for tests of the rows that remain of sessions
 
 ``pytest --fixtures`` shows what each does. Tests marked ``unit`` have no server: whatever connects to one fails.
 """
@@ -21,7 +22,7 @@ from hypothesis import settings as hypothesis
 
 from testproject import servers
 
-pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "clock")]
+pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "clock", "history")]
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
 for name, count in {"short": 10, "full": 100}.items():

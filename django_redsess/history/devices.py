@@ -17,7 +17,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from django_redsess.history.models import SignIn
-from django_redsess.online.user_agents import family_of
 from django_redsess.session.client_address import V6_PLACES
 from django_redsess.session.session_store import session_of
 
@@ -51,13 +50,13 @@ def compare(sign_in: SignIn, request: HttpRequest | None) -> bool:
         return False
     sign_in.device = getattr(request, "_redsess_device", "")
     rows = SignIn.objects.filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms).order_by("-login_ms")
-    earlier = list(rows.values_list("device", "user_agent", "address_score")[:EARLIER_MAX])
+    earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
     if sign_in.device:
         known = {device for device, *_ in earlier if device}
         sign_in.is_new = bool(known) and sign_in.device not in known
     else:
-        families = {family_of(user_agent) for _, user_agent, _ in earlier}
-        sign_in.is_new = bool(families) and family_of(sign_in.user_agent) not in families
+        clients = {client for _, client, _ in earlier}
+        sign_in.is_new = bool(clients) and sign_in.client not in clients
     networks = {_network_of(score) for *_, score in earlier if score is not None}
     return sign_in.address_score is not None and bool(networks) and _network_of(sign_in.address_score) not in networks
 

@@ -7,30 +7,32 @@ user id that is no primary key of the user model, leave no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import connections, router
-from django.utils import timezone, translation
+from django.http import HttpRequest
+from django.utils import timezone
 
+from django_redsess.history import devices
 from django_redsess.history.models import SIGNED_IN_AGAIN, SignIn
+from django_redsess.history.signals import new_device
 from django_redsess.history.writing import write
-from django_redsess.online.labels import browser_name
+from django_redsess.online import user_agents
 from django_redsess.session.client_address import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 
-AT_BEGINNING = ("address", "address_score", "client", "user_agent")
+AT_BEGINNING = ("address", "address_score", "client", "user_agent", "device", "is_new")
 AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
 """The fields that an upsert changes in a row that is there."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
-CLIENT_MAX, MESSAGE_MAX = 64, 200
+MESSAGE_MAX = 200
 
 
 def connect() -> None:
@@ -45,9 +47,9 @@ def disconnect() -> None:
     sessions_ended.disconnect(dispatch_uid="django_redsess.history")
 
 
-def began(sender: Any, sessions: Sequence[BegunSession], **kwargs: Any) -> None:
-    """Receive the signal ``sessions_began``."""
-    rows, closed = [], []
+def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any) -> None:
+    """Receive the signal ``sessions_began``. Tell of sign-ins on new devices once their rows are stored."""
+    rows, closed = list[SignIn](), list[SignIn]()
     for each in sessions:
         key = user_key(each.user_id)
         if key is None:
@@ -57,11 +59,21 @@ def began(sender: Any, sessions: Sequence[BegunSession], **kwargs: Any) -> None:
             # The session goes on with another login time. What it was before is over.
             at = stored(each.login_at)
             closed.append(
-                SignIn(
-                    user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN
-                )
+                SignIn(user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
             )
-    save((rows, AT_BEGINNING), (closed, AT_END))
+    compared = list[tuple[SignIn, bool]]()
+
+    def compare() -> None:
+        compared[:] = [(row, devices.compare(row, request)) for row in rows]
+
+    def tell() -> None:
+        for row, is_new_network in compared:
+            if row.is_new:
+                new_device.send_robust(
+                    SignIn, request=request, user=row.user, sign_in=row, is_new_network=is_new_network
+                )
+
+    save((rows, AT_BEGINNING), (closed, AT_END), first=compare, then=tell)
 
 
 def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
@@ -87,11 +99,21 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
     save((rows, AT_END), unless_deleted=invalidated)
 
 
-def save(*upserts: tuple[list[SignIn], tuple[str, ...]], unless_deleted: Iterable[Any] = ()) -> None:
+def nothing() -> None:
+    """Do nothing."""
+
+
+def save(
+    *upserts: tuple[list[SignIn], tuple[str, ...]],
+    unless_deleted: Iterable[Any] = (),
+    first: Callable[[], None] = nothing,
+    then: Callable[[], None] = nothing,
+) -> None:
     """
     Write rows. Each upsert names the fields that it changes where a row is there.
 
-    Of the users ``unless_deleted`` it is looked up who exists. The rows of the others have gone with them.
+    Of the users ``unless_deleted`` it is looked up who exists. The rows of the others have gone with them. ``first`` is
+    called before the rows are written, and ``then`` once they are.
     """
     count = sum(len(rows) for rows, _ in upserts)
     if not count:
@@ -99,13 +121,14 @@ def save(*upserts: tuple[list[SignIn], tuple[str, ...]], unless_deleted: Iterabl
     using = router.db_for_write(SignIn)
 
     def work() -> None:
+        first()
         gone = set(unless_deleted)
         if gone:
             gone.difference_update(get_user_model()._base_manager.filter(pk__in=gone).values_list("pk", flat=True))
         for rows, fields in upserts:
             upsert([row for row in rows if row.user_id not in gone] if gone else rows, fields, using)
 
-    write(work, rows=count, using=using)
+    write(work, then, rows=count, using=using)
 
 
 def upsert(rows: Iterable[SignIn], fields: tuple[str, ...], using: str) -> None:
@@ -130,7 +153,7 @@ def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent
         seen_at=stored(login_at),
         address=address,
         address_score=score_of(address),
-        client=client_of(user_agent),
+        client=user_agents.client_of(user_agent),
         user_agent=user_agent,
     )
 
@@ -147,14 +170,6 @@ def user_key(user_id: str) -> Any:
     except ValidationError:
         return None
     return key
-
-
-@lru_cache(maxsize=1024)
-def client_of(user_agent: str) -> str:
-    """Return browser and system, such as "Firefox 145 on Linux": in English, so that rows can be compared."""
-    # Cached, because the same browsers come again and again.
-    with translation.override(None):
-        return browser_name(user_agent)[:CLIENT_MAX]
 
 
 def ms_of(at: datetime) -> int:

@@ -86,20 +86,20 @@ class _Losses:
 losses = _Losses()
 
 
-def write(work: Callable[[], object], *, rows: int, using: str) -> None:
+def write(work: Callable[[], None], then: Callable[[], None], *, rows: int, using: str) -> None:
     """
     Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
 
-    In a transaction it is called when that is committed.
+    If that was done, call ``then``. In a transaction both are called when that is committed.
     """
-    attempt = partial(_attempt, work, rows, using)
+    attempt = partial(_attempt, work, then, rows, using)
     if connections[using].in_atomic_block:
         transaction.on_commit(attempt, using=using, robust=True)
     else:
         attempt()
 
 
-def _attempt(work: Callable[[], object], rows: int, using: str) -> None:
+def _attempt(work: Callable[[], None], then: Callable[[], None], rows: int, using: str) -> None:
     if losses.rests(rows):
         return
     try:
@@ -113,6 +113,7 @@ def _attempt(work: Callable[[], object], rows: int, using: str) -> None:
             connection.close()
     else:
         losses.worked()
+        then()
 
 
 @contextmanager

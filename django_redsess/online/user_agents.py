@@ -61,12 +61,6 @@ def is_system(user_agent: str, system: str) -> bool:
     return bool(user_agent) and system_of(user_agent).lower() == _ALSO.get(wanted, wanted)
 
 
-def family_of(user_agent: str) -> tuple[str, str]:
-    """Return browser and system of ``user_agent`` without their versions, in lower case. ``""`` for what is unknown."""
-    name = next(iter(_names_of(user_agent)), "")
-    return name.rstrip("0123456789 "), system_of(user_agent).lower()
-
-
 @lru_cache(maxsize=4096)
 def client_of(user_agent: str) -> str:
     """Return browser and system without versions, such as "Firefox on Windows". ``""`` if neither is known."""

@@ -50,7 +50,7 @@ def sign_in(
     # Login times are milliseconds.
     threading.Event().wait(0.002)
     browser = browser or Client()
-    browser.logout()
+    browser.post("/logout/")
     data = {"username": name, "password": "secret"}
     response = browser.post("/login/", data, REMOTE_ADDR=address, headers={"User-Agent": FIREFOX, **headers})
     assert response.status_code == 302
