@@ -296,6 +296,18 @@ class Conf:
         Without it, only the newest 10 000 sign-ins are looked through.
         """,
     )
+    PLACES = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'django_redsess.places.geoip2'",
+        ),
+        """
+        The dotted path of a function that takes a list of addresses and returns a dict of addresses to places.
+
+        Pages show the places beside the addresses. None: no places are shown.
+        """,
+    )
     HIDDEN_VALUES = Setting[Sequence[str]](
         (),
         Rule(lambda value: _are(value, _is_text), "a list or tuple of keys of sessions, each a string"),

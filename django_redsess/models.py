@@ -44,6 +44,8 @@ class OnlineSession(models.Model):
     """What the page of this session shows."""
     described = ""
     """What tells it apart from other sessions of the same user in a list: browser and address."""
+    place = ""
+    """Where its address is, in words, if a page shows it."""
     end_url = ""
     """The page that asks whether to end it, for an administrator who may."""
     newest: Any = None

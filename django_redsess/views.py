@@ -22,7 +22,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from django_redsess import online, reauthentication
-from django_redsess.online import labels
+from django_redsess.online import labels, places
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.session import user_limit
 from django_redsess.session.session_store import SessionStore, session_of
@@ -67,8 +67,17 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
     own = [each for each in found if each.sid == own_sid] or _own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
+    found_places = places.of(each.address for each in own + others)
     context = {
-        "rows": [{"session": each, "browser": _browser_of(each), "seen": when(each.seen_at)} for each in own + others],
+        "rows": [
+            {
+                "session": each,
+                "browser": _browser_of(each),
+                "place": found_places.get(each.address, ""),
+                "seen": when(each.seen_at),
+            }
+            for each in own + others
+        ],
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,

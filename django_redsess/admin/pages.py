@@ -31,7 +31,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels
+from django_redsess.online import labels, places
 from django_redsess.online.labels import exactly, when
 from django_redsess.past import PastSignIn
 from django_redsess.querysets import users_by_id, visible
@@ -190,11 +190,21 @@ def own_mark(session: OnlineSession) -> SafeString:
 
 
 def address_link(session: OnlineSession, site: AdminSite) -> str:
-    """Return the address as HTML: a link to all sessions from it. ``""`` if there is none."""
+    """Return the address as HTML: a link to all sessions from it, and its place. ``""`` if there is none."""
     if not session.address:
         return ""
     query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
-    return link(url_of("changelist", site, query=query), address_html(session.address))
+    place = format_html(' <span class="redsess-place"><bdi>{}</bdi></span>', session.place) if session.place else ""
+    address = link(url_of("changelist", site, query=query), address_html(session.address))
+    return format_html("{}{}", address, place)
+
+
+def find_places(rows: Iterable[OnlineSession]) -> None:
+    """Set the places of these sessions. They are asked for together: call this once a page."""
+    rows = list(rows)
+    found = places.of(row.address for row in rows)
+    for row in rows:
+        row.place = found.get(row.address, "")
 
 
 class ItemLink(NamedTuple):

@@ -149,6 +149,7 @@ class SessionPageAdmin(EndingAdmin):
         others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
         deadlines, of_user = deadlines_of(session.session, details), session.user_id
         last = past_of(request, self.admin_site, of_user) if of_user else None
+        pages.find_places([session, *(other for other, _ in others)])
         session.page = PageData(request, details, deadlines, views, names, others, last)
         return session
 
@@ -212,7 +213,7 @@ class SessionPageAdmin(EndingAdmin):
 
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
-        """Show browser, system and address, with a link to all sessions from this address."""
+        """Show browser, system, address and place, with a link to all sessions from this address."""
         parts = [labels.browser_name(session.user_agent), pages.address_link(session, self.admin_site)]
         return _beside([part for part in parts if part] or [labels.stored("")])
 

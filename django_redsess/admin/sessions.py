@@ -230,9 +230,11 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
 
     def complete(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
-        """Set what columns show and sessions lack: links, names of items, and words that tell rows apart."""
+        """Set what columns show and sessions lack: links, places, names of items, and words that tell rows apart."""
         rows, columns = list(rows), set(columns)
         _describe(rows)
+        if columns & {"client", "address_link"}:
+            pages.find_places(rows)
         if "end" in columns:
             for row in rows:
                 if self.has_end_permission(request, row):
@@ -262,7 +264,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
-        """Show the browser, and the address as a link to its sessions."""
+        """Show the browser, and the address as a link to its sessions, with its place."""
         browser, address = self.browser(session), self.address_link(session)
         if not (session.user_agent and session.address):
             shown = browser if session.user_agent else address
@@ -271,7 +273,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
-        """Show the address as a link to all sessions from it."""
+        """Show the address as a link to all sessions from it, with its place."""
         return pages.address_link(session, self.admin_site) or labels.stored("")
 
     @admin.display(description=gettext_lazy("browser"))

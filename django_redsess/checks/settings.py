@@ -158,7 +158,7 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require that the functions can be imported whose paths VIEWED_RESOLVE and MAX_SESSIONS_PER_USER are."""
+    """Require that the functions can be imported whose paths VIEWED_RESOLVE, MAX_SESSIONS_PER_USER and PLACES are."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
@@ -171,6 +171,12 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
         hint = "It must name a function that takes a user and returns an integer or None."
         found.append(problem("E017", message, hint))
+    if is_path(conf.PLACES) and not _is_function(conf.PLACES):
+        message = f"REDSESS['PLACES'], {conf.PLACES!r}, can't be imported or called: no places are shown."
+        hint = "It must name a function that takes a list of addresses and returns a dict of addresses to texts."
+        if conf.PLACES == "django_redsess.places.geoip2":
+            hint = "It needs more packages: pip install 'django-redsess[places]'."
+        found.append(problem("E066", message, hint))
     return found
 
 

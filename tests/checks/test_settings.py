@@ -86,6 +86,8 @@ WRONG: dict[str, list[object]] = {
     "VIEWED_PER_SESSION": [0],
     "VIEWED_GUESTS": [1, None],
     "VIEWED_RESOLVE": ["products", len, ""],
+    "PLACES": ["geoip2", len, ""],
+    "REAUTHENTICATE": [1, None],
 }
 
 RIGHT: dict[str, list[object]] = {
@@ -103,6 +105,8 @@ RIGHT: dict[str, list[object]] = {
     "CLIENT_ADDRESS": ["truncated", "none"],
     "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
+    "PLACES": [None, "django_redsess.places.geoip2"],
+    "REAUTHENTICATE": [False],
 }
 
 
@@ -134,7 +138,9 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
 
 
 @pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
-@pytest.mark.parametrize(("name", "number"), [("VIEWED_RESOLVE", "E016"), ("MAX_SESSIONS_PER_USER", "E017")])
+@pytest.mark.parametrize(
+    ("name", "number"), [("VIEWED_RESOLVE", "E016"), ("MAX_SESSIONS_PER_USER", "E017"), ("PLACES", "E066")]
+)
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str, name: str, number: str) -> None:
     settings.REDSESS = {name: path}
     assert found() == [number]
