@@ -84,6 +84,16 @@ def too_weak(page: Page, selector: str) -> list[str]:
     return found
 
 
+def far_away(addresses: list[str]) -> dict[str, str]:
+    """Give each address a place with a long name."""
+    return dict.fromkeys(addresses, "Llanfairpwllgwyngyllgogerychwyrndrobwll, United Kingdom")
+
+
+@pytest.fixture(autouse=True)
+def with_places(settings: Any) -> None:
+    settings.REDSESS = {**settings.REDSESS, "PLACES": f"{__name__}.far_away"}
+
+
 def resized(page: Page, *widths: int) -> Iterator[int]:
     """Let the page's window have each width, and see that the page fits it."""
     for width in widths:
