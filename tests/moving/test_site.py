@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import AsyncClient, Client
 
-from django_redsess import online
+from django_redsess import online, reauthentication
 from tests.helpers.outages import TIMEOUT, caches, end_outage
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.visitors import Browser, assert_unavailable
@@ -89,3 +89,21 @@ def test_an_outage_here_is_a_503_and_signs_nobody_out(website, old_session, step
         proxy.restore()
         end_outage()
         assert browser.get(f"{browser.views}/read/colour/").content == b"red"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_came_from_elsewhere_gives_the_password_before_other_sessions_end(
+    website, old_session, step, monkeypatch, number: int
+) -> None:
+    # Here the sign-in is from when the row was saved: a moment ago.
+    monkeypatch.setattr(reauthentication, "RECENT_SECONDS", 0)
+    alice = User.objects.create_user("alice", password="the password")
+    with step(number):
+        here, there = browser_of(alice, old_session), browser_of(alice, old_session)
+        for browser in (here, there):
+            assert browser.get("/who/").content == b"alice"
+        assert b'type="password"' in here.post("/account/sessions/not-me/", {"password": "wrong"}).content
+        copy = here.cookie
+        assert here.post("/account/sessions/not-me/", {"password": "the password"}).status_code == 302
+        assert (here.get("/who/").content, here.cookie != copy) == (b"alice", True)
