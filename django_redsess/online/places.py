@@ -45,8 +45,8 @@ def of(addresses: Iterable[str]) -> dict[str, str]:
     """
     Return the places of ``addresses``, as a dict of address to text. An address without a place is left out.
 
-    The function is called once, with those that are not known yet. Call this once a page. Without the setting, the dict
-    is empty. It is empty, too, where the function fails: then the log says so, once until it works again.
+    The function is called once, with those that are not known yet. Call this once a page. Where it fails, these are
+    left out, and the log says so, once until it works again. Without the setting, the dict is empty.
     """
     path, language = conf.PLACES, get_language()
     if path is None:
