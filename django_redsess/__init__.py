@@ -1,1 +1,1 @@
-"""Django sessions in Redis or Valkey that know who is online, and can be ended at once."""
+"""Django sessions in Redis or Valkey that know who is signed in, and can be ended at once."""

@@ -24,7 +24,7 @@ class _NoRows(models.Manager[Any]):
 
 
 class OnlineSession(models.Model):
-    """A session that is online. The manager ``OnlineSession.online`` lists the signed-in sessions."""
+    """A live session. The manager ``OnlineSession.online`` lists the signed-in sessions."""
 
     sid = models.CharField(_("session"), max_length=20, primary_key=True)
     user_id = models.TextField(_("user"))

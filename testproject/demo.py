@@ -40,7 +40,7 @@ POLICIES = ("end_oldest", "end_least_recent", "refuse")
 
 WELCOME = """
   The shop        {url}/
-  Who is online   {url}/admin/django_redsess/onlinesession/
+  Online sessions {url}/admin/django_redsess/onlinesession/
   Administrator   admin, password admin
   Support         sam, password support: sees sessions and ends them, but not everyone's at once, and sees no users
   Shoppers        {shoppers}
@@ -52,7 +52,7 @@ Press Ctrl-C to stop.
 """
 
 
-PAST = " Who was online before now, and when they signed in, is made up too."
+PAST = " Who was there before now, and when they signed in, is made up too."
 MOVING = """
   Moving          {url}/moving/ (sign in as admin): all sessions are in the database, and move to Redis there"""
 

@@ -1,5 +1,5 @@
 """
-The admin pages: who is online, ending sessions, and which items are viewed most. Public.
+The admin pages: who is signed in, ending sessions, and which items are viewed most. Public.
 
 The classes in ``__all__`` are for sites that register the pages themselves. All other names are private. These modules
 show what ``querysets``, ``online`` and ``viewed`` return, and send nothing to the server by themselves.

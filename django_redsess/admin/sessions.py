@@ -90,7 +90,7 @@ _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*
 @admin.register(OnlineSession)
 class OnlineSessionAdmin(SessionPageAdmin):
     """
-    The list of who is online, and the page of a session.
+    The list of who is signed in, and the page of a session.
 
     A subclass may set the rules: who sees, ends and exports which. Its ``list_display`` chooses the columns.
     """

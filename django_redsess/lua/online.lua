@@ -1,4 +1,4 @@
--- Who is online.
+-- Who is signed in, who is a guest, and who is active.
 
 -- Sessions that were seen lately.
 

@@ -553,7 +553,7 @@ def _log_foreign(count: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Session:
     """
-    A session that is online, without its data.
+    A live session, without its data.
 
     ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``login_at`` is the time
     of the sign-in, None for a guest. ``seen_at`` is the time of the last request, rounded down by up to
