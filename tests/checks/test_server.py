@@ -93,7 +93,7 @@ def test_a_server_that_refuses_to_tell_its_policy_is_not_complained_about(set_po
     ("rules", "named"),
     [
         (["~*", "+@all", "-zadd", "-hscan", "-acl", "-info"], " HSCAN, ZADD on"),
-        (["~{redsess}:[^s]*", "+@all"], " {redsess}:samples."),
+        (["~{redsess}:[^s]*", "+@all"], " {redsess}:samples, {redsess}:samples:active."),
         *((["~other:*", "+@all"], ""), (["~*", "+@all", "-eval"], ""), (["~*", "+@all", "-select"], ""), (["~*"], "")),
     ],
 )
