@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
@@ -97,6 +98,17 @@ def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
         return printable(f"deleted user {session.user_id}")
     # A session with a login time has a user. If its record can't be read, that user is unknown.
     return "guest" if session.login_at is None else "unknown"
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds_of(time: str, option: str) -> float:
+    """Return the seconds of a time such as ``5m``. Raises CommandError if ``option`` has none."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", time)
+    if match is None or not float(match[1]):
+        raise CommandError(f"{option} must be a time such as 90s, 5m, 1h or 1d, not {printable(time)}.")
+    return float(match[1]) * SECONDS[match[2]]
 
 
 @contextmanager

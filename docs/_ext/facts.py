@@ -18,7 +18,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COLUMNS = 80
 
-COMMANDS = ("cleansessions", "cleanviewed", "endsessions", "movesessions", "online")
+COMMANDS = ("blockuser", "cleansessions", "cleanviewed", "endsessions", "movesessions", "online")
 
 
 class Option(NamedTuple):

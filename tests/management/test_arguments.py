@@ -24,7 +24,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name", ["online", "endsessions", "cleansessions", "cleanviewed"])
+@pytest.mark.parametrize("name", ["online", "endsessions", "blockuser", "cleansessions", "cleanviewed"])
 def test_each_example_is_a_line_that_can_be_copied(name: str) -> None:
     parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
     lines = parser.format_help().partition("\nExamples:\n")[2].splitlines()
@@ -47,7 +47,9 @@ def test_a_wrong_argument_is_one_line_that_names_it(line: str) -> None:
     assert all(argument.partition("=")[0] in error for argument in arguments if argument[0:2] == "--")
 
 
-@pytest.mark.parametrize("command", ["online", "endsessions --all --noinput", "cleansessions", "cleanviewed"])
+@pytest.mark.parametrize(
+    "command", ["online", "endsessions --all --noinput", "blockuser --list", "cleansessions", "cleanviewed"]
+)
 def test_settings_without_a_server_are_an_error_of_the_command(settings, command: str) -> None:
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
     with pytest.raises(CommandError, match="sessions"):

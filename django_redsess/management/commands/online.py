@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import shutil
 import sys
 import unicodedata
@@ -31,6 +30,7 @@ from django_redsess.management.terminal import (
     owner_of,
     progress_bar,
     say,
+    seconds_of,
     user_named,
 )
 from django_redsess.online import Session, labels
@@ -143,8 +143,6 @@ ORDERS = ("login_at", "-login_at", "seen_at", "-seen_at")
 FILTERS = ("user", "search", "staff", "active", "address", "browser", "system")
 """The options that leave sessions out, apart from ``--sid``."""
 
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 class Command(CommandWithExamples):
     help = (
@@ -231,18 +229,8 @@ class Command(CommandWithExamples):
         for option in ("search", "browser", "system"):
             if options[option] is not None and not options[option].strip():
                 raise CommandError(f"--{option} can't be empty.")
-        self._active_seconds = self._seconds()
-
-    def _seconds(self) -> float | None:
-        time = self.options["active"]
-        if time is None:
-            return None
-        if time is True:
-            return seconds_of_active()
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", time)
-        if match is None or not float(match[1]):
-            raise CommandError(f"--active must be a time such as 90s, 5m, 1h or 1d, not {printable(time)}.")
-        return float(match[1]) * SECONDS[match[2]]
+        active = options["active"]
+        self._active_seconds = seconds_of_active() if active is True else active and seconds_of(active, "--active")
 
     def _list(self) -> None:
         if self.options["sid"]:

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.management.base import CommandError, CommandParser, no_translations
+from django.utils import timezone
+
+from django_redsess import online
+from django_redsess.conf import MESSAGE_MAX
+from django_redsess.management.terminal import CommandWithExamples, command_errors, say, seconds_of, user_named
+from django_redsess.online import labels
+from django_redsess.online.blocking import LISTED_MAX
+from django_redsess.online.labels import printable
+from django_redsess.querysets import users_by_id
+from django_redsess.session import notice
+
+DAYS_MAX = 3660
+AT_ONCE = 500
+
+
+class Command(CommandWithExamples):
+    help = (
+        "Keep users from signing in for a time, and end all their sessions at once. It does not ask. Nobody can sign "
+        "in as them until then, by whatever way, and who tries reads until when. What does not sign in goes on: tokens "
+        "of an API, Basic authentication. To keep somebody out for good, deactivate the account."
+    )
+    examples = (
+        "manage.py blockuser alice --for 1d",
+        "manage.py blockuser alice bob --for 30m --message 'Your password is known to others: call us.'",
+        "manage.py blockuser alice --lift",
+        "manage.py blockuser --list",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add("users", nargs="*", metavar="USER", help="a user, by user name")
+        add("--for", dest="time", metavar="TIME", help="how long, such as 30m, 12h or 7d; in place of a block there is")
+        message_help = f"shown to the users, also when they try to sign in, at most {MESSAGE_MAX} characters"
+        add("--message", default="", metavar="TEXT", help=message_help)
+        add("--lift", action="store_true", help="let them sign in again")
+        add("--list", action="store_true", help="show who is blocked, and until when")
+
+    @no_translations
+    def handle(self, *args: Any, **options: Any) -> None:
+        self._validate(options)
+        with command_errors():
+            if options["list"]:
+                return self._list()
+            users = {name: user_named(name) for name in dict.fromkeys(options["users"])}
+            if unknown := [name for name, user in users.items() if user is None]:
+                raise CommandError(f"There is no user {', '.join(map(printable, unknown))}. Nothing was done.")
+            for name, user in users.items():
+                if user is not None:
+                    self._lift(name, user) if options["lift"] else self._block(name, user, options)
+
+    def _validate(self, options: dict[str, Any]) -> None:
+        wanted = [name for name in ("time", "lift", "list") if options[name]]
+        if len(wanted) != 1:
+            raise CommandError("Give one of --for, --lift and --list.")
+        if options["list"] == bool(options["users"]):
+            raise CommandError("--list shows all: give no user names." if options["list"] else "Give user names.")
+        if options["message"] and not options["time"]:
+            raise CommandError("--message goes with --for.")
+        try:
+            notice.check(options["message"])
+        except ValueError as error:
+            raise CommandError(f"--message: {error}") from error
+        self._seconds = seconds_of(options["time"], "--for") if options["time"] else 0
+        if self._seconds > DAYS_MAX * 86400:
+            raise CommandError(f"--for is at most {DAYS_MAX}d. To keep somebody out for good, deactivate the account.")
+
+    def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
+        until = timezone.now() + timedelta(seconds=self._seconds)
+        ended = online.block(user, until=until, message=options["message"])
+        sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
+        worth = labels.confirmed(ended.confirmed_by)
+        blocked = f"{printable(name)}: blocked until {labels.exactly(until)}, {sessions} ended."
+        say(f"{blocked} {worth}".strip(), self.stdout)
+
+    def _lift(self, name: str, user: AbstractBaseUser) -> None:
+        lifted = online.unblock(user)
+        say(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
+
+    def _list(self) -> None:
+        for start in range(0, LISTED_MAX, AT_ONCE):
+            found = online.blocked(offset=start, limit=AT_ONCE)
+            users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
+            for each in found:
+                who = f", by {_name(users, each.by)}" if each.by else ""
+                message = f": {printable(each.message)}" if each.message else ""
+                line = f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}"
+                say(line, self.stdout)
+            if len(found) < AT_ONCE:
+                break
+        if start == 0 and not found:
+            say("Nobody is blocked.", self.stdout)
+
+
+def _name(users: dict[str, AbstractBaseUser], user_id: str) -> str:
+    user = users.get(user_id)
+    return printable(str(user.get_username()) if user is not None else f"deleted user {user_id}")

@@ -1,0 +1,86 @@
+"""``blockuser``: whom it blocks, lifts and lists, and what it refuses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from django_redsess import online
+from django_redsess.exceptions import SignInRefused
+from tests.helpers.accounts import count, sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
+
+
+def run(*arguments: str) -> list[str]:
+    out = StringIO()
+    call_command("blockuser", *arguments, stdout=out)
+    return out.getvalue().splitlines()
+
+
+@pytest.fixture
+def users() -> dict[str, User]:
+    return {name: User.objects.create_user(name) for name in ("alice", "bob", "carol")}
+
+
+def test_users_are_blocked_listed_and_let_in_again(users) -> None:
+    for name in ("alice", "alice", "bob", "carol"):
+        sign_in(users[name])
+    assert run("--list") == ["Nobody is blocked."]
+    first, second = run("alice", "bob", "--for", "12h", "--message", "Call us.")
+    assert first.startswith("alice: blocked until ")
+    assert first.endswith(", 2 sessions ended.")
+    assert second.endswith(", 1 session ended.")
+    assert [count(user) for user in users.values()] == [0, 0, 1]
+    block = online.block_of(users["alice"])
+    assert abs(block.until - timezone.now() - timedelta(hours=12)) < timedelta(minutes=1)
+    with pytest.raises(SignInRefused, match=r"Call us\."):
+        sign_in(users["bob"])
+    online.block(users["carol"], until=block.until + timedelta(hours=1), by=users["alice"])
+    users["bob"].delete()
+    lines = run("--list")
+    assert [line.partition(":")[0] for line in lines] == [
+        "alice",
+        f"deleted user {online.blocked()[1].user_id}",
+        "carol",
+    ]
+    assert lines[0].endswith(": Call us.")
+    assert ", by alice" in lines[2]
+    assert run("alice", "--lift") == ["alice: can sign in again."]
+    assert run("alice", "--lift") == ["alice: was not blocked."]
+    sign_in(users["alice"])
+
+
+def test_another_time_takes_the_place_of_the_first(users) -> None:
+    run("alice", "--for", "7d", "--message", "Call us.")
+    run("alice", "--for", "30m")
+    [block] = online.blocked()
+    assert block.until < timezone.now() + timedelta(hours=1)
+    assert block.message == ""
+
+
+WRONG: list[Any] = [
+    [],
+    ["alice"],
+    ["--for", "1d"],
+    ["alice", "--list"],
+    ["alice", "--for", "1d", "--lift"],
+    ["alice", "--for", "soon"],
+    ["alice", "--for", "99999d"],
+    ["alice", "--lift", "--message", "Call us."],
+    ["alice", "--for", "1d", "--message", "x" * 201],
+    ["alice", "nobody", "--for", "1d"],
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_what_is_wrong_is_said_and_nobody_is_blocked(users, arguments) -> None:
+    with pytest.raises(CommandError):
+        run(*arguments)
+    assert online.blocked() == []
