@@ -61,6 +61,7 @@ class OnlineSession(models.Model):
         permissions = (
             ("end_onlinesession", _("Can end online sessions")),
             ("end_all_onlinesession", _("Can end everyone else's online sessions at once")),
+            ("block_user", _("Can block users for a time")),
             ("export_onlinesession", _("Can export online sessions")),
             ("view_session_data", _("Can view the data of online sessions")),
         )

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -21,23 +19,31 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import URLPattern, path
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, gettext_lazy, ngettext, override
+from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import history, pages
+from django_redsess.admin import blocking, history, pages
+from django_redsess.admin.end_form import EndForm
 from django_redsess.admin.filters import chosen
-from django_redsess.admin.users import deactivate, is_superuser, may_change_users, may_deactivate, users_have
-from django_redsess.conf import MESSAGE_MAX, conf
+from django_redsess.admin.users import (
+    deactivate,
+    is_superuser,
+    may_change_users,
+    may_deactivate,
+    users_have,
+    visible_users,
+)
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.querysets import SessionQuerySet
-from django_redsess.session import notice
 from django_redsess.signals import EndedSession
 
 END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.
@@ -60,58 +66,6 @@ class Progress(NamedTuple):
     total: int = 0
     kept: int = 0
     confirmed_by: int | None = None
-
-
-def reasons() -> list[tuple[str, str]]:
-    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
-    with override(settings.LANGUAGE_CODE):
-        texts = [str(text) for text in conf.END_MESSAGES]
-    return [("", "---------"), *((text, text) for text in texts)]
-
-
-class EndForm(forms.Form):
-    """
-    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
-
-    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
-    """
-
-    sids = forms.CharField(required=False, widget=forms.HiddenInput)
-    query = forms.CharField(required=False, widget=forms.HiddenInput)
-    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
-    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
-    # Progress, signed: see signed_progress().
-    progress = forms.CharField(required=False, widget=forms.HiddenInput)
-    # Whether these sessions have ended already, and too few replicas have confirmed that.
-    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
-    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
-    message = forms.CharField(
-        label=gettext_lazy("Message"),
-        required=False,
-        max_length=MESSAGE_MAX,
-        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
-        widget=forms.TextInput(attrs={"size": 60}),
-    )
-    own = forms.BooleanField(
-        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
-    )
-
-    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
-    deactivate = forms.CharField(required=False)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not conf.END_MESSAGES:
-            del self.fields["reason"]
-
-    def clean(self) -> dict[str, Any]:
-        """Join reason and message: ``message`` is the whole of what the users read."""
-        data = self.cleaned_data
-        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
-        if len(data["message"]) > MESSAGE_MAX:
-            text = gettext("Reason and message together have at most %(limit)d characters.")
-            self.add_error("message", text % {"limit": MESSAGE_MAX})
-        return data
 
 
 class EndingAdmin(pages.ListAdmin):
@@ -152,6 +106,8 @@ class EndingAdmin(pages.ListAdmin):
             return self.ask(request, request.POST.dict(), form)
         if form.cleaned_data["deactivate"]:
             return self._deactivate(request, form)
+        if form.cleaned_data["block"]:
+            return self._block(request, form)
         if form.cleaned_data["sids"]:
             return self._end_by_sid(request, form)
         return self._end_by_query(request, form)
@@ -251,11 +207,38 @@ class EndingAdmin(pages.ListAdmin):
             context = {"unconfirmed": pages.filled(text, user=name), "number": 1, "continues": True}
             return self._question(request, {**context, "form": EndForm(initial=again)})
         messages.success(request, pages.filled(gettext("The account of %(user)s was deactivated."), user=name))
+        return self._answer_of_user(request, user_id, ended_text(ended), len(ended), replicas, again)
+
+    def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
+        """Block the user, end all sessions of the user, and say so."""
+        time, user_id = blocking.chosen(form.cleaned_data["block"])
+        message, user = form.cleaned_data["message"], self._to_block(request, user_id)
+        if user is None:
+            raise PermissionDenied
+        until, administrator = timezone.now() + time, cast(AbstractBaseUser, request.user)
+        ended = online.block(user, until=until, message=message, by=administrator)
+        history.save_block(request, user, until, message)
+        history.save_ended_of(request, user, ended, message)
+        name = pages.name_html(str(user))
+        text = gettext("%(user)s can’t sign in until %(time)s.")
+        messages.success(request, pages.filled(text, user=name, time=labels.exactly(until)))
+        again = {"query": pages.query_of([user_id]), "message": message}
+        return self._answer_of_user(request, user_id, user_text(ended, name), ended, ended.confirmed_by, again)
+
+    def _answer_of_user(
+        self,
+        request: HttpRequest,
+        user_id: str,
+        text: SafeString,
+        count: int,
+        replicas: int | None,
+        again: dict[str, Any],
+    ) -> HttpResponse:
         if too_few(replicas):
             _, latest = online.census(SessionFilter((user_id,)))
-            progress = Progress(len(ended), len(ended))
-            again |= {"latest": latest, "progress": signed_progress(request, query, latest, progress)}
-        return self._answer(request, ended_text(ended), replicas, again)
+            progress = signed_progress(request, again["query"], latest, Progress(count, count))
+            again = {**again, "latest": latest, "progress": progress}
+        return self._answer(request, text, replicas, again)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
         if pages.own_sid_of(request) in {session.sid for session in ended}:
@@ -295,8 +278,11 @@ class EndingAdmin(pages.ListAdmin):
     ) -> HttpResponse:
         latest = context.get("latest") or ""
         progress = signed_progress(request, choice.get("query", ""), latest, Progress(total=context["number"]))
-        if context.get("to_deactivate") and not (context["number"] or context["own"]):
-            context = {**context, "title": gettext("Deactivate the account")}
+        if not (context["number"] or context["own"]):
+            if context.get("to_block"):
+                context = {**context, "title": gettext("Block the user")}
+            elif context.get("to_deactivate"):
+                context = {**context, "title": gettext("Deactivate the account")}
         counted_now = {"latest": latest, "progress": progress if latest else ""}
         if form is None:
             form = EndForm(initial={**choice, **counted_now})
@@ -319,6 +305,7 @@ class EndingAdmin(pages.ListAdmin):
             "asks_each": self._has_custom_rule and protected,
             **self._rows(request, found, number, len(found)),
             **self._deactivation(request, {session.user_id for session in found}, len(protected)),
+            **self._blocking(request, {session.user_id for session in found}, len(protected), ends=bool(number)),
         }
 
     def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
@@ -343,6 +330,7 @@ class EndingAdmin(pages.ListAdmin):
             **self._rows(request, _in_parts(matching), number, total),
             # Asked of those who may change the user only: who has no session is told to nobody else.
             **self._deactivation(request, asked.user_ids or (), protected),
+            **self._blocking(request, asked.user_ids or (), protected, ends=bool(number)),
         }
 
     def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
@@ -371,6 +359,21 @@ class EndingAdmin(pages.ListAdmin):
         if user is None or not user.is_active:
             return {}
         return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
+
+    def _blocking(
+        self, request: HttpRequest, user_ids: Collection[str], protected: int, *, ends: bool
+    ) -> dict[str, Any]:
+        # As for deactivating. Who has no session is told only to who may see the user.
+        if len(user_ids) != 1 or "" in user_ids or protected or not blocking.has_permission(request):
+            return {}
+        [user_id] = user_ids
+        if not ends and user_id not in visible_users(request, self.admin_site, {user_id}):
+            return {}
+        user = self._to_block(request, user_id)
+        if user is None:
+            return {}
+        text = labels.blocked(online.block_of(user))
+        return {"to_block": user, "blocks": blocking.choices(user_id, ends=ends), "block_text": text}
 
     def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
         # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
@@ -415,7 +418,7 @@ class EndingAdmin(pages.ListAdmin):
         elif pages.own_sid_of(request) is None:  # Signed out.
             messages.warning(request, text)
         else:
-            form = EndForm(initial={**again, "again": True, "own": False, "deactivate": ""})
+            form = EndForm(initial={**again, "again": True, "own": False, "deactivate": "", "block": ""})
             return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
         return self._back(request)
 
@@ -486,6 +489,11 @@ class EndingAdmin(pages.ListAdmin):
         """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
         user = may_deactivate(request, self.admin_site, user_id)
         return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
+
+    def _to_block(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+        """Return the user whom the administrator may block, and all of whose sessions they may end."""
+        user = blocking.may_block(request, user_id)
+        return user if user is not None and self._may_end_all_of(request, user_id) else None
 
     def _may_end_all_of(self, request: HttpRequest, user_id: str) -> bool:
         all_of_user = OnlineSession.online.of_users([user_id])
@@ -607,6 +615,14 @@ def count_text(count: int) -> SafeString:
     return pages.filled(text, count=pages.shown_number(count))
 
 
+def user_text(count: int, name: SafeString) -> SafeString:
+    """Say how many sessions of one user have ended; nothing for none."""
+    if not count:
+        return SafeString()
+    text = ngettext("%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", count)
+    return pages.filled(text, count=pages.shown_number(count), user=name)
+
+
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
     """
     Say how many sessions have ended, and whose they were, as HTML.
@@ -621,15 +637,11 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
                 text = gettext("The session of %(user)s was ended: %(client)s.")
             return pages.filled(text, user=pages.name_html(str(row)), client=pages.name_html(client))
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
+    if len(user_ids) == 1 and all(session.user_id for session in ended):
+        return user_text(len(ended), pages.names_of(*user_ids))
     if not user_ids:
         return count_text(len(ended))
-    names, shown = pages.names_of(*user_ids[:NAMES_MAX]), pages.shown_number(len(ended))
-    if len(user_ids) == 1 and all(session.user_id for session in ended):
-        text = ngettext(
-            "%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", len(ended)
-        )
-        return pages.filled(text, count=shown, user=names)
-    more = len(user_ids) - NAMES_MAX
+    names, more = pages.names_of(*user_ids[:NAMES_MAX]), len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
         users = pages.filled(text, users=names, count=pages.shown_number(more))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
@@ -13,6 +14,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 
 from django_redsess.models import OnlineSession
+from django_redsess.online import labels
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
 from django_redsess.signals import EndedSession
@@ -44,6 +46,27 @@ def save_deactivation(request: HttpRequest, user: Model, message: str) -> None:
     said = line(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
     _add_message(said, message)
     said.save()
+
+
+def save_block(request: HttpRequest, user: Model, until: datetime, message: str) -> None:
+    """Save in the user's history that ``request`` has blocked the user. ``message`` is what the user reads."""
+    text = gettext("Blocked until %(time)s.") % {"time": labels.exactly(until)}
+    said = line(request, get_user_model(), str(user.pk), user, text)
+    _add_message(said, message)
+    said.save()
+
+
+def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
+    """Save in the user's history that ``request`` has lifted the block. ``name`` is the user's name."""
+    line(request, get_user_model(), user_id, name, gettext("Lifted the block.")).save()
+
+
+def save_ended_of(request: HttpRequest, user: Model, count: int, message: str) -> None:
+    """Save in the user's history that ``request`` has ended so many of the user's sessions."""
+    if count:
+        for said in _lines_of_users(request, {str(user.pk): count}):
+            _add_message(said, message)
+            said.save()
 
 
 def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str) -> None:

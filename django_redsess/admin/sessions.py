@@ -22,7 +22,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import filters, pages
+from django_redsess.admin import blocking, filters, pages
+from django_redsess.admin.blocking import blocked_view, unblock_view
 from django_redsess.admin.export import export_view
 from django_redsess.admin.numbers import heading, numbers_view, present
 from django_redsess.admin.session_page import SessionPageAdmin
@@ -127,9 +128,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
         numbers, export = require_safe(partial(numbers_view, self)), require_POST(partial(export_view, self))
+        blocked, unblock = require_safe(partial(blocked_view, self)), require_POST(partial(unblock_view, self))
         return [
             path("numbers/", view(numbers), name="django_redsess_onlinesession_numbers"),
             path("export/", view(export), name="django_redsess_onlinesession_export"),
+            path("blocked/", view(blocked), name="django_redsess_onlinesession_blocked"),
+            path("unblock/", view(unblock), name="django_redsess_onlinesession_unblock"),
             *super().get_urls(),
         ]
 
@@ -162,6 +166,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         context = {
             "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
             "has_export_permission": self.has_export_permission(request),
+            "has_block_permission": blocking.has_permission(request),
             "export_query": query.urlencode(),
         }
         response = super().changelist_view(request, {**context, **(extra_context or {})})
@@ -396,16 +401,22 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return query
 
     def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
-        is_active, deactivate_url, user_id = getattr(user, "is_active", True), "", online.user_id_of(user)
-        if is_active and self.has_end_permission(request) and self._to_deactivate(request, user_id):
-            deactivate_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
+        is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
+        user_id, may_end = online.user_id_of(user), self.has_end_permission(request)
+        ask_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
+        if is_active and may_end and self._to_deactivate(request, user_id):
+            deactivate_url = ask_url
+        if may_end and self._to_block(request, user_id):
+            block_url = ask_url
         of_user = past_of(request, self.admin_site, user_id)
         return {
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
+            "block": labels.blocked(online.block_of(user)),
             "url": pages.admin_url(user, self.admin_site),
             "deactivate_url": deactivate_url,
+            "block_url": block_url,
         }
 
     def _search_help(self, request: HttpRequest) -> str:

@@ -299,6 +299,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
         user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
+        limit += paragraph(labels.blocked(online.block_of(user)))
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
         count = sessions.count()
         if not count:

@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'online session',
                 'verbose_name_plural': 'online sessions',
-                'permissions': (('end_onlinesession', 'Can end online sessions'), ('end_all_onlinesession', "Can end everyone else's online sessions at once"), ('export_onlinesession', 'Can export online sessions'), ('view_session_data', 'Can view the data of online sessions')),
+                'permissions': (('end_onlinesession', 'Can end online sessions'), ('end_all_onlinesession', "Can end everyone else's online sessions at once"), ('block_user', 'Can block users for a time'), ('export_onlinesession', 'Can export online sessions'), ('view_session_data', 'Can view the data of online sessions')),
                 'managed': False,
                 'default_permissions': ('view',),
                 'base_manager_name': 'none',

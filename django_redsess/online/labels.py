@@ -21,6 +21,7 @@ from django.utils.translation.trans_real import translation
 from django_redsess.conf import conf
 from django_redsess.online.ending import too_few
 from django_redsess.online.listing import Session
+from django_redsess.session.blocks import Block
 
 
 def browser_name(user_agent: str) -> str:
@@ -74,6 +75,14 @@ def exactly(at: datetime) -> str:
     """Return ``at`` as text: date, time of day and time zone."""
     local = timezone.localtime(at)
     return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+
+
+def blocked(block: Block | None) -> str:
+    """Say until when a user is blocked, with the message. ``""`` for no block."""
+    if block is None:
+        return ""
+    text = gettext("Blocked until %(time)s.") % {"time": exactly(block.until)}
+    return f"{text} {block.message}" if block.message else text
 
 
 def confirmed(confirmed_by: int | None) -> str:

@@ -1,0 +1,66 @@
+"""The form of the page that asks whether to end sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.utils.translation import gettext, gettext_lazy, override
+
+from django_redsess.conf import MESSAGE_MAX, conf
+from django_redsess.session import notice
+
+
+def reasons() -> list[tuple[str, str]]:
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    with override(settings.LANGUAGE_CODE):
+        texts = [str(text) for text in conf.END_MESSAGES]
+    return [("", "---------"), *((text, text) for text in texts)]
+
+
+class EndForm(forms.Form):
+    """
+    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
+
+    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
+    """
+
+    sids = forms.CharField(required=False, widget=forms.HiddenInput)
+    query = forms.CharField(required=False, widget=forms.HiddenInput)
+    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
+    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    # Progress, signed: see signed_progress().
+    progress = forms.CharField(required=False, widget=forms.HiddenInput)
+    # Whether these sessions have ended already, and too few replicas have confirmed that.
+    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
+    message = forms.CharField(
+        label=gettext_lazy("Message"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    own = forms.BooleanField(
+        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
+    )
+
+    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    deactivate = forms.CharField(required=False)
+    # For how long a user is blocked, too, and the primary key: see blocking.choices().
+    block = forms.CharField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """Join reason and message: ``message`` is the whole of what the users read."""
+        data = self.cleaned_data
+        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
+        if len(data["message"]) > MESSAGE_MAX:
+            text = gettext("Reason and message together have at most %(limit)d characters.")
+            self.add_error("message", text % {"limit": MESSAGE_MAX})
+        return data

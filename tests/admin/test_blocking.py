@@ -1,0 +1,168 @@
+"""Ending a user's sessions and blocking the user, and the page of who is blocked."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin
+from tests.helpers.admin_pages import CONFIRM, END, LIST, MARKUP, Page, answer, asked, left, staff, told
+from tests.helpers.online import sign_in
+
+pytestmark = pytest.mark.django_db
+
+BLOCKED, UNBLOCK = LIST + "blocked/", LIST + "unblock/"
+
+MAY = ("view_onlinesession", "end_onlinesession", "block_user")
+
+
+def offered(response: Any) -> list[str]:
+    """The values of the buttons that block."""
+    found = re.findall(r'<button type="submit" name="block" value="([^"]*)"', response.text)
+    return [html.unescape(value) for value in found]
+
+
+def question_about(client: Client, user: User) -> Any:
+    return client.get(f"{CONFIRM}?user={user.pk}")
+
+
+def block(user: User, **words: Any) -> None:
+    online.block(user, until=timezone.now() + timedelta(hours=1), **words)
+
+
+def test_the_user_is_blocked_for_the_chosen_time_and_all_sessions_end(
+    admin_client, admin_user, users, sids, new_session
+) -> None:
+    bob = users["bob"]
+    more = sign_in(new_session, str(bob.pk))[0]
+    response = admin_client.get(f"{CONFIRM}?sid={sids['bob']}")
+    assert offered(response) == [f"1 {bob.pk}", f"24 {bob.pk}", f"168 {bob.pk}"]
+    response = answer(admin_client, response, block=f"24 {bob.pk}", message="Call us.")
+    assert not {sids["bob"], more} & left()
+    assert {sids["alice"], sids["carol"]} < left()
+    [found] = online.blocked()
+    assert (found.user_id, found.message, found.by) == (str(bob.pk), "Call us.", str(admin_user.pk))
+    assert abs(found.until - timezone.now() - timedelta(days=1)) < timedelta(minutes=1)
+    assert "bob can’t sign in until" in told(response)
+    assert "2 sessions of bob were ended." in told(response)
+    lines = [(line.user, line.object_id, line.change_message) for line in LogEntry.objects.order_by("pk")]
+    assert [line[:2] for line in lines] == [(admin_user, str(bob.pk))] * 2
+    assert lines[0][2].startswith("Blocked until ")
+    assert lines[1][2] == "Ended 2 sessions. Message: Call us."
+
+
+def test_who_is_not_signed_in_is_blocked_from_an_empty_search(admin_client, users) -> None:
+    page = Page(admin_client.get(LIST, {"q": "bob"}))
+    response = admin_client.get(page.links["Block the user"])
+    assert asked(response) == 0
+    answer(admin_client, response, block=offered(response)[0], message="Call us.")
+    assert online.block_of(users["bob"]).message == "Call us."
+    # It says so, wherever one looks for the user.
+    for url in (f"{LIST}?q=bob", page.links["Block the user"], f"/admin/auth/user/{users['bob'].pk}/change/"):
+        assert re.search(r"Blocked until .* Call us\.", Page(admin_client.get(url)).text)
+
+
+def test_the_page_lists_who_is_blocked_and_lifts(admin_client, admin_user, users) -> None:
+    assert "Nobody is blocked." in Page(admin_client.get(BLOCKED)).text
+    users["carol"].username = MARKUP
+    users["carol"].save()
+    block(users["bob"], message=MARKUP, by=admin_user)
+    online.block(users["carol"], until=timezone.now() + timedelta(days=1))
+    assert Page(admin_client.get(LIST)).links["Blocked users"] == BLOCKED
+    response = admin_client.get(BLOCKED)
+    [table] = Page(response).tables
+    assert [row[0] for row in table[1:]] == ["bob", MARKUP]
+    assert table[1][2:4] == [" ".join(MARKUP.split()), str(admin_user)]
+    assert table[2][2:4] == ["-", "-"]
+    assert MARKUP not in response.text
+    for said in ("bob can sign in again.", "bob was not blocked any more."):
+        response = admin_client.post(UNBLOCK, {"user": users["bob"].pk}, follow=True)
+        assert told(response) == said
+    assert [each.user_id for each in online.blocked()] == [str(users["carol"].pk)]
+    assert LogEntry.objects.get().change_message == "Lifted the block."
+
+
+def test_the_page_has_pages(admin_client) -> None:
+    for number in range(101):
+        online.block(User(pk=number + 1000), until=timezone.now() + timedelta(hours=1 + number))
+    first = Page(admin_client.get(BLOCKED))
+    [table] = first.tables
+    assert (len(table), table[1][0]) == (101, "deleted user 1000")
+    [table] = Page(admin_client.get(BLOCKED + first.links["Next page"])).tables
+    assert [row[0] for row in table[1:]] == ["deleted user 1100"]
+    for given in ("0", "-1", "x", "9999", "²"):
+        assert admin_client.get(BLOCKED, {"page": given}).status_code == 200
+
+
+def test_it_takes_a_permission_of_its_own_besides_those_to_see_and_to_end(users, sids) -> None:
+    bob = str(users["bob"].pk)
+    for number, (permissions, sees) in enumerate(((MAY[:2], False), (MAY[1:], False), ((MAY[0], MAY[2]), True))):
+        client = staff(Client(), *permissions, name=f"staff{number}")
+        assert client.post(END, {"block": f"1 {bob}"}).status_code == 403
+        assert client.get(BLOCKED).status_code == (200 if sees else 403)
+    assert not offered(question_about(staff(Client(), *MAY[:2], name="ends"), users["bob"]))
+    assert online.blocked() == []
+    assert sids["bob"] in left()
+    client = staff(Client(), *MAY)
+    answer(client, question_about(client, users["bob"]), block=f"1 {bob}")
+    assert online.block_of(users["bob"])
+    # Whether somebody is there who is not signed in, is told only to who may see users.
+    assert not offered(question_about(client, users["bob"]))
+    assert client.post(UNBLOCK, {"user": bob}).status_code == 302
+    assert online.block_of(users["bob"]) is None
+    client = staff(Client(), *MAY[:2], name="no lift")
+    block(users["bob"])
+    assert client.post(UNBLOCK, {"user": bob}).status_code == 403
+    assert online.block_of(users["bob"])
+
+
+def test_only_superusers_block_superusers_and_nobody_oneself(admin_client, admin_user, new_session) -> None:
+    root = User.objects.create_superuser("root")
+    new_session(str(root.pk))
+    other = new_session(str(admin_user.pk)).sid
+    client = staff(Client(), *MAY, "view_user")
+    assert not offered(question_about(client, root))
+    assert client.post(END, {"block": f"1 {root.pk}"}).status_code == 403
+    assert not offered(admin_client.get(f"{CONFIRM}?sid={other}"))
+    assert admin_client.post(END, {"block": f"1 {admin_user.pk}"}).status_code == 403
+    assert online.blocked() == []
+    answer(admin_client, question_about(admin_client, root), block=f"1 {root.pk}")
+    assert online.block_of(root)
+    [table] = Page(client.get(BLOCKED)).tables
+    assert table[1][-1] == ""
+    assert client.post(UNBLOCK, {"user": root.pk}).status_code == 403
+    assert online.block_of(root)
+
+
+RULES = {
+    "get_queryset": lambda self, request: self.model.online.filter(user_id="0"),
+    "has_end_permission": lambda self, request, obj=None: str(obj) != "bob",
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_of_the_sites_own_holds_for_blocking(admin_client, users, sids, monkeypatch, name) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, name, RULES[name])
+    assert not offered(question_about(admin_client, users["bob"]))
+    assert admin_client.post(END, {"block": f"1 {users['bob'].pk}"}).status_code == 403
+    assert online.blocked() == []
+
+
+def test_what_is_no_button_blocks_nobody(admin_client, users, sids) -> None:
+    bob = users["bob"].pk
+    for value in (f"2 {bob}", f"{bob}", "1 nobody", "1 0", "1 \0", f"-1 {bob}", "1 " + "9" * 30):
+        assert admin_client.post(END, {"sids": sids["bob"], "block": value}).status_code in (200, 403)
+    response = question_about(admin_client, users["bob"])
+    answer(admin_client, response, block=f"1 {bob}", message="x" * 201)
+    assert admin_client.get(UNBLOCK).status_code == 405
+    assert online.blocked() == []
+    assert len(left()) == 4
