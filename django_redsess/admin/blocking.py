@@ -15,7 +15,7 @@ from django.utils.translation import gettext, gettext_lazy
 from django_redsess import online
 from django_redsess.admin import history, pages
 from django_redsess.admin.users import is_superuser, users_admin
-from django_redsess.online.labels import when
+from django_redsess.online import labels
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -76,7 +76,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
         {
             "user": _named(request, sessions, users, each.user_id),
             "user_id": each.user_id,
-            "until": when(each.until),
+            "until": labels.exactly(each.until),
             "message": each.message,
             "by": _named(request, sessions, users, each.by) if each.by else "",
             "may_lift": each.user_id != str(request.user.pk) and _may_lift(request, users.get(each.user_id)),

@@ -13,10 +13,12 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
+from django.apps import apps
 from django.core import checks
 from django.utils.encoding import force_str
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from django_redsess import online
 from django_redsess.checks.server import (
     ASKS_SERVER,
     SERVER,
@@ -30,6 +32,7 @@ from django_redsess.checks.server import (
 )
 from django_redsess.checks.settings import problem
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, lua_scripts, sending
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
@@ -337,3 +340,20 @@ def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:
         "end early or late. Run NTP on every node."
     )
     return [problem("W032", message, hint)]
+
+
+@checks.register(ASKS_SERVER)
+def check_blocks(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if somebody is blocked, and a server that is restarted would forget it."""
+    if apps.is_installed("django_redsess.history") or not may_ask():
+        return []
+    try:
+        config = _fields(sending.ask(connections.pool().any_node(), "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not online.blocked(limit=1):
+            return []
+    # What is not known is not warned of: managed servers hide their settings, and another check tells of an outage.
+    except (RedisError, OSError, SessionStoreUnavailable):
+        return []
+    message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
+    hint = "Add 'django_redsess.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+    return [problem("W065", message, hint)]

@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import override_settings
+from django.utils import timezone
 from redis.exceptions import OutOfMemoryError
 
 from django_redsess import cleaning, online, viewed
@@ -69,6 +71,20 @@ def test_snapshots_alone_are_warned_of_before_deployment(own_server, set_cache, 
     own_server.client.acl_setuser("site", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-config"])
     set_cache(own_server.url.replace("//", "//site:any@"))
     assert "W056" not in found(deploy=True)
+
+
+@pytest.mark.parametrize(
+    ("save", "appendonly", "warns"), [("", "no", True), ("3600 1", "no", False), ("", "yes", False)]
+)
+def test_blocks_that_a_restart_would_lift_are_warned_of(own_server, set_cache, save, appendonly, warns) -> None:
+    own_server.client.config_set("save", save)
+    own_server.client.config_set("appendonly", appendonly)
+    set_cache(own_server.url)
+    assert "W065" not in found()
+    online.block(User(pk=7), until=timezone.now() + timedelta(hours=1))
+    assert ("W065" in found()) is warns
+    online.unblock(User(pk=7))
+    assert "W065" not in found()
 
 
 @pytest.fixture

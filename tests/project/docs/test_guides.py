@@ -112,7 +112,7 @@ def test_tests_without_a_server_keep_what_a_client_saves(shop: Path, server: Ser
     (shop / "shop" / "tests.py").write_text(TEST_WITHOUT_SERVER)
     server.client.config_resetstat()
     ran = manage(shop, "test", "--settings", "shop.settings_without_server")
-    assert (ran.returncode, "Ran 1 test" in ran.stderr) == (0, True), ran.stderr
+    assert (ran.returncode, "Ran 2 tests" in ran.stderr) == (0, True), ran.stderr
     assert "evalsha" not in str(server.client.info("commandstats"))
     ran = manage(shop, "check", "--settings", "shop.settings_without_server")
     assert "no issues" in ran.stdout, ran.stderr
@@ -153,10 +153,12 @@ urlpatterns = [
 """
 
 ALLAUTH_TEST = """
+from datetime import timedelta
 from unittest.mock import patch
 
 from django.contrib.auth.models import User
 from django.test import Client, TestCase
+from django.utils import timezone
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.signals import session_ended
@@ -200,6 +202,18 @@ class DevicesTest(SessionStoreMixin, TestCase):
         here = Client()
         here.force_login(User.objects.create_user("ada"))
         self.assertEqual(here.post("/account/sessions/end-others/")["Location"], "/account/sessions/")
+
+    def test_who_is_blocked_reads_so_on_the_sign_in_page(self):
+        ada = User.objects.create_user("ada", password="correct-horse")
+        online.block(ada, until=timezone.now() + timedelta(hours=1), message="Call us.")
+        here = Client()
+        answer = here.post("/accounts/login/", {"login": "ada", "password": "correct-horse"}, follow=True)
+        self.assertEqual(answer.redirect_chain, [("/accounts/login/", 302)])
+        self.assertContains(answer, "Call us.")
+        self.assertEqual(online.count(), 0)
+        online.unblock(ada)
+        here.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
+        self.assertEqual(online.count(), 1)
 """
 
 
