@@ -76,7 +76,11 @@ def test_snapshots_alone_are_warned_of_before_deployment(own_server, set_cache, 
 @pytest.mark.parametrize(
     ("save", "appendonly", "warns"), [("", "no", True), ("3600 1", "no", False), ("", "yes", False)]
 )
-def test_blocks_that_a_restart_would_lift_are_warned_of(own_server, set_cache, save, appendonly, warns) -> None:
+def test_blocks_that_a_restart_would_lift_are_warned_of(
+    own_server, set_cache, settings, save, appendonly, warns
+) -> None:
+    # With that app the database has a copy.
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.history"]
     own_server.client.config_set("save", save)
     own_server.client.config_set("appendonly", appendonly)
     set_cache(own_server.url)

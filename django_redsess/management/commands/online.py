@@ -230,7 +230,9 @@ class Command(CommandWithExamples):
             if options[option] is not None and not options[option].strip():
                 raise CommandError(f"--{option} can't be empty.")
         active = options["active"]
-        self._active_seconds = seconds_of_active() if active is True else active and seconds_of(active, "--active")
+        if active is not None:
+            active = seconds_of_active() if active is True else seconds_of(active, "--active")
+        self._active_seconds = active
 
     def _list(self) -> None:
         if self.options["sid"]:
