@@ -10,6 +10,7 @@ CLUSTER        start a cluster of so many primaries with a replica each, instead
 PORT           the port of the shop (default: 8000)
 PARTITIONS     the number of partitions of the store (default: 1, on a cluster 64)
 LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
+HISTORY        0: without the app that keeps sign-ins in the database (default: with it)
 MOVE           "db": the sessions begin in the database, and a page moves them here (default: they begin here)
 """
 

@@ -132,6 +132,9 @@ REDSESS: dict[str, Any] = {
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
 }
 
+if os.environ.get("HISTORY") == "0":
+    INSTALLED_APPS.remove("django_redsess.history")
+
 if os.environ.get("MOVE") == "db":
     SESSION_ENGINE = "django_redsess.moving"
     # The first step. The page of testproject/shop/moving.py goes on.

@@ -28,6 +28,8 @@ class Running:
         code += "import sys\nexecute_from_command_line(sys.argv)"
         started = ["-c", code] if changes else ["testproject/manage.py"]
         env = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)}
+        # Its database has no tables, unless a test makes them.
+        env["HISTORY"] = os.environ.get("HISTORY", "0")
         number = len(list(folder.iterdir()))
         self._stdout, self._stderr = folder / f"{number}.stdout", folder / f"{number}.stderr"
         with self._stdout.open("wb") as out, self._stderr.open("wb") as error:

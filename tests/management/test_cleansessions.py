@@ -221,7 +221,7 @@ def test_forever_trims_to_the_maximum_too(redis, new_session, start) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_cleaner_that_sleeps(redis, new_session, start, number: signal.Signals) -> None:
-    make_due(redis, new_session("").sid)
+    make_due(redis, new_session("7").sid)
     command = start("cleansessions", "--forever")
     wait_until(lambda: asleep(redis))
     assert command.stop(number) == (0, "")
