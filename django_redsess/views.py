@@ -15,13 +15,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template import Engine
 from django.urls import NoReverseMatch, reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from django_redsess import online, reauthentication
+from django_redsess import online, past, reauthentication
 from django_redsess.online import labels, places
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.session import user_limit
@@ -33,6 +34,8 @@ PASSWORD_CHANGES = ("password_change", "account_change_password")
 """Names of the URL on which users change their password: Django's, and allauth's."""
 
 SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one, and the newest others.
+
+LATELY_MAX = 10  # How many sign-ins that have ended the page shows.
 
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -81,6 +84,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,
+        "lately": _lately(user),
         "limit": user_limit.describe(user),
     }
     return _page(request, "sessions.html", context)
@@ -177,6 +181,14 @@ def _password_change_url() -> str:
     return ""
 
 
+def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
+    """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
+    ended = past.source.ended(online.user_id_of(user), limit=LATELY_MAX) if past.source else []
+    return [
+        {"sign_in": each, "browser": _browser_of(each), "how": capfirst(past.how_own_ended(each))} for each in ended
+    ]
+
+
 def _message() -> str:
     # The ended device shows it after "Your session was ended."
     return gettext("You ended it from another device. If that was not you, change your password.")
@@ -188,5 +200,5 @@ def _own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     return [found] if found and found.user_id == online.user_id_of(user) else []
 
 
-def _browser_of(session: online.Session) -> str:
+def _browser_of(session: online.Session | past.PastSignIn) -> str:
     return labels.browser_name(session.user_agent) or gettext("Unknown browser")

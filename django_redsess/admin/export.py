@@ -1,15 +1,15 @@
-"""The list of sessions as a CSV or JSON file."""
+"""Lists as CSV or JSON files, and that of sessions as one."""
 
 from __future__ import annotations
 
 import csv
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
@@ -20,7 +20,6 @@ from django.utils import timezone, translation
 
 from django_redsess.admin import history
 from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
-from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 900  # So many sessions are written at a time. With the overlap, they are one read.
@@ -50,22 +49,45 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
-    query = "&".join(f"{name}={value}" for name, values in request.GET.lists() for value in values)
-    history.save_export(request, sessions.count(), file_format, query)
+    history.save_export(request, sessions.count(), file_format, query_text(request))
     batches = _batches(sessions, partial(sessions_admin.has_view_permission, request))
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
-    if file_format == "csv":
-        content_type, parts = "text/csv", _telling_of_failure(_csv(batches), CUT_OFF)
-    else:
-        content_type, parts = "application/json", _telling_of_failure(_json(batches, looked_through, is_all), b"")
-    # A server that runs asynchronously would collect all of an ordinary iterator.
-    content = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
-    part = "" if is_all else newest or "-part"
-    name = f"online-sessions-{timezone.localdate(datetime.now(UTC)):%Y-%m-%d}{part}.{file_format}"
-    disposition = f'attachment; filename="{name}"'
+    last = {"is_all": is_all, "looked_through": looked_through and looked_through.count}
+    content = Content("sessions", COLUMNS, batches, last)
+    return file_response(request, f"online-sessions-{{}}{'' if is_all else newest or '-part'}", file_format, content)
+
+
+def query_text(request: HttpRequest) -> str:
+    """Return the query of ``request`` as the history shows it."""
+    return "&".join(f"{name}={value}" for name, values in request.GET.lists() for value in values)
+
+
+class Content(NamedTuple):
+    """
+    What is in a file: records of these ``columns``, in ``batches``.
+
+    In JSON, ``name`` is that of their list, and ``last`` are the values that follow it.
+    """
+
+    name: str
+    columns: Sequence[str]
+    batches: Batches
+    last: Mapping[str, Any]
+
+
+def file_response(request: HttpRequest, name: str, file_format: str, content: Content) -> StreamingHttpResponse:
+    """Return a response that streams a file of this format, ``csv`` or ``json``. ``{}`` in ``name`` is the date."""
+    if file_format == "csv":
+        content_type, parts = "text/csv", _telling_of_failure(_csv(content), CUT_OFF, content.name)
+    else:
+        content_type, parts = "application/json", _telling_of_failure(_json(content), b"", content.name)
+    whole_name = f"{name.format(timezone.localdate(datetime.now(UTC)).isoformat())}.{file_format}"
     return StreamingHttpResponse(
-        content, content_type=f"{content_type}; charset=utf-8", headers={"Content-Disposition": disposition}
+        # A server that runs asynchronously would collect all of an ordinary iterator.
+        _in_threads(parts) if isinstance(request, ASGIRequest) else parts,
+        content_type=f"{content_type}; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{whole_name}"'},
     )
 
 
@@ -86,7 +108,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
         yield rows
 
 
-def _csv(batches: Batches) -> Iterator[bytes]:
+def _csv(content: Content) -> Iterator[bytes]:
     written: list[str] = []
 
     class Lines:
@@ -94,34 +116,33 @@ def _csv(batches: Batches) -> Iterator[bytes]:
 
     writer = csv.writer(Lines)
     written.append(BYTE_ORDER_MARK)
-    writer.writerow(COLUMNS)
-    for rows in chain([[]], batches):
+    writer.writerow(content.columns)
+    for rows in chain([[]], content.batches):
         writer.writerows(map(csv_row, rows))
         # A record may hold any text, half a surrogate pair too.
         yield "".join(written).encode(errors="backslashreplace")
         written.clear()
 
 
-def _json(batches: Batches, looked_through: LookedThrough | None, is_all: bool) -> Iterator[bytes]:
-    """Write an object with a session in each line. What follows the sessions tells that the file is whole."""
+def _json(content: Content) -> Iterator[bytes]:
+    """Write an object with a record in each line. What follows the records tells that the file is whole."""
     count = 0
-    yield b'{"sessions": ['
-    for rows in batches:
+    yield f'{{"{content.name}": ['.encode()
+    for rows in content.batches:
         lines = (("," if count + number else "") + "\n" + json.dumps(row) for number, row in enumerate(rows))
         yield "".join(lines).encode()
         count += len(rows)
-    last = {"count": count, "is_all": is_all, "looked_through": looked_through and looked_through.count}
-    yield f"\n], {json.dumps(last)[1:]}\n".encode()
+    yield f"\n], {json.dumps({'count': count, **content.last})[1:]}\n".encode()
 
 
-def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
+def _telling_of_failure(parts: Iterator[bytes], last: bytes, name: str) -> Iterator[bytes]:
     """Yield ``parts``. If one can't be made, yield ``last`` and raise the error: the server breaks the response off."""
     try:
         yield from parts
     except Exception:
         # The status was sent long ago, and not every client notices that a response was broken off. The server logs the
         # error itself.
-        logger.error("An export of the list of sessions was cut off by an error.")
+        logger.error("An export of the list of %s was cut off by an error.", name.replace("_", "-"))
         if last:
             yield last
         raise

@@ -91,10 +91,14 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str)
 def save_export(request: HttpRequest, count: int, file_format: str, query: str) -> None:
     """Save in the history of the list that ``request`` has exported ``count`` sessions, and by which query."""
     text = ngettext("Exported %(count)d session as %(format)s.", "Exported %(count)d sessions as %(format)s.", count)
-    text %= {"count": count, "format": file_format.upper()}
+    save_line_of_list(request, OnlineSession, text % {"count": count, "format": file_format.upper()}, query)
+
+
+def save_line_of_list(request: HttpRequest, model: type[Model], text: str, query: str) -> None:
+    """Save ``text`` in the history of the list of ``model``, with the query string by which it was asked for."""
     if query:
         text += " " + gettext("Query: %s") % printable(query)
-    _line_of_list(request, text).save()
+    line(request, model, None, model._meta.verbose_name_plural, text).save()
 
 
 def _add_message(said: LogEntry, message: str) -> None:

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote, unquote
-from django.contrib.admin.views.main import SEARCH_VAR
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import Model
@@ -82,6 +83,19 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
         request.current_app = self.admin_site.name
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "media": self.media}
         return TemplateResponse(request, template, {**shared, **context})
+
+    def changelist_of(self, request: HttpRequest, query: str) -> ChangeList | None:
+        """Read ``query`` as the list does, with its search and filters. None if the list refuses it."""
+        original, method = request.GET, request.method
+        request.GET, request.method = QueryDict(query), "GET"
+        try:
+            listed = self.get_changelist_instance(request)
+            # With a search that its form refuses, Django's list says so and shows all.
+            return None if request.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
+        except IncorrectLookupParameters:
+            return None
+        finally:
+            request.GET, request.method = original, method
 
     def to_list(self, query: Any = None) -> HttpResponse:
         """Redirect to the list. ``query`` is a QueryDict or a dict."""
@@ -169,11 +183,16 @@ def address_html(address: str) -> SafeString:
     return format_html('<bdi dir="ltr">{}</bdi>', address)
 
 
-def sender_html(sign_in: PastSignIn) -> SafeString:
-    """Return the browser of a sign-in, with a mark if the device was new, and the address, as HTML."""
+def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
+    """
+    Return the browser of a sign-in, with a mark if the device was new, and the address, as HTML.
+
+    ``address`` is the HTML of the address, if it is more than its text.
+    """
     browser = labels.stored(labels.browser_name(sign_in.user_agent))
     mark = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device")) if sign_in.is_new else ""
-    return format_html("{}{}<br>{}", browser, mark, address_html(labels.stored(sign_in.address)))
+    where = address or address_html(labels.stored(sign_in.address))
+    return format_html('<span title="{}">{}</span>{}<br>{}', sign_in.user_agent, browser, mark, where)
 
 
 def end_html(sign_in: PastSignIn) -> SafeString:

@@ -167,6 +167,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
             "has_export_permission": self.has_export_permission(request),
             "has_block_permission": blocking.has_permission(request),
+            "export_url": "admin:django_redsess_onlinesession_export",
             "export_query": query.urlencode(),
         }
         response = super().changelist_view(request, {**context, **(extra_context or {})})

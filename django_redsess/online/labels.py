@@ -135,9 +135,9 @@ def record_of(session: Session, user: str | None) -> Record:
         session.sid,
         session.user_id,
         user,
-        None if session.login_at is None else _iso(session.login_at),
-        _iso(session.seen_at),
-        _iso(session.expires_at),
+        None if session.login_at is None else iso(session.login_at),
+        iso(session.seen_at),
+        iso(session.expires_at),
         session.address or None,
         browser_name(session.user_agent) or None,
         session.user_agent or None,
@@ -163,7 +163,8 @@ def csv_cell(text: str) -> str:
     return _FORMULA.sub("'", text.translate(_CONTROLS))
 
 
-def _iso(at: datetime) -> str:
+def iso(at: datetime) -> str:
+    """Return ``at`` as exported files have it: ISO 8601, in UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
