@@ -219,7 +219,7 @@ def _fill_shop(url: str) -> str:
 
     from django.contrib.sessions.models import Session
 
-    from testproject import past, people
+    from testproject import past, people, sign_ins
     from testproject.shop.catalogue import load_catalogue
 
     load_catalogue()
@@ -235,6 +235,7 @@ def _fill_shop(url: str) -> str:
         else:
             # Each session starts now. Afterwards it is moved into the past.
             signed_in = past.move(shoppers)
+            sign_ins.make()
             if past.is_missing():
                 past.make_samples(signed_in, past.move(people.bring_in_guests()))
     except ImproperlyConfigured as error:

@@ -61,8 +61,8 @@ PERMISSIONS_OF_SUPPORT = ["view_onlinesession", "end_onlinesession", "view_popul
 
 def create_staff() -> None:
     """Create those who are missing: the superuser ``admin``, and ``sam`` of the support, who may not see users."""
-    _account("admin", "admin", is_staff=True, is_superuser=True)
-    sam = _account("sam", "support", is_staff=True)
+    account("admin", "admin", is_staff=True, is_superuser=True)
+    sam = account("sam", "support", is_staff=True)
     permissions = Permission.objects.filter(content_type__app_label="django_redsess")
     sam.user_permissions.set(permissions.filter(codename__in=PERMISSIONS_OF_SUPPORT))
 
@@ -80,7 +80,7 @@ def bring_in_shoppers(browsers: Sequence[tuple[str, str, str]] = SHOPPERS) -> li
     chance, sids = Random(1), []
     for name, address, user_agent in browsers:
         first_name, last_name = name.split()
-        user = _account(first_name.lower(), PASSWORD, first_name=first_name, last_name=last_name)
+        user = account(first_name.lower(), PASSWORD, first_name=first_name, last_name=last_name)
         browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
         browser.post(reverse("login"), {"username": user.username, "password": PASSWORD})
         _look_around(browser, chance)
@@ -113,7 +113,8 @@ def _sid_of(browser: Client) -> str:
     return SessionStore(browser.cookies["sessionid"].value).sid or ""
 
 
-def _account(username: str, password: str, **fields: str | bool) -> User:
+def account(username: str, password: str, **fields: str | bool) -> User:
+    """Return the user with this name, who is created if missing and gets this password."""
     user, _ = User.objects.get_or_create(username=username, defaults=fields)
     # Hashing the same password again would end all sessions of the user.
     if not user.check_password(password):

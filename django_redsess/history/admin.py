@@ -287,26 +287,23 @@ def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:
 
 def _record_of(row: Any) -> labels.Record:
     sign_in = past_of(row)
-    return dict(
-        zip(
-            COLUMNS,
-            (
-                sign_in.user_id,
-                _name_or_none(row, sign_in.user_id),
-                *(at and labels.iso(at) for at in (sign_in.login_at, sign_in.seen_at, sign_in.ended_at)),
-                sign_in.is_about if sign_in.ended_at else None,
-                sign_in.reason or None,
-                sign_in.by or None,
-                _name_or_none(row, sign_in.by),
-                sign_in.message or None,
-                sign_in.address or None,
-                labels.browser_name(sign_in.user_agent) or None,
-                sign_in.user_agent or None,
-                sign_in.is_new,
-            ),
-            strict=True,
-        )
+    values = (
+        sign_in.user_id,
+        _name_or_none(row, sign_in.user_id),
+        labels.iso(sign_in.login_at),
+        labels.iso(sign_in.seen_at) if sign_in.seen_at else None,
+        labels.iso(sign_in.ended_at) if sign_in.ended_at else None,
+        sign_in.is_about if sign_in.ended_at else None,
+        sign_in.reason or None,
+        sign_in.by or None,
+        _name_or_none(row, sign_in.by),
+        sign_in.message or None,
+        sign_in.address or None,
+        labels.browser_name(sign_in.user_agent) or None,
+        sign_in.user_agent or None,
+        sign_in.is_new,
     )
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def _name_or_none(row: Any, user_id: str) -> str | None:
