@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 class DatesFilter(ListFilter):
     """Sign-ins of today, of yesterday, of the last 7 days, or of the dates that the form above the list sends."""
 
-    title = gettext_lazy("signed in")
+    title = gettext_lazy("sign-in")
     parameter_name = WHEN  # django-unfold asks every filter for it.
     texts = {
         "today": gettext_lazy("Today"),

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from django_redsess.history.models import SignIn
+from django_redsess.history.models import REASONS, SignIn
 from django_redsess.past import PastSignIn, UsersPast
 from django_redsess.querysets import user_keys
 
@@ -44,7 +44,7 @@ def past_of(row: SignIn) -> PastSignIn:
         ended_at=_aware(row.ended_at),
         is_about=row.ended_is_about,
         reason=row.reason,
-        reason_text=str(row.get_reason_display()),
+        reason_text=str(REASONS.get(row.reason, row.reason)),  # type: ignore[call-overload]
         by=row.by,
         message=row.message,
         address=row.address,
