@@ -8,6 +8,7 @@ nodes have to agree with each other.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
@@ -18,7 +19,6 @@ from django.core import checks
 from django.utils.encoding import force_str
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from django_redsess import online
 from django_redsess.checks.server import (
     ASKS_SERVER,
     SERVER,
@@ -32,7 +32,6 @@ from django_redsess.checks.server import (
 )
 from django_redsess.checks.settings import problem
 from django_redsess.conf import conf
-from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, lua_scripts, sending
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
@@ -79,6 +78,7 @@ def _said_of(pool: Any) -> Iterator[Told]:
         else:
             yield from _refused(pool)
             yield from _evicting(pool)
+            yield from _forgetting(pool)
     except (RedisError, OSError) as error:
         if pool.cluster is None or not is_of_database(error):  # That is W028.
             yield why_unusable(pool, error)
@@ -133,6 +133,24 @@ def _evicting(pool: Any) -> list[Told]:
         "session ended, and which key replaces it: without them, a late request signs its browser out.)"
     )
     return [("W008", message, hint)]
+
+
+def _forgetting(pool: Any) -> list[Told]:
+    # In a cluster a replica takes over, which has all that the node has forgotten.
+    if pool.cluster is not None or apps.is_installed("django_redsess.history"):
+        return []
+    names, now = [each.blocked for each in keyspace().partitions], int(time.time() * 1000)
+    try:
+        config = _fields(sending.ask(pool, "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not sending.ask(pool, "EXISTS", *names):
+            return []
+        if not any(sending.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
+            return []
+    except ResponseError:  # Managed servers hide it.
+        return []
+    message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
+    hint = "Add 'django_redsess.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+    return [("W065", message, hint)]
 
 
 def _saving(pool: Any) -> list[Told]:
@@ -340,20 +358,3 @@ def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:
         "end early or late. Run NTP on every node."
     )
     return [problem("W032", message, hint)]
-
-
-@checks.register(ASKS_SERVER)
-def check_blocks(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if somebody is blocked, and a server that is restarted would forget it."""
-    if apps.is_installed("django_redsess.history") or not may_ask():
-        return []
-    try:
-        config = _fields(sending.ask(connections.pool().any_node(), "CONFIG", "GET", "save", "appendonly"))
-        if config.get("save") or config.get("appendonly") != "no" or not online.blocked(limit=1):
-            return []
-    # What is not known is not warned of: managed servers hide their settings, and another check tells of an outage.
-    except (RedisError, OSError, SessionStoreUnavailable):
-        return []
-    message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
-    hint = "Add 'django_redsess.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
-    return [problem("W065", message, hint)]
