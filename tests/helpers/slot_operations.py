@@ -8,9 +8,12 @@ are not there yet, such as the list of a user who was never signed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
@@ -38,7 +41,7 @@ class World:
     """
     A guest who has viewed an item and one who has not; a user with two sessions, who has viewed an item with one.
 
-    A session that was ended, with a note; one that is due.
+    A session that was ended, with a note, whose user is blocked; one that is due.
     """
 
     def __init__(self, client: Any) -> None:
@@ -49,6 +52,7 @@ class World:
         self.ended, self.due = _stored("8"), _stored("7")
         online.end(self.ended.sid or "")
         make_due(client, self.due.sid or "")
+        online.block(User(pk=8), until=timezone.now() + timedelta(hours=1), message="Call us.")
         cleaning.sample()
         self.partition = keyspace().partitions[0]
 
@@ -290,6 +294,11 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.end_all(),
         lambda world: _has(world.guest, colour="blue") and _are_gone(world.user, world.quiet_user),
     ),
+    "block": (
+        lambda world: online.block(User(pk=7), until=timezone.now() + timedelta(hours=1), message="Call us."),
+        lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
+    ),
+    "unblock": (lambda world: online.unblock(User(pk=8)), lambda world: online.blocked() == []),
     "end_above": (
         lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
@@ -345,6 +354,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],
         "search by browser": lambda: online.count(browser="Chrome"),
         "search by network": lambda: [each.sid for each in online.sessions(network="192.0.2.0/24")],
+        "blocked": lambda: [each.user_id for each in online.blocked()],
+        "block": lambda: online.block_of(User(pk=8)),
         "find": lambda: [each.sid for each in online.find([sid])],
         "history": lambda: len(online.history()),
         "recent items": lambda: [each.item for each in viewed.recent(world.user)],

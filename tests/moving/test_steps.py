@@ -4,10 +4,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.models import Session
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.moving import SessionStore
@@ -363,3 +365,16 @@ def test_both_steps_in_an_event_loop(transactional_db, old_session, step) -> Non
         assert SessionStore(session.session_key)["basket"] == 3
         asyncio.run(session.aflush())
         assert asyncio.run(SessionStore(key).aload()) == {}
+
+
+def test_a_session_of_a_blocked_user_ends_where_it_would_move(old_session, step) -> None:
+    key, other = old_session("7", basket=1).session_key, old_session("8", basket=1).session_key
+    user = User(pk=7)
+    with step(2):
+        online.block(user, until=timezone.now() + timedelta(hours=1))
+        assert SessionStore(key).load() == {}
+        assert SessionStore(other)["basket"] == 1
+        # Nor does it come when the block is over.
+        assert online.unblock(user)
+        assert SessionStore(key).load() == {}
+    assert [each.user_id for each in online.sessions()] == ["8"]
