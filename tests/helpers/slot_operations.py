@@ -41,7 +41,7 @@ class World:
     """
     A guest who has viewed an item and one who has not; a user with two sessions, who has viewed an item with one.
 
-    A session that was ended, with a note, whose user is blocked; one that is due.
+    A session that was ended, with a note; one that is due. Another user is blocked.
     """
 
     def __init__(self, client: Any) -> None:
@@ -52,7 +52,7 @@ class World:
         self.ended, self.due = _stored("8"), _stored("7")
         online.end(self.ended.sid or "")
         make_due(client, self.due.sid or "")
-        online.block(User(pk=8), until=timezone.now() + timedelta(hours=1), message="Call us.")
+        online.block(User(pk=6), until=timezone.now() + timedelta(hours=1), message="Call us.")
         cleaning.sample()
         self.partition = keyspace().partitions[0]
 
@@ -298,7 +298,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.block(User(pk=7), until=timezone.now() + timedelta(hours=1), message="Call us."),
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
-    "unblock": (lambda world: online.unblock(User(pk=8)), lambda world: online.blocked() == []),
+    "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
     "end_above": (
         lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
@@ -355,7 +355,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "search by browser": lambda: online.count(browser="Chrome"),
         "search by network": lambda: [each.sid for each in online.sessions(network="192.0.2.0/24")],
         "blocked": lambda: [each.user_id for each in online.blocked()],
-        "block": lambda: online.block_of(User(pk=8)),
+        "block": lambda: online.block_of(User(pk=6)),
         "find": lambda: [each.sid for each in online.find([sid])],
         "history": lambda: len(online.history()),
         "recent items": lambda: [each.item for each in viewed.recent(world.user)],
