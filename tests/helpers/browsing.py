@@ -32,6 +32,7 @@ def pages_of_admin(page: Page) -> list[tuple[str, str]]:
     page.goto(LIST)
     session = page.locator("#result_list a[href*='onlinesession'][href*='/change/']").last.get_attribute("href") or ""
     lists = [(LIST, "list"), (LIST + "?who=everyone", "everyone")]
+    lists.append((LIST + "blocked/", "blocked"))
     return [*lists, (LIST + "confirm/", "confirm"), (session, "session"), (MOST_VIEWED, "most-viewed")]
 
 
