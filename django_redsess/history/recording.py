@@ -7,6 +7,7 @@ user id that is no primary key of the user model, leave no row.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import connections, router
+from django.db.models.constants import OnConflict
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -26,6 +28,8 @@ from django_redsess.online import user_agents
 from django_redsess.session.client_address import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 
+UNIQUE = ("user_id", "login_ms")
+CONVERTED = ("user", "seen_at", "ended_at")
 AT_BEGINNING = ("address", "address_score", "client", "user_agent", "device", "is_new")
 AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
 """The fields that an upsert changes in a row that is there."""
@@ -131,18 +135,37 @@ def save(
     write(work, then, rows=count, using=using)
 
 
-def upsert(rows: Iterable[SignIn], fields: tuple[str, ...], using: str) -> None:
-    """Insert ``rows``, and change ``fields`` of those that are there."""
+def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None:
+    """Insert ``rows``, and change the fields ``changed`` of those that are there."""
     # One command can't change a row twice. Everybody takes the rows in one order, so that nobody waits in a circle.
-    distinct = {(row.user_id, row.login_ms): row for row in rows}
-    if distinct:
-        knows_target = connections[using].features.supports_update_conflicts_with_target
-        SignIn._base_manager.using(using).bulk_create(
-            [distinct[name] for name in sorted(distinct)],
-            update_conflicts=True,
-            unique_fields=("user", "login_ms") if knows_target else None,
-            update_fields=fields,
-        )
+    by_name = {(row.user_id, row.login_ms): row for row in rows}
+    if not by_name:
+        return
+    distinct = [by_name[name] for name in sorted(by_name)]
+    # Not bulk_create(): in Python, it takes three times as long as the database does.
+    connection = connections[using]
+    fields = [field for field in SignIn._meta.concrete_fields if not field.primary_key]
+    quoted = {field.attname: connection.ops.quote_name(field.attname) for field in fields}
+    suffix = connection.ops.on_conflict_suffix_sql(fields, OnConflict.UPDATE, changed, UNIQUE)
+    into = f"INSERT INTO {connection.ops.quote_name(SignIn._meta.db_table)} ({', '.join(quoted.values())})"
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # One parameter for all rows. With one for each value, it takes twice as long.
+            types = ", ".join(f"{quoted[field.attname]} {field.db_type(connection)}" for field in fields)
+            given = f"SELECT {', '.join(quoted.values())} FROM json_to_recordset(%s::json) AS given({types})"  # noqa: S608
+            values = [{name: row.__dict__[name] for name in quoted} for row in distinct]
+            cursor.execute(f"{into} {given} {suffix}", [json.dumps(values, default=str)])
+        else:
+            # Of the other fields, a driver takes the values as they are.
+            converted = [(field.attname, field.get_db_prep_save) for field in fields if field.name in CONVERTED]
+            values = [
+                row.__dict__ | {name: prepare(row.__dict__[name], connection) for name, prepare in converted}
+                for row in distinct
+            ]
+            places = ", ".join(["%s"] * len(fields))
+            cursor.executemany(
+                f"{into} VALUES ({places}) {suffix}", [[each[name] for name in quoted] for each in values]
+            )
 
 
 def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent: str) -> SignIn:

@@ -1,0 +1,185 @@
+"""A database that is locked, full, down or silent fails no sign-in, no end and no cleaner."""
+
+import logging
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test import Client
+
+from benchmarks.postgresql import PostgreSQL, programs
+from django_redsess import cleaning, online
+from django_redsess.history import writing
+from django_redsess.history.models import SignIn
+from django_redsess.history.writing import losses
+from testproject.servers import free_port
+from tests.helpers.behind import make_due
+
+ALIAS = "sign_ins"
+
+needs_postgresql = pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
+
+
+class Router:
+    """Sign-ins are in a database of their own, as a site may have it."""
+
+    def db_for_write(self, model: type, **hints: object) -> str | None:
+        return ALIAS if model is SignIn else None
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch) -> Iterator[None]:
+    """Wait for a short time, and have a database of one's own for sign-ins. Nothing was lost so far."""
+    monkeypatch.setattr(writing, "WAIT_SECONDS", 0.2)
+    losses.forget()
+    yield
+    losses.forget()
+
+
+@pytest.fixture
+def elsewhere(settings, monkeypatch, history, django_db_blocker) -> Iterator[Callable[..., None]]:
+    """Return a function that keeps the sign-ins in another database, with these entries of DATABASES."""
+    # Django's tests refuse connections to databases that were unknown at their start.
+    monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", django_db_blocker._real_ensure_connection)
+    settings.DATABASE_ROUTERS = [f"{__name__}.Router"]
+
+    def keep(**entries: object) -> None:
+        defaults = {name: value for name, value in connection.settings_dict.items() if name != "TEST"}
+        connections.databases[ALIAS] = {**defaults, "OPTIONS": {}, "TEST": connection.settings_dict["TEST"], **entries}
+
+    yield keep
+    connections[ALIAS].close()
+    del connections.databases[ALIAS], connections[ALIAS]
+
+
+@pytest.fixture
+def file(tmp_path: Path, elsewhere) -> Path:
+    """The file of the SQLite database that has the sign-ins."""
+    path = tmp_path / "sign-ins.sqlite3"
+    elsewhere(ENGINE="django.db.backends.sqlite3", NAME=str(path), OPTIONS={"timeout": 20})
+    call_command("migrate", "redsess_history", database=ALIAS, verbosity=0)
+    return path
+
+
+def rows() -> int:
+    return SignIn.objects.using(ALIAS).count()
+
+
+def signs_in_and_out() -> float:
+    """Sign somebody in and out, have the cleaner end another session, and return how long that took."""
+    user, _ = User.objects.get_or_create(username="alice")
+    began = time.monotonic()
+    browser = Client()
+    browser.force_login(user)
+    assert browser.get("/account/sessions/").status_code == 200
+    assert browser.post("/logout/").status_code == 302
+    assert online.count(user_ids=[str(user.pk)]) == 0
+    return time.monotonic() - began
+
+
+def lines(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith(("django_redsess", "django.dispatch"))]
+
+
+def test_a_locked_database_is_waited_for_once_and_then_left_alone(file: Path, redis, new_session, caplog) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        # SQLite would wait for 20 seconds, each time.
+        assert signs_in_and_out() < 10
+        make_due(redis, *(new_session(str(number)).sid for number in range(9)))
+        assert sum(cleaning.expired()) == 9
+        [line] = lines(caplog)
+        assert "locked" in line
+        # One begin and one end of alice; nine of others.
+        assert losses.total == 20
+        other.execute("ROLLBACK")
+    assert rows() == 0
+
+
+def test_after_the_rest_rows_are_written_again_and_the_log_says_so(file: Path, caplog, monkeypatch) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        signs_in_and_out()
+        other.execute("ROLLBACK")
+    signs_in_and_out()
+    assert rows() == 0
+    monkeypatch.setattr(losses, "rests_until", 0.0)
+    with caplog.at_level(logging.INFO, "django_redsess"):
+        signs_in_and_out()
+    assert rows() == 1
+    assert [line.split(",")[0] for line in lines(caplog)[1:]] == ["Sign-ins are recorded again"]
+    # The wait of the site's own queries is as it was.
+    with connections[ALIAS].cursor() as cursor:
+        assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+
+
+def test_a_full_database_fails_nothing(file: Path, caplog) -> None:
+    with connections[ALIAS].cursor() as cursor:
+        cursor.execute("PRAGMA page_count")
+        [pages] = cursor.fetchone()
+        cursor.execute(f"PRAGMA max_page_count = {pages}")
+    for _ in range(60):
+        signs_in_and_out()
+        if losses.total:
+            break
+    assert losses.total
+    assert ["full" in line for line in lines(caplog)] == [True]
+
+
+def test_a_database_that_is_down_fails_nothing(elsewhere, caplog) -> None:
+    pytest.importorskip("psycopg")
+    elsewhere(ENGINE="django.db.backends.postgresql", NAME="site", HOST="127.0.0.1", PORT=str(free_port()), USER="site")
+    signs_in_and_out()
+    assert losses.total == 2
+    assert len(lines(caplog)) == 1
+
+
+def test_a_database_that_never_answers_is_left_alone_after_its_time_out(elsewhere, caplog) -> None:
+    pytest.importorskip("psycopg")
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        port = str(silent.getsockname()[1])
+        options = {"connect_timeout": 2}
+        elsewhere(ENGINE="django.db.backends.postgresql", NAME="site", HOST="127.0.0.1", PORT=port, OPTIONS=options)
+        assert signs_in_and_out() < 15
+    assert losses.total == 2
+    assert len(lines(caplog)) == 1
+
+
+@needs_postgresql
+@pytest.mark.slow
+def test_postgresql_records_and_does_not_wait_for_a_lock(elsewhere, caplog) -> None:
+    found = programs()
+    assert found is not None
+    with closing(PostgreSQL(found)) as server:
+        elsewhere(**server.database)
+        call_command("migrate", "redsess_history", database=ALIAS, verbosity=0)
+        signs_in_and_out()
+        row = SignIn.objects.using(ALIAS).get()
+        assert (row.reason, row.ended_at is None) == ("logout", False)
+        locked, done = threading.Event(), threading.Event()
+
+        def lock() -> None:
+            with connections[ALIAS].cursor() as cursor:
+                cursor.execute("BEGIN; LOCK TABLE redsess_history_signin")
+                locked.set()
+                done.wait(30)
+            connections[ALIAS].close()
+
+        other = threading.Thread(target=lock)
+        other.start()
+        locked.wait(30)
+        signs_in_and_out()
+        done.set()
+        other.join()
+        assert losses.total == 2
+        assert len(lines(caplog)) == 1
+        connections[ALIAS].close()
