@@ -344,6 +344,15 @@ class Conf:
         100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
     )
 
+    HISTORY_DAYS = Setting[int | None](
+        90,
+        AT_LEAST_ONE_OR_NONE._replace(words="a number of days, an integer of 1 or more, or None"),
+        """
+        For how many days the app ``django_redsess.history`` keeps the rows of sign-ins. None: for ever.
+
+        The row of a living session stays.
+        """,
+    )
     MOVE_FROM = Setting[str | Mapping[str, Any] | None](
         None,
         Rule(

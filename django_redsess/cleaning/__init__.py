@@ -12,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
+from django.dispatch import Signal
+
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import samples
@@ -24,6 +26,9 @@ from django_redsess.transport.round_trips import Call, drive, on_each, together
 from django_redsess.viewed import popularity
 
 BATCH_MAX = 1000
+
+hourly = Signal()
+"""Sent each hour by ``cleansessions --forever``. Receivers get ``go_on``: they stop when it returns False."""
 
 
 class Backlog(NamedTuple):

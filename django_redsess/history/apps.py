@@ -12,11 +12,13 @@ class HistoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess.history import devices, mails, recording
+        from django_redsess import cleaning
+        from django_redsess.history import devices, mails, recording, repair
         from django_redsess.history.reading import Rows
         from django_redsess.history.signals import new_device
 
         recording.connect()
+        cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.history")
         user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.history")
         new_device.connect(mails.notify, dispatch_uid="django_redsess.history")
         past.source = Rows()

@@ -30,7 +30,8 @@ from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_
 
 UNIQUE = ("user_id", "login_ms")
 CONVERTED = ("user", "seen_at", "ended_at")
-AT_BEGINNING = ("address", "address_score", "client", "user_agent", "device", "is_new")
+FROM_CLIENT = ("address", "address_score", "client", "user_agent")
+AT_BEGINNING = (*FROM_CLIENT, "device", "is_new")
 AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
 """The fields that an upsert changes in a row that is there."""
 

@@ -278,6 +278,10 @@ def total(session_filter: SessionFilter, *, listed: bool = False) -> int:
     return drive(listing.total(session_filter, listed=listed))
 
 
+def lives(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
+    return drive(listing.lives(sign_ins))
+
+
 def details(sid: str) -> Details | None:
     """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
     return drive(_details(sid))

@@ -20,7 +20,7 @@ from django_redsess.conf import conf
 from django_redsess.session.client_address import named_network
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
 from django_redsess.session.script_calls import TIME_MAX, time_of
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.round_trips import (
     Bound,
@@ -283,6 +283,18 @@ def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
         if len(lists) > 1:
             return sum(map(sum, (yield from Lists.of(session_filter, lists).counts())))
     return (yield from census(session_filter, listed=listed))[0]
+
+
+def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
+    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
+    partitions = [keyspace().of_user(user_id) for user_id, _ in sign_ins]
+
+    def asked(number: int, at: int) -> bytes:
+        user_id, login_ms = sign_ins[number]
+        return sending.command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
+
+    replies = yield from ask_each("sign-ins", partitions, asked, 1)
+    return [count != 0 for [count] in replies]
 
 
 def text_of(score: int) -> str:

@@ -62,7 +62,7 @@ class Command(CleaningCommand):
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
         self._sleep: Sleep | None = None
-        self._next_sample = 0.0
+        self._next_sample = self._next_hour = 0.0
         super().handle(*args, **options)
         if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
             what_to_do = "they can't be mended" if options["repair"] else "see above; --repair mends what can be mended"
@@ -130,6 +130,14 @@ class Command(CleaningCommand):
                 self.batch_done("evicted", count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:
             self._next_sample = time.monotonic() + cleaning.sample()
+        if self.options["forever"] and time.monotonic() >= self._next_hour:
+            self._next_hour = time.monotonic() + 3600
+            # Whatever goes wrong there must not stop the cleaner.
+            cleaning.hourly.send_robust(type(self), go_on=self._goes_on)
+
+    def _goes_on(self) -> bool:
+        self._beat()
+        return not self.stop.asked
 
     def _compare(self) -> None:
         if not self.options["repair"]:

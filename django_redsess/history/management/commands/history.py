@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import csv
+import json
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_redsess.conf import conf
+from django_redsess.history import repair
+from django_redsess.history.models import SignIn
+from django_redsess.management.cleaning_command import CleaningCommand
+from django_redsess.management.terminal import user_named
+from django_redsess.online.labels import csv_cell
+
+EXPORTED = (
+    *("login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
+    *("address", "client", "user_agent", "device", "is_new"),
+)
+
+
+class Command(CleaningCommand):
+    help = (
+        "Mend and delete the rows of sign-ins. With --repair, rows whose sessions are gone are closed, without a "
+        "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. With "
+        "--prune, rows older than HISTORY_DAYS are deleted, except those of living sessions. cleansessions --forever "
+        "does both each hour. With --export, all rows of one user are printed, as CSV or with --json as JSON: an "
+        "answer to whoever asks what is stored about them. It can be stopped at any moment, and can run twice at once."
+    )
+    examples = (
+        "manage.py history --repair  # after an outage of the database, or a failover of Redis",
+        "manage.py history --repair --prune  # from cron, where cleansessions --forever does not run",
+        "manage.py history --export lukas > lukas.csv",
+        "manage.py history --export lukas --json",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add("--repair", action="store_true", help="compare rows with sessions, and mend the rows")
+        add("--prune", action="store_true", help="delete the rows older than HISTORY_DAYS")
+        add("--export", metavar="USER", help="print all rows of this user, the newest first")
+        self.add_reporting(parser)
+        parser.set_defaults(forever=False)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["export"] is not None:
+            if options["repair"] or options["prune"]:
+                raise CommandError("--export can't be given together with --repair or --prune.")
+            self._export(options["export"], as_json=options["json"])
+            return
+        if not (options["repair"] or options["prune"]):
+            raise CommandError("Say what to do: --repair, --prune or --export USER.")
+        self.counts = {"closed": 0, "made_up": 0, "pruned": 0}
+        super().handle(*args, **options)
+
+    def total(self) -> int | None:
+        return None
+
+    def work(self) -> None:
+        works = (repair.closed, repair.made_up) if self.options["repair"] else ()
+        for work in (*works, *((repair.pruned,) if self.options["prune"] else ())):
+            for count in work(lambda: not self.stop.asked):
+                self.batch_done(work.__name__, count)
+
+    def sentence(self, counts: dict[str, int]) -> str:
+        days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
+        return (
+            f"Closed {counts['closed']:,} rows, inserted or opened {counts['made_up']:,}, "
+            f"deleted {counts['pruned']:,}{days}."
+        )
+
+    def _export(self, name: str, *, as_json: bool) -> None:
+        user = user_named(name)
+        if user is None:
+            raise CommandError(f"There is no user {name!r}.")
+        rows = SignIn.objects.filter(user_id=user.pk).order_by("-login_ms", "-pk").iterator(chunk_size=1000)
+        records = ({field: _text(getattr(row, field)) for field in EXPORTED} for row in rows)
+        if as_json:
+            self.stdout.write(json.dumps(list(records), indent=1))
+            return
+        writer = csv.writer(self.stdout, lineterminator="\n")
+        writer.writerow(EXPORTED)
+        for record in records:
+            writer.writerow("" if value is None else csv_cell(str(value)) for value in record.values())
+
+
+def _text(value: Any) -> Any:
+    return value.isoformat(timespec="milliseconds") if hasattr(value, "isoformat") else value

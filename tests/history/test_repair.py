@@ -1,0 +1,151 @@
+"""``manage.py history``: rows and sessions are compared, old rows deleted, and those of a user exported."""
+
+import csv
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from django_redsess import cleaning, online
+from django_redsess.history import recording, repair
+from django_redsess.history.models import SignIn
+from tests.helpers.sign_ins import sign_in
+
+pytestmark = [pytest.mark.usefixtures("history", "partitions")]
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def alice(history) -> User:
+    return User.objects.create_user("alice", password="secret")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_too_young(monkeypatch) -> None:
+    """The tests would have to wait for five minutes."""
+    monkeypatch.setattr(repair, "AGE_SECONDS", -1)
+
+
+@pytest.fixture
+def unrecorded(history):
+    """Return a function that has something happen of which no row is written, as if the process had been killed."""
+
+    def do(action, *arguments):
+        recording.disconnect()
+        result = action(*arguments)
+        recording.connect()
+        return result
+
+    return do
+
+
+def run(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("history", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def numbers(*arguments: str) -> dict[str, int]:
+    counts = json.loads(run(*arguments, "--json"))
+    return {name: counts[name] for name in ("closed", "made_up", "pruned")}
+
+
+def test_the_row_of_a_session_that_is_gone_is_closed_without_a_reason(alice, unrecorded) -> None:
+    gone, stays = sign_in(str(alice.pk)), sign_in(str(alice.pk))
+    unrecorded(online.end, gone.sid)
+    assert numbers("--repair") == {"closed": 1, "made_up": 0, "pruned": 0}
+    row = SignIn.objects.get(ended_at__isnull=False)
+    assert (row.ended_is_about, row.reason) == (True, "")
+    assert row.login_at < online.get(stays.sid).login_at
+    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+
+
+def test_a_living_session_without_a_row_gets_one(alice, unrecorded) -> None:
+    session = unrecorded(sign_in, str(alice.pk))
+    assert numbers("--repair") == {"closed": 0, "made_up": 1, "pruned": 0}
+    row = SignIn.objects.get()
+    assert (row.user, row.login_at, row.ended_at) == (alice, online.get(session.sid).login_at, None)
+
+
+def test_the_closed_row_of_a_living_session_is_opened(alice) -> None:
+    sign_in(str(alice.pk))
+    row = SignIn.objects.get()
+    SignIn.objects.update(ended_at=row.login_at, reason="kicked", by="7", message="Gone.")
+    assert numbers("--repair") == {"closed": 0, "made_up": 1, "pruned": 0}
+    row.refresh_from_db()
+    assert (row.ended_at, row.reason, row.by, row.message) == (None, "", "", "")
+
+
+def test_who_is_about_to_be_recorded_is_left_alone(alice, unrecorded, monkeypatch) -> None:
+    monkeypatch.setattr(repair, "AGE_SECONDS", 300)
+    unrecorded(sign_in, str(alice.pk))
+    unrecorded(online.end, sign_in(str(alice.pk)).sid)
+    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+
+
+def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None:
+    session = sign_in(str(alice.pk))
+    [ended] = unrecorded(online.end, session.sid)
+    run("--repair")
+    recording.ended(None, sessions=[ended])
+    row = SignIn.objects.get()
+    assert (row.ended_is_about, row.reason) == (False, "kicked")
+
+
+def test_many_rows_are_taken_in_batches(alice, monkeypatch, unrecorded) -> None:
+    monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(repair, "DELETED_AT_ONCE", 3)
+    sids = [sign_in(str(alice.pk)).sid for _ in range(8)]
+    for _ in range(8):
+        unrecorded(sign_in, str(alice.pk))
+    unrecorded(online.end, *sids)
+    assert numbers("--repair") == {"closed": 8, "made_up": 8, "pruned": 0}
+    for row in SignIn.objects.filter(ended_at__isnull=False):
+        SignIn.objects.filter(pk=row.pk).update(login_ms=row.login_ms - 91 * DAY_MS)
+    assert numbers("--prune") == {"closed": 0, "made_up": 0, "pruned": 8}
+
+
+def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alice, settings) -> None:
+    now = recording.ms_of(online.get(sign_in(str(alice.pk)).sid).login_at)
+    SignIn.objects.all().delete()
+    at = online.of_user(alice)[0].login_at
+    for days in (5, 20, 89, 91):
+        SignIn.objects.create(user=alice, login_ms=now - days * DAY_MS, ended_at=at + timedelta(seconds=days))
+    SignIn.objects.create(user=alice, login_ms=now - 100 * DAY_MS)
+    assert numbers("--prune")["pruned"] == 1
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_DAYS": 10}
+    assert numbers("--prune")["pruned"] == 2
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_DAYS": None}
+    assert numbers("--prune")["pruned"] == 0
+    assert sorted((now - row.login_ms) // DAY_MS for row in SignIn.objects.all()) == [5, 100]
+
+
+def test_the_cleaner_has_it_done(alice, unrecorded, settings) -> None:
+    unrecorded(online.end, sign_in(str(alice.pk)).sid)
+    unrecorded(sign_in, str(alice.pk))
+    assert [error for _, error in cleaning.hourly.send_robust(None, go_on=lambda: True)] == [None]
+    assert SignIn.objects.filter(ended_is_about=True).count() == 1
+    assert SignIn.objects.filter(ended_at=None).count() == 1
+
+
+def test_a_users_rows_are_exported(alice) -> None:
+    bob = User.objects.create_user("bob")
+    online.end(sign_in(str(alice.pk)).sid, message="=cmd()")
+    sign_in(str(alice.pk))
+    sign_in(str(bob.pk))
+    living, gone = json.loads(run("--export", "alice", "--json"))
+    assert (living["ended_at"], gone["reason"], gone["message"]) == (None, "kicked", "=cmd()")
+    rows = list(csv.DictReader(io.StringIO(run("--export", "alice"))))
+    assert [row["login_at"] for row in rows] == [living["login_at"], gone["login_at"]]
+    # No spreadsheet takes it for a formula.
+    assert rows[1]["message"] == "'=cmd()"
+
+
+@pytest.mark.parametrize("line", ["", "--export nobody", "--export alice --repair"])
+def test_what_is_wrong_is_told(alice, line: str) -> None:
+    with pytest.raises(CommandError):
+        run(*line.split())
