@@ -96,12 +96,13 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
     assert (row.ended_is_about, row.reason) == (False, "kicked")
 
 
-def test_many_rows_are_taken_in_batches(alice, monkeypatch, unrecorded) -> None:
+def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
     monkeypatch.setattr(repair, "DELETED_AT_ONCE", 3)
-    sids = [sign_in(str(alice.pk)).sid for _ in range(8)]
-    for _ in range(8):
-        unrecorded(sign_in, str(alice.pk))
+    # Users of their own: two sign-ins of one in the same millisecond share a row.
+    sids = [new_session(str(number)).sid for number in range(1, 9)]
+    for number in range(9, 17):
+        unrecorded(new_session, str(number))
     unrecorded(online.end, *sids)
     assert numbers("--repair") == {"closed": 8, "made_up": 8, "pruned": 0}
     for row in SignIn.objects.filter(ended_at__isnull=False):
