@@ -20,7 +20,13 @@ def test_a_project_has_no_migration_to_make(db, capsys) -> None:
 
 def test_permissions_are_there_to_be_given(db) -> None:
     names = set(Permission.objects.filter(content_type__app_label="django_redsess").values_list("codename", flat=True))
-    of_sessions = {"end_onlinesession", "end_all_onlinesession", "export_onlinesession", "view_session_data"}
+    of_sessions = {
+        "end_onlinesession",
+        "end_all_onlinesession",
+        "export_onlinesession",
+        "view_session_data",
+        "block_user",
+    }
     of_items = {"reset_popularitem"}
     assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}
 
