@@ -79,9 +79,9 @@ class Content(NamedTuple):
 def file_response(request: HttpRequest, name: str, file_format: str, content: Content) -> StreamingHttpResponse:
     """Return a response that streams a file of this format, ``csv`` or ``json``. ``{}`` in ``name`` is the date."""
     if file_format == "csv":
-        content_type, parts = "text/csv", _telling_of_failure(_csv(content), CUT_OFF, content.name)
+        content_type, parts = "text/csv", _telling_of_failure(_csv(content), CUT_OFF)
     else:
-        content_type, parts = "application/json", _telling_of_failure(_json(content), b"", content.name)
+        content_type, parts = "application/json", _telling_of_failure(_json(content), b"")
     whole_name = f"{name.format(timezone.localdate(datetime.now(UTC)).isoformat())}.{file_format}"
     return StreamingHttpResponse(
         # A server that runs asynchronously would collect all of an ordinary iterator.
@@ -135,14 +135,14 @@ def _json(content: Content) -> Iterator[bytes]:
     yield f"\n], {json.dumps({'count': count, **content.last})[1:]}\n".encode()
 
 
-def _telling_of_failure(parts: Iterator[bytes], last: bytes, name: str) -> Iterator[bytes]:
+def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
     """Yield ``parts``. If one can't be made, yield ``last`` and raise the error: the server breaks the response off."""
     try:
         yield from parts
     except Exception:
         # The status was sent long ago, and not every client notices that a response was broken off. The server logs the
         # error itself.
-        logger.error("An export of the list of %s was cut off by an error.", name.replace("_", "-"))
+        logger.error("An export was cut off by an error.")
         if last:
             yield last
         raise
