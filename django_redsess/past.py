@@ -7,12 +7,14 @@ and do not change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from django.http import HttpRequest
 from django.utils.translation import gettext
 
+from django_redsess.online import places
 from django_redsess.signals import Reason
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class PastSignIn(NamedTuple):
     ``is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a word
     of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is the
     primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was
-    told. ``is_new`` tells whether the device was new, None if that is not known. All times are aware datetimes.
+    told. ``is_new`` tells whether the device was new, None if that is not known. ``place`` is where the address is: pages set it, see :func:`placed`. All times are aware datetimes.
     """
 
     user_id: str
@@ -44,6 +46,7 @@ class PastSignIn(NamedTuple):
     address: str = ""
     user_agent: str = ""
     is_new: bool | None = None
+    place: str = ""
 
 
 class UsersPast(NamedTuple):
@@ -65,6 +68,13 @@ class Past(Protocol):
 
 source: Past | None = None
 """What knows about the past. None without an app that does."""
+
+
+def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
+    """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
+    sign_ins = list(sign_ins)
+    found = places.of(each.address for each in sign_ins)
+    return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
 
 
 def how_ended(sign_in: PastSignIn, by_name: str) -> str:

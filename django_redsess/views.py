@@ -185,7 +185,8 @@ def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
     ended = past.source.ended(online.user_id_of(user), limit=LATELY_MAX) if past.source else []
     return [
-        {"sign_in": each, "browser": _browser_of(each), "how": capfirst(past.how_own_ended(each))} for each in ended
+        {"sign_in": each, "browser": _browser_of(each), "how": capfirst(past.how_own_ended(each))}
+        for each in past.placed(ended)
     ]
 
 

@@ -192,7 +192,8 @@ def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
     browser = labels.stored(labels.browser_name(sign_in.user_agent))
     mark = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device")) if sign_in.is_new else ""
     where = address or address_html(labels.stored(sign_in.address))
-    return format_html('<span title="{}">{}</span>{}<br>{}', sign_in.user_agent, browser, mark, where)
+    place = place_html(sign_in.place)
+    return format_html('<span title="{}">{}</span>{}<br>{}{}', sign_in.user_agent, browser, mark, where, place)
 
 
 def end_html(sign_in: PastSignIn) -> SafeString:
@@ -213,9 +214,13 @@ def address_link(session: OnlineSession, site: AdminSite) -> str:
     if not session.address:
         return ""
     query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
-    place = format_html(' <span class="redsess-place"><bdi>{}</bdi></span>', session.place) if session.place else ""
     address = link(url_of("changelist", site, query=query), address_html(session.address))
-    return format_html("{}{}", address, place)
+    return format_html("{}{}", address, place_html(session.place))
+
+
+def place_html(place: str) -> SafeString:
+    """Return the place of an address as HTML, to stand behind it."""
+    return format_html(' <span class="redsess-place"><bdi>{}</bdi></span>', place) if place else SafeString()
 
 
 def find_places(rows: Iterable[OnlineSession]) -> None:

@@ -35,6 +35,7 @@ from django_redsess.admin.pages import (
     link,
     moment,
     paragraph,
+    place_html,
     query_of,
     sender_html,
     table,
@@ -122,7 +123,7 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past.UsersPas
     names = names_of_enders(request, site, of_user.sign_ins)
     rows = [
         (exactly(each.login_at), sender_html(each), end_html(each), capfirst(past.how_ended(each, names[each.by])))
-        for each in of_user.sign_ins
+        for each in past.placed(of_user.sign_ins)
     ]
     return table(headings, rows) + paragraph(link(of_user.url, gettext("All sign-ins of this user")))
 
@@ -131,11 +132,14 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past.Users
     """Return sentences about the last sign-in of a user who is not signed in, with a link to all of them."""
     if not of_user.sign_ins:
         return SafeString()
-    last = of_user.sign_ins[0]
+    [last] = past.placed(of_user.sign_ins[:1])
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
-    browser, address = labels.stored(labels.browser_name(last.user_agent)), address_html(last.address)
+    browser, address = (
+        labels.stored(labels.browser_name(last.user_agent)),
+        address_html(last.address) + place_html(last.place) + place_html(last.place),
+    )
     parts = [filled(text, time=moment(last.login_at), address=address, browser=browser)]
     if last.ended_at:
         how = past.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])

@@ -30,7 +30,7 @@ from django_redsess.history.models import SignIn
 from django_redsess.history.reading import ORDER, of_users, past_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.past import how_ended
+from django_redsess.past import how_ended, placed
 from django_redsess.session.client_address import Network, network_of
 
 __all__ = ["SignInAdmin"]
@@ -224,8 +224,8 @@ class SignInAdmin(pages.ListAdmin):
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
         users = visible_users(request, self.admin_site, ids)
-        for row in rows:
-            row.users, row.past = users, past_of(row)
+        for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
+            row.users, row.past = users, sign_in
 
     def _about(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
         count, has_more = changelist.result_count, changelist.paginator.has_more
