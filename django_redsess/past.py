@@ -31,7 +31,8 @@ class PastSignIn(NamedTuple):
     ``is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a word
     of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is the
     primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was
-    told. ``is_new`` tells whether the device was new, None if that is not known. ``place`` is where the address is: pages set it, see :func:`placed`. All times are aware datetimes.
+    told. ``is_new`` tells whether the device was new, None if that is not known. ``place`` is where the address is:
+    pages set it, see :func:`placed`. All times are aware datetimes.
     """
 
     user_id: str

@@ -136,10 +136,8 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past.Users
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
-    browser, address = (
-        labels.stored(labels.browser_name(last.user_agent)),
-        address_html(last.address) + place_html(last.place) + place_html(last.place),
-    )
+    browser = labels.stored(labels.browser_name(last.user_agent))
+    address = address_html(last.address) + place_html(last.place)
     parts = [filled(text, time=moment(last.login_at), address=address, browser=browser)]
     if last.ended_at:
         how = past.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])

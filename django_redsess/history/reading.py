@@ -44,7 +44,7 @@ def past_of(row: SignIn) -> PastSignIn:
         ended_at=_aware(row.ended_at),
         is_about=row.ended_is_about,
         reason=row.reason,
-        reason_text=str(REASONS.get(row.reason, row.reason)),  # type: ignore[call-overload]
+        reason_text=str(REASONS.get(row.reason, row.reason)),
         by=row.by,
         message=row.message,
         address=row.address,

@@ -104,6 +104,27 @@ def test_your_sessions_have_what_ended_lately_and_name_no_administrator(client, 
     assert not any(text in page.text for text in ("203.0.113.99", "203.0.113.66", "by admin"))
 
 
+asked_for: list[list[str]] = []
+
+
+def lyon(addresses: list[str]) -> dict[str, str]:
+    """Say where addresses are, as a site's own function does."""
+    asked_for.append(sorted(addresses))
+    return dict.fromkeys(addresses, "Lyon, France")
+
+
+def test_places_stand_beside_addresses_and_are_asked_for_once_a_page(admin_client, lukas, settings) -> None:
+    asked_for.clear()
+    settings.REDSESS = {**settings.REDSESS, "PLACES": f"{__name__}.lyon"}
+    ended(lukas, address="203.0.113.205")
+    ended(lukas, address="203.0.113.206", ago=timedelta(days=1))
+    client = Client()
+    client.force_login(lukas)
+    for visitor, url in ((client, OWN), (admin_client, LIST), (admin_client, f"/admin/auth/user/{lukas.pk}/change/")):
+        assert Page(visitor.get(url)).text.count("Lyon, France") >= 2
+    assert [each for each in asked_for if "203.0.113.205" in each] == [["203.0.113.205", "203.0.113.206"]]
+
+
 def test_nothing_lately_has_no_heading(client, lukas) -> None:
     client.force_login(lukas)
     assert "Lately" not in Page(client.get(OWN)).text
