@@ -68,7 +68,8 @@ def found_in(folder: str, pattern: str) -> set[str]:
 
 
 def permissions() -> set[str]:
-    models = [model._meta for model in apps.get_app_config("django_redsess").get_models()]
+    labels = ("django_redsess", "redsess_history")
+    models = [model._meta for label in labels for model in apps.get_app_config(label).get_models()]
     of_django = {f"{action}_{each.model_name}" for each in models for action in each.default_permissions}
     return of_django | {name for each in models for name, _ in each.permissions}
 

@@ -6,9 +6,11 @@ from django.contrib.auth.models import User
 from unfold.admin import ModelAdmin
 
 from django_redsess.admin import OnlineSessionAdmin, PopularItemAdmin, UserSessionsMixin
+from django_redsess.history.admin import SignInAdmin
+from django_redsess.history.models import SignIn
 from django_redsess.models import OnlineSession, PopularItem
 
-admin.site.unregister([OnlineSession, PopularItem, User])
+admin.site.unregister([OnlineSession, PopularItem, SignIn, User])
 
 
 @admin.register(OnlineSession)
@@ -18,6 +20,11 @@ class OnlineSessions(OnlineSessionAdmin, ModelAdmin):
 
 @admin.register(PopularItem)
 class MostViewed(PopularItemAdmin, ModelAdmin):
+    pass
+
+
+@admin.register(SignIn)
+class SignIns(SignInAdmin, ModelAdmin):
     pass
 
 
