@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import translation
+from django.utils import timezone, translation
 from playwright.sync_api import Page, expect
 
-from django_redsess import cleaning, reauthentication
+from django_redsess import cleaning, online, reauthentication
 from testproject import people
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
@@ -119,6 +120,8 @@ def admin(visitor: Visitor, server: Server) -> Page:
 def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPicture, theme: str) -> None:
     if theme == "django":
         page = request.getfixturevalue("admin")
+        until = timezone.now() + timedelta(days=1)
+        online.block(User.objects.get(username="kavya"), until=until, message="Call us. " * 22)
     else:
         page = request.getfixturevalue("demo_visitor")(theme)()
         sign_in(page, "admin", "admin")
