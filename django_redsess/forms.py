@@ -41,17 +41,19 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         codes are those of Django's form. Raises SessionStoreUnavailable in an outage.
         """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
+        session = session_of(self.request)
         try:
-            (session_of(self.request) or SessionStore()).refuse_blocked(online.user_id_of(user))
+            # Not by its truth: an empty session is false.
+            (SessionStore() if session is None else session).refuse_blocked(online.user_id_of(user))
         except SignInRefused as refused:
             raise ValidationError(str(refused), code="blocked") from refused
         limit = user_limit.limit_of(user)
         if limit is None or limit.policy != REFUSE:
             return
         user_id = online.user_id_of(user)
-        session: Any = getattr(self.request, "session", {})
+        data: Any = getattr(self.request, "session", {})
         # A user who signs in again in the same session needs no further session.
-        own = str(session.get(SESSION_KEY)) == user_id
+        own = str(data.get(SESSION_KEY)) == user_id
         if not own and online.count(user_ids=[user_id]) >= limit.maximum:
             # A form with several bases may have the error_messages of another base.
             text = self.error_messages.get("session_limit", user_limit.REFUSED)

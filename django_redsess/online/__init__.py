@@ -374,6 +374,8 @@ def block(
     is shown on the user's devices, and to who tries to sign in: at most 200 characters. ``by`` is who blocks the user,
     for the admin's list.
 
+    If the present request is in one of these sessions, it continues as a guest's request.
+
     To keep somebody out for good, deactivate the account. Raises ValueError if ``until`` is naive or not ahead, for a
     longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an outage: the user may be
     blocked by then, and some sessions may live. Call it again.

@@ -8,7 +8,9 @@ from functools import partial
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block
-from django_redsess.signals import Reason, user_blocked, user_unblocked
+from django_redsess.session.saving import user_of
+from django_redsess.session.session_store import session_of
+from django_redsess.signals import Reason, request_answered, user_blocked, user_unblocked
 from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.round_trips import CallOutside, Steps
@@ -21,11 +23,15 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     """Block a user, then end all sessions of the user. Return how many have ended."""
     if until.tzinfo is None:
         raise ValueError("until must be an aware datetime.")
-    made = Block(user_id, until, notice.check(message), by)
+    made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
+    # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
+    is_own = session is not None and user_of((yield from session.opening())) == user_id
     # In this order. A sign-in between the two would be left, if the sessions ended first.
     if not (yield from blocks.set_block(made)):
         raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
     ended = yield from end_all_of([user_id], Reason.KICKED, keep=None, message=message)
+    if session is not None and is_own:
+        yield from session.flushing()
     yield CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
     return ended
 

@@ -144,3 +144,12 @@ def test_who_is_signed_in_is_told_why(alice) -> None:
     # The test client signs in as login() does.
     with pytest.raises(Exception, match="until"):
         sign_in(alice)
+
+
+def test_who_blocks_the_own_user_goes_on_as_a_guest(browser, alice, meanwhile) -> None:
+    browser.sign_in(alice)
+    meanwhile(lambda: block(alice))
+    # The view changes the session after that.
+    assert browser.get("/write/colour/blue/").status_code == 200
+    assert browser.get("/who/").content == b"nobody"
+    assert count(alice) == 0
