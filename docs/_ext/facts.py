@@ -18,7 +18,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COLUMNS = 80
 
-COMMANDS = ("blockuser", "cleansessions", "cleanviewed", "endsessions", "movesessions", "online")
+COMMANDS = ("blockuser", "cleansessions", "cleanviewed", "endsessions", "history", "movesessions", "online")
 
 
 class Option(NamedTuple):
@@ -35,7 +35,8 @@ class Command(NamedTuple):
 
 def command(name: str) -> Command:
     """Describe a command, by its own parser. The options that all commands of Django have are left out."""
-    parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
+    app = "django_redsess.history" if name == "history" else "django_redsess"
+    parser = load_command_class(app, name).create_parser("manage.py", name)
     # There is no public name for what a parser has.
     actions = [action for action in parser._actions if action.dest not in _of_all_commands()]
     words = [_in_usage(action) for action in actions]

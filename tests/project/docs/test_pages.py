@@ -26,8 +26,10 @@ pytestmark = pytest.mark.unit
 PACKAGE = Path(django_redsess.__file__).parent
 
 PARSERS = {
-    path.stem: load_command_class("django_redsess", path.stem).create_parser("manage.py", path.stem)
-    for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py")
+    path.stem: load_command_class(".".join(path.relative_to(PACKAGE.parent).parts[:-3]), path.stem).create_parser(
+        "manage.py", path.stem
+    )
+    for path in PACKAGE.rglob("commands/[a-z]*.py")
 }
 
 NO_CODE = {"locale", "lua", "migrations", "static", "templates"}

@@ -81,7 +81,7 @@ TEMPLATES = PACKAGE / "templates"
     ("name", "pattern", "names"),
     [
         ("checks", r"^\.\. check:: (\w+)$", found_in("checks", r'"([EIW]\d{3})"')),
-        ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.glob("management/commands/[a-z]*.py")}),
+        ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.rglob("commands/[a-z]*.py")}),
         ("permissions", r"^``(\w+)``  ", permissions()),
         (
             "templates",
