@@ -7,12 +7,13 @@ sessions that have ended. So rows that are open are asked for in the store, and 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import Q
 
 from django_redsess import online
@@ -26,6 +27,8 @@ AGE_SECONDS = 300
 
 READ_AT_ONCE = 1000
 DELETED_AT_ONCE = 5000
+
+logger = logging.getLogger("django_redsess")
 
 GoOn = Callable[[], bool]
 
@@ -117,9 +120,13 @@ def pruned(go_on: GoOn = lambda: True) -> Iterator[int]:
 
 def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
     """Receive the signal :data:`django_redsess.cleaning.hourly`."""
-    for work in (closed, made_up, pruned):
-        for _ in work(go_on):
-            pass
+    try:
+        for work in (closed, made_up, pruned):
+            for _ in work(go_on):
+                pass
+    except DatabaseError as error:
+        words = str(error).strip().partition("\n")[0]
+        logger.error("Sign-ins are not repaired: %s: %s", type(error).__name__, words)
 
 
 def _until() -> int:

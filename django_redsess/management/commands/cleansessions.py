@@ -22,6 +22,9 @@ REST_SECONDS_MIN = 0.05
 
 FAULTS_SHOWN = 100
 
+FIRST_JOBS_SECONDS, JOBS_SECONDS = 300, 3600
+"""When the jobs of ``cleaning.hourly`` are run with ``--forever``: so long after the start, and then so often."""
+
 KINDS = {"expired": "expired", "evicted": "excess"}
 """The ways in which this command ends sessions, each with its name for ``--only``."""
 
@@ -62,7 +65,9 @@ class Command(CleaningCommand):
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
         self._sleep: Sleep | None = None
-        self._next_sample = self._next_hour = 0.0
+        self._next_sample = 0.0
+        # Not at once: each deploy starts it again, and it would be the same work each time.
+        self._next_hour = time.monotonic() + FIRST_JOBS_SECONDS
         super().handle(*args, **options)
         if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
             what_to_do = "they can't be mended" if options["repair"] else "see above; --repair mends what can be mended"
@@ -131,7 +136,7 @@ class Command(CleaningCommand):
         if self.options["forever"] and time.monotonic() >= self._next_sample:
             self._next_sample = time.monotonic() + cleaning.sample()
         if self.options["forever"] and time.monotonic() >= self._next_hour:
-            self._next_hour = time.monotonic() + 3600
+            self._next_hour = time.monotonic() + JOBS_SECONDS
             # Whatever goes wrong there must not stop the cleaner.
             cleaning.hourly.send_robust(type(self), go_on=self._goes_on)
 
