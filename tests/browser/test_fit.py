@@ -130,7 +130,7 @@ def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPi
         (LIST + "confirm/?q=amelia", "confirm-one"),
         (LIST + "numbers/?range=week", "over-time"),
         (LIST + "?q=nobody", "empty"),
-        (SIGN_INS + "?reason=expired", "sign-ins"),
+        (SIGN_INS, "sign-ins"),
         (SIGN_INS + "?q=nobody", "no-sign-in"),
         (MOST_VIEWED + "?q=nothing", "no-item"),
         (MOST_VIEWED + "confirm/", "reset"),
