@@ -13,11 +13,12 @@ class HistoryConfig(AppConfig):
 
     def ready(self) -> None:
         from django_redsess import cleaning
-        from django_redsess.history import devices, mails, recording, repair
+        from django_redsess.history import blocks, devices, mails, recording, repair
         from django_redsess.history.reading import Rows
         from django_redsess.history.signals import new_device
 
         recording.connect()
+        blocks.connect()
         cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.history")
         user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.history")
         new_device.connect(mails.notify, dispatch_uid="django_redsess.history")

@@ -1,4 +1,4 @@
-"""The row of a sign-in. Public."""
+"""The row of a sign-in, and the copy of a block. Public."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
 
-__all__ = ["SignIn"]
+__all__ = ["BlockCopy", "SignIn"]
 
 SIGNED_IN_AGAIN = "again"
 """In place of a reason: the session goes on, and is the one of a later sign-in of its user."""
@@ -79,3 +79,22 @@ class SignIn(models.Model):
     def login_at(self) -> datetime:
         """When the user signed in: an aware datetime."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.login_ms)
+
+
+class BlockCopy(models.Model):
+    """
+    A copy of a block: see :func:`django_redsess.online.block`. The server may forget the block, as after a failover.
+
+    The fields are those of :class:`django_redsess.online.Block`.
+    """
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, primary_key=True)
+    until = models.DateTimeField(db_index=True)
+    message = models.CharField(max_length=200, blank=True)
+    by = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.user_id}, {self.until:%Y-%m-%d %H:%M:%S}"

@@ -73,10 +73,11 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
 
     def tell() -> None:
         for row, is_new_network in compared:
-            if row.is_new:
-                new_device.send_robust(
-                    SignIn, request=request, user=row.user, sign_in=row, is_new_network=is_new_network
-                )
+            # As it is stored: the row that was written does not know its primary key.
+            found = SignIn.objects.filter(user_id=row.user_id, login_ms=row.login_ms).first() if row.is_new else None
+            if found is not None:
+                facts = {"request": request, "user": found.user, "sign_in": found}
+                new_device.send_robust(SignIn, **facts, is_new_network=is_new_network)
 
     save((rows, AT_BEGINNING), (closed, AT_END), first=compare, then=tell)
 

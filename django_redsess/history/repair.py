@@ -18,6 +18,7 @@ from django.db.models import Q
 
 from django_redsess import online
 from django_redsess.conf import conf
+from django_redsess.history.blocks import put_back
 from django_redsess.history.models import SignIn
 from django_redsess.history.recording import FROM_CLIENT, ms_of, row_of_beginning, stored, upsert, user_key
 from django_redsess.history.writing import short_waits
@@ -121,7 +122,7 @@ def pruned(go_on: GoOn = lambda: True) -> Iterator[int]:
 def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
     """Receive the signal :data:`django_redsess.cleaning.hourly`."""
     try:
-        for work in (closed, made_up, pruned):
+        for work in (put_back, closed, made_up, pruned):
             for _ in work(go_on):
                 pass
     except DatabaseError as error:

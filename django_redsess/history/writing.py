@@ -86,7 +86,7 @@ class _Losses:
 losses = _Losses()
 
 
-def write(work: Callable[[], None], then: Callable[[], None], *, rows: int, using: str) -> None:
+def write(work: Callable[[], object], then: Callable[[], None], *, rows: int, using: str) -> None:
     """
     Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
 
@@ -99,7 +99,7 @@ def write(work: Callable[[], None], then: Callable[[], None], *, rows: int, usin
         attempt()
 
 
-def _attempt(work: Callable[[], None], then: Callable[[], None], rows: int, using: str) -> None:
+def _attempt(work: Callable[[], object], then: Callable[[], None], rows: int, using: str) -> None:
     if losses.rests(rows):
         return
     try:

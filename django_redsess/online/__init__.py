@@ -414,6 +414,10 @@ async def ablock_of(user: AbstractBaseUser) -> Block | None:
     return await adrive(iter(blocks.of_user(user_id_of(user))))
 
 
+def restore_block(block: Block) -> EndedCount:
+    return drive(blocking.restore(block))
+
+
 def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
     """
     Return the users who are blocked, those whose block is over first: at most ``limit``, after skipping ``offset``.

@@ -26,22 +26,26 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id
-    # In this order. A sign-in between the two would be left, if the sessions ended first.
-    if not (yield from blocks.set_block(made)):
-        raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
-    ended = yield from end_all_of([user_id], Reason.KICKED, keep=None, message=message)
+    ended = yield from restore(made)
     if session is not None and is_own:
         yield from session.flushing()
     yield CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
     return ended
 
 
+def restore(block: Block) -> Steps[EndedCount]:
+    """Block a user, then end all sessions of the user, and tell nobody who keeps a copy."""
+    # In this order. A sign-in between the two would be left, if the sessions ended first.
+    if not (yield from blocks.set_block(block)):
+        raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
+    return (yield from end_all_of([block.user_id], Reason.KICKED, keep=None, message=block.message))
+
+
 def unblock(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
-    lifted = yield from blocks.lift(user_id)
-    # Also if there was none here: who keeps a copy must not put it back.
+    # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
-    return lifted
+    return (yield from blocks.lift(user_id))
 
 
 def listed(offset: int, limit: int) -> Steps[list[Block]]:

@@ -57,8 +57,9 @@ def elsewhere(settings, monkeypatch, history, django_db_blocker) -> Iterator[Cal
         connections.databases[ALIAS] = {**defaults, "OPTIONS": {}, "TEST": connection.settings_dict["TEST"], **entries}
 
     yield keep
-    connections[ALIAS].close()
-    del connections.databases[ALIAS], connections[ALIAS]
+    if ALIAS in connections.databases:
+        connections[ALIAS].close()
+        del connections.databases[ALIAS], connections[ALIAS]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_redsess.conf import conf
-from django_redsess.history import repair
+from django_redsess.history import blocks, repair
 from django_redsess.history.models import SignIn
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import user_named
@@ -22,10 +22,11 @@ EXPORTED = (
 class Command(CleaningCommand):
     help = (
         "Mend and delete the rows of sign-ins. With --repair, rows whose sessions are gone are closed, without a "
-        "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. With "
-        "--prune, rows older than HISTORY_DAYS are deleted, except those of living sessions. cleansessions --forever "
-        "does both each hour. With --export, all rows of one user are printed, as CSV or with --json as JSON: an "
-        "answer to whoever asks what is stored about them. It can be stopped at any moment, and can run twice at once."
+        "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. Users "
+        "whose blocks the server has forgotten are blocked again. With --prune, rows older than HISTORY_DAYS are "
+        "deleted, except those of living sessions. cleansessions --forever does both each hour. With --export, all "
+        "rows of one user are printed, as CSV or with --json as JSON: an answer to whoever asks what is stored about "
+        "them. It can be stopped at any moment, and can run twice at once."
     )
     examples = (
         "manage.py history --repair  # after an outage of the database, or a failover of Redis",
@@ -50,14 +51,14 @@ class Command(CleaningCommand):
             return
         if not (options["repair"] or options["prune"]):
             raise CommandError("Say what to do: --repair, --prune or --export USER.")
-        self.counts = {"closed": 0, "made_up": 0, "pruned": 0}
+        self.counts = {"put_back": 0, "closed": 0, "made_up": 0, "pruned": 0}
         super().handle(*args, **options)
 
     def total(self) -> int | None:
         return None
 
     def work(self) -> None:
-        works = (repair.closed, repair.made_up) if self.options["repair"] else ()
+        works = (blocks.put_back, repair.closed, repair.made_up) if self.options["repair"] else ()
         for work in (*works, *((repair.pruned,) if self.options["prune"] else ())):
             for count in work(lambda: not self.stop.asked):
                 self.batch_done(work.__name__, count)
@@ -66,7 +67,7 @@ class Command(CleaningCommand):
         days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
         return (
             f"Closed {counts['closed']:,} rows, inserted or opened {counts['made_up']:,}, "
-            f"deleted {counts['pruned']:,}{days}."
+            f"deleted {counts['pruned']:,}{days}. Blocked {counts['put_back']:,} users again."
         )
 
     def _export(self, name: str, *, as_json: bool) -> None:

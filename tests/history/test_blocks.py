@@ -1,0 +1,84 @@
+"""Copies of blocks: what the server has forgotten comes back, and what was lifted does not."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
+from django.utils import timezone
+
+from django_redsess import online
+from django_redsess.history import blocks, writing
+from django_redsess.history.models import BlockCopy
+
+pytestmark = pytest.mark.usefixtures("history", "partitions")
+
+
+@pytest.fixture
+def alice(transactional_db) -> User:
+    return User.objects.create_user("alice")
+
+
+def in_an_hour() -> object:
+    # The server has milliseconds.
+    return (timezone.now() + timedelta(hours=1)).replace(microsecond=0)
+
+
+def test_a_block_that_the_server_has_forgotten_comes_back_and_ends_who_came_meanwhile(
+    redis, alice, new_session
+) -> None:
+    admin = User.objects.create_user("admin")
+    until = in_an_hour()
+    online.block(alice, until=until, message="Call us.", by=admin)
+    redis.flushall()
+    session = new_session(str(alice.pk))
+    call_command("history", "--repair", verbosity=0)
+    assert online.block_of(alice) == online.Block(str(alice.pk), until, "Call us.", str(admin.pk))
+    assert online.get(session.sid) is None
+    # One that is there is left alone.
+    assert list(blocks.put_back()) == []
+
+
+def test_a_lifted_block_and_one_that_is_over_stay_away(redis, alice) -> None:
+    online.block(alice, until=in_an_hour())
+    online.unblock(alice)
+    assert list(blocks.put_back()) == []
+    BlockCopy.objects.create(user=alice, until=timezone.now() - timedelta(seconds=1))
+    assert list(blocks.put_back()) == []
+    assert not BlockCopy.objects.exists()
+    assert online.block_of(alice) is None
+
+
+def test_a_block_that_is_lifted_while_it_is_put_back_stays_away(redis, alice, monkeypatch) -> None:
+    online.block(alice, until=in_an_hour())
+    redis.flushall()
+    block_of = online.block_of
+
+    def lifted_meanwhile(user: User) -> online.Block | None:
+        found = block_of(user)
+        online.unblock(user)
+        return found
+
+    monkeypatch.setattr(online, "block_of", lifted_meanwhile)
+    assert list(blocks.put_back()) == []
+    assert block_of(alice) is None
+
+
+def test_a_database_that_fails_keeps_nobody_from_blocking(alice, caplog) -> None:
+    with connection.schema_editor() as editor:
+        editor.delete_model(BlockCopy)
+    try:
+        online.block(alice, until=in_an_hour())
+        assert online.block_of(alice) is not None
+        assert len(caplog.records) == 1
+    finally:
+        writing.losses.forget()
+        with connection.schema_editor() as editor:
+            editor.create_model(BlockCopy)
+
+
+def test_a_copy_goes_with_its_user(alice) -> None:
+    online.block(alice, until=in_an_hour())
+    alice.delete()
+    assert not BlockCopy.objects.exists()
