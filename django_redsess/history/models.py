@@ -33,9 +33,9 @@ class SignIn(models.Model):
     ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
     sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it. ``address_score`` orders addresses: see
-    :func:`django_redsess.session.client_address.address_score`. ``client`` names browser and system. ``device`` is a
-    hash of the device's cookie, and ``is_new`` tells whether the user had not signed in on it before.
+    user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client``
+    names browser and system. ``device`` is a hash of the device's cookie, and ``is_new`` tells whether the user had not
+    signed in on it before.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
