@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 from playwright.sync_api import Page, expect
 
 from django_redsess import cleaning, online, reauthentication
-from testproject import people
+from testproject import people, sign_ins
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
 from testproject.shop.models import Product
@@ -109,6 +109,7 @@ def resized(page: Page, *widths: int) -> Iterator[int]:
 def admin(visitor: Visitor, server: Server) -> Page:
     """A browser in which the administrator of a shop has signed in."""
     people.bring_in_shoppers()
+    sign_ins.make()
     cleaning.sample()
     have_views(server.client, {"slow-heron": 123_456, "x" * 64: 700, "marmalade": 5000})
     page = visitor()
