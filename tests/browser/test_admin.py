@@ -41,12 +41,13 @@ def test_a_session_is_ended_with_the_keyboard_alone(admin: Page) -> None:
     expect(admin.get_by_text("Do you want to end 1 session?")).to_be_visible()
     admin.get_by_label("Reason").focus()
     admin.keyboard.press("ArrowDown")
-    yes, deactivate = "Yes, end it", "End, and deactivate the account"
-    fields = [admin.get_by_label("Message"), *(admin.get_by_role("button", name=name) for name in (yes, deactivate))]
+    blocks = [f"End, and block for {time}" for time in ("an hour", "a day", "a week")]
+    buttons = ["Yes, end it", *blocks, "End, and deactivate the account"]
+    fields = [admin.get_by_label("Message"), *(admin.get_by_role("button", name=name) for name in buttons)]
     for reached in (*fields, admin.get_by_role("link", name="No, take me back")):
         admin.keyboard.press("Tab")
         expect(reached).to_be_focused()
-    # Enter in a field presses the button that does not deactivate.
+    # Enter in a field presses the button that neither blocks nor deactivates.
     admin.get_by_label("Message").focus()
     admin.keyboard.press("Enter")
     expect(admin.get_by_text("The session of hugo was ended: ")).to_be_visible()

@@ -118,6 +118,7 @@ def admin(visitor: Visitor, server: Server) -> Page:
 
 
 @pytest.mark.parametrize("theme", ["django", "unfold", "jazzmin"])
+@pytest.mark.usefixtures("transactional_db")
 def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPicture, theme: str) -> None:
     if theme == "django":
         page = request.getfixturevalue("admin")
