@@ -18,7 +18,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext, npgettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
@@ -202,7 +202,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     def _counted(self, changelist: ChangeList) -> dict[str, Any]:
         # Django's texts that count rows would say "online sessions", which is the name of the list.
-        word, counted = ngettext("session", "sessions", changelist.result_count), copy(changelist)
+        word = npgettext("after a number", "session", "sessions", changelist.result_count)
+        counted = copy(changelist)
         counted.opts = SimpleNamespace(verbose_name=word, verbose_name_plural=word)  # type: ignore[assignment]
         return {"counted": counted, "module_name": word}
 
