@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.db import router, transaction
+from django.contrib.auth import get_user_model
+from django.db import router
 from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.history.models import BlockCopy
 from django_redsess.history.recording import nothing, stored, user_key
 from django_redsess.history.writing import write
+from django_redsess.online.blocking import LISTED_MAX
 from django_redsess.signals import user_blocked, user_unblocked
 
 
@@ -32,8 +33,8 @@ def disconnect() -> None:
 
 def blocked(sender: Any, user_id: str, until: datetime, message: str, by: str, **kwargs: Any) -> None:
     """Receive the signal ``user_blocked``."""
-    copy = {"until": stored(until), "message": message, "by": by}
-    _write(user_id, lambda key, using: BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy))
+    block = online.Block(user_id, until, message, by)
+    _write(user_id, lambda key, using: _copy(key, using, block))
 
 
 def unblocked(sender: Any, user_id: str, **kwargs: Any) -> None:
@@ -49,24 +50,41 @@ def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
 
 def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """
-    Block the users again whose blocks the server has forgotten, and delete copies of blocks that are over.
+    Block the users again whose blocks the server has forgotten. Make copies of blocks agree with what is there.
 
-    Yield 1 for each user who is blocked again. ``go_on`` is called before each, and False stops the work.
+    Yield 1 for each user who is blocked again, else 0. ``go_on`` is called before each, and False stops the work.
     """
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
     copies.filter(until__lte=stored(datetime.now(UTC))).delete()
-    for copy in list(copies.select_related("user")):
+    there = {key: block for block in online.blocked(limit=LISTED_MAX) if (key := user_key(block.user_id)) is not None}
+    copied = {copy.pk: _block_of(copy) for copy in copies}
+    wrong = [key for key, block in there.items() if copied.get(key) != block]
+    for key in existing(wrong):
+        _copy(key, using, there[key])
+    for key, block in copied.items():
+        if key in there:
+            continue
         if not go_on():
             return
-        if online.block_of(copy.user) is not None:
-            continue
-        with transaction.atomic(using):
-            # Who lifts a block deletes its copy first. Where the database locks rows, that waits for this.
-            left = copies.select_for_update().filter(pk=copy.pk).first()
-            if left is not None:
-                until = timezone.make_aware(left.until) if timezone.is_naive(left.until) else left.until
-                # By the server's clock it may be over.
-                with suppress(ValueError):
-                    online.restore_block(online.Block(online.user_id_of(copy.user), until, left.message, left.by))
-                    yield 1
+        done = online.restore_block(block)
+        if done == "lifted":
+            # The database failed when the block was lifted.
+            copies.filter(pk=key, until=stored(block.until)).delete()
+        yield int(done == "restored")
+
+
+def existing(keys: Collection[Any]) -> set[Any]:
+    """Return which of these primary keys are those of users."""
+    users = get_user_model()._base_manager.filter(pk__in=keys)
+    return set(users.values_list("pk", flat=True)) if keys else set()
+
+
+def _copy(key: Any, using: str, block: online.Block) -> None:
+    copy = {"until": stored(block.until), "message": block.message, "by": block.by}
+    BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
+
+
+def _block_of(copy: BlockCopy) -> online.Block:
+    until = timezone.make_aware(copy.until) if timezone.is_naive(copy.until) else copy.until
+    return online.Block(str(copy.pk), until, copy.message, copy.by)

@@ -15,7 +15,7 @@ from django_redsess.online.listing import ClientFilters, Guests, Session, Sessio
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.session import blocks, notice, script_calls
-from django_redsess.session.blocks import Block
+from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
@@ -414,7 +414,7 @@ async def ablock_of(user: AbstractBaseUser) -> Block | None:
     return await adrive(iter(blocks.of_user(user_id_of(user))))
 
 
-def restore_block(block: Block) -> EndedCount:
+def restore_block(block: Block) -> Restored:
     return drive(blocking.restore(block))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
-from django_redsess.session.blocks import Block
+from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.saving import user_of
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import Reason, request_answered, user_blocked, user_unblocked
@@ -26,18 +26,25 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id
-    ended = yield from restore(made)
+    # In this order. A sign-in between the two would be left, if the sessions ended first.
+    if not (yield from blocks.set_block(made)):
+        raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
+    ended = yield from _end(made)
     if session is not None and is_own:
         yield from session.flushing()
     yield CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
     return ended
 
 
-def restore(block: Block) -> Steps[EndedCount]:
-    """Block a user, then end all sessions of the user, and tell nobody who keeps a copy."""
-    # In this order. A sign-in between the two would be left, if the sessions ended first.
-    if not (yield from blocks.set_block(block)):
-        raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
+def restore(block: Block) -> Steps[Restored]:
+    """Restore a block that was lost, as :func:`django_redsess.session.blocks.restore` does. Then end all sessions."""
+    done = yield from blocks.restore(block)
+    if done == "restored":
+        yield from _end(block)
+    return done
+
+
+def _end(block: Block) -> Steps[EndedCount]:
     return (yield from end_all_of([block.user_id], Reason.KICKED, keep=None, message=block.message))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -20,7 +20,10 @@ from django_redsess.session.script_calls import TIME_MAX, time_of
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.lua_scripts import Script, Values
 from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, with_scores
+
+Restored = Literal["restored", "there", "lifted", "over"]
 
 
 class Block(NamedTuple):
@@ -39,15 +42,33 @@ class Block(NamedTuple):
 
 def set_block(block: Block) -> Call[bool]:
     """Block a user, or change the block that there is. False if its time is over, by the server's clock."""
-    partition, script = keyspace().of_user(block.user_id), lua_scripts.BLOCK
+    return Call(*_setting(lua_scripts.BLOCK, block), bool)
+
+
+def restore(block: Block) -> Call[Restored]:
+    """
+    Block a user again whose block was lost, and return ``"restored"``.
+
+    Else nothing is written: the user is blocked (``"there"``), the block was lifted, or it is over.
+    """
+    script = lua_scripts.RESTORE_BLOCK
+    return Call(*_setting(script, block), lambda reply: reply.decode(), script.once(first=1))
+
+
+def _setting(script: Script, block: Block) -> tuple[Partition, Script, tuple[bytes, ...], Values]:
+    partition = keyspace().of_user(block.user_id)
     text = f"{block.message}\n{block.by}" if block.message or block.by else ""
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
-    args = script.arguments(user_id=block.user_id, over_at=_milliseconds(block.until), text=text)
-    return Call(partition, script, keys, args, bool)
+    return (
+        partition,
+        script,
+        keys,
+        script.arguments(user_id=block.user_id, over_at=_milliseconds(block.until), text=text),
+    )
 
 
 def lift(user_id: str) -> Call[bool]:
-    """Lift the block of a user. False if there was none."""
+    """Lift the block of a user. False if there was none. For a while, it is not restored."""
     partition, script = keyspace().of_user(user_id), lua_scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
     return Call(partition, script, keys, script.arguments(user_id=user_id), bool, script.once(first=1))

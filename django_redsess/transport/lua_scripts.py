@@ -209,6 +209,7 @@ ROTATE = Script("rotate")
 SAVE = Script("save")
 
 BLOCK = Script("block")
+RESTORE_BLOCK = Script("restore_block")
 UNBLOCK = Script("unblock")
 
 COUNT = Script("count")

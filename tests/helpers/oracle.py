@@ -120,6 +120,9 @@ def _blocks(client: redis.Redis, partition: Partition) -> set[bytes]:
     texts = {partition.block_of(user).encode(): at for user, at in until.items()}
     # A key that MIGRATE moves expires later by what that takes.
     known = {name for name, at in texts.items() if abs(client.pexpiretime(name) - at) < 1000}
+    others = {name for name in client.keys() if name.startswith(partition.block_of("").encode())} - texts.keys()
+    # Of blocks that were lifted.
+    known |= {name for name in others if client.get(name) == b"\n" and client.ttl(name) > 0}
     return known | {partition.blocked.encode()}
 
 

@@ -53,16 +53,52 @@ def test_a_lifted_block_and_one_that_is_over_stay_away(redis, alice) -> None:
 def test_a_block_that_is_lifted_while_it_is_put_back_stays_away(redis, alice, monkeypatch) -> None:
     online.block(alice, until=in_an_hour())
     redis.flushall()
-    block_of = online.block_of
+    restore_block = online.restore_block
 
-    def lifted_meanwhile(user: User) -> online.Block | None:
-        found = block_of(user)
-        online.unblock(user)
-        return found
+    def lifted_meanwhile(block: online.Block) -> str:
+        online.unblock(alice)
+        return restore_block(block)
 
-    monkeypatch.setattr(online, "block_of", lifted_meanwhile)
-    assert list(blocks.put_back()) == []
-    assert block_of(alice) is None
+    monkeypatch.setattr(online, "restore_block", lifted_meanwhile)
+    assert list(blocks.put_back()) == [0]
+    assert online.block_of(alice) is None
+
+
+@pytest.fixture
+def unnoticed(history):
+    """Return a function that has something happen while the database fails: copies stay as they are."""
+
+    def do(action, *arguments, **options):
+        blocks.disconnect()
+        action(*arguments, **options)
+        blocks.connect()
+
+    return do
+
+
+def test_a_block_that_was_lifted_while_the_database_failed_stays_away(redis, alice, unnoticed) -> None:
+    online.block(alice, until=in_an_hour())
+    unnoticed(online.unblock, alice)
+    call_command("history", "--repair", verbosity=0)
+    assert online.block_of(alice) is None
+    assert not BlockCopy.objects.exists()
+
+
+def test_a_block_that_was_made_while_the_database_failed_gets_a_copy(redis, alice, unnoticed) -> None:
+    until = in_an_hour()
+    unnoticed(online.block, alice, until=until, message="Call us.")
+    call_command("history", "--repair", verbosity=0)
+    redis.flushall()
+    call_command("history", "--repair", verbosity=0)
+    assert online.block_of(alice) == online.Block(str(alice.pk), until, "Call us.")
+
+
+def test_a_change_that_was_made_while_the_database_failed_is_copied(redis, alice, unnoticed) -> None:
+    until = in_an_hour()
+    online.block(alice, until=until + timedelta(days=1))
+    unnoticed(online.block, alice, until=until)
+    call_command("history", "--repair", verbosity=0)
+    assert online.block_of(alice).until == BlockCopy.objects.get().until == until
 
 
 def test_a_database_that_fails_keeps_nobody_from_blocking(alice, caplog) -> None:
@@ -81,4 +117,6 @@ def test_a_database_that_fails_keeps_nobody_from_blocking(alice, caplog) -> None
 def test_a_copy_goes_with_its_user(alice) -> None:
     online.block(alice, until=in_an_hour())
     alice.delete()
+    assert not BlockCopy.objects.exists()
+    call_command("history", "--repair", verbosity=0)
     assert not BlockCopy.objects.exists()

@@ -39,7 +39,39 @@ def test_unblock_lifts_once_and_a_repetition_can_not_tell(store) -> None:
     given = {"block_of_user": store.partition.block_of("7"), "user_id": "7"}
     assert [store.run(lua_scripts.UNBLOCK, {"first": 1}, **given) for _ in range(2)] == [1, 0]
     assert store.run(lua_scripts.UNBLOCK, **given) == 1
+    # Nothing but the mark that keeps the block from being restored.
+    assert store.client.exists(store.partition.blocked) == 0
+    assert store.client.pexpiretime(store.partition.block_of("7")) == store.now + HOUR
+
+
+def test_a_block_is_restored_if_it_was_lost_and_not_if_it_was_lifted(store) -> None:
+    given = {"block_of_user": store.partition.block_of("7"), "user_id": "7"}
+
+    def restored(*, first: bool = True, **how: Any) -> str:
+        once = {"first": 1} if first else None
+        return str(store.run(lua_scripts.RESTORE_BLOCK, once, **blocking(store, **how)), "ascii")
+
+    assert restored(left=-1) == "over"
     assert store.content() == {}
+    assert restored() == "restored"
+    assert store.client.get(store.partition.block_of("7")) == b"Call us.\n1"
+    assert store.client.zscore(store.partition.blocked, "7") == store.now + HOUR
+    # One that is there stays as it is. If the reply was lost, it may be the one that was just restored.
+    assert restored(left=2 * HOUR) == "there"
+    assert restored(left=2 * HOUR, first=False) == "restored"
+    assert store.client.zscore(store.partition.blocked, "7") == store.now + HOUR
+    store.run(lua_scripts.UNBLOCK, {"first": 1}, **given)
+    assert restored() == restored(first=False) == "lifted"
+    assert store.client.exists(store.partition.blocked) == 0
+    # A new block is one, whatever was lifted before.
+    store.run(lua_scripts.BLOCK, **blocking(store, text=""))
+    assert restored() == "there"
+
+
+def test_a_block_that_is_lifted_after_it_was_lost_is_not_restored_either(store) -> None:
+    given = {"block_of_user": store.partition.block_of("7"), "user_id": "7"}
+    assert store.run(lua_scripts.UNBLOCK, {"first": 1}, **given) == 0
+    assert store.run(lua_scripts.RESTORE_BLOCK, {"first": 1}, **blocking(store)) == b"lifted"
 
 
 @pytest.mark.parametrize(
