@@ -158,7 +158,7 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require that the functions can be imported whose paths VIEWED_RESOLVE, MAX_SESSIONS_PER_USER and PLACES are."""
+    """Require that the functions can be imported whose paths are settings. Warn of a HISTORY_NOTIFY without the app."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
@@ -177,6 +177,13 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         if conf.PLACES == "django_redsess.places.geoip2":
             hint = "It needs more packages: pip install 'django-redsess[places]'."
         found.append(problem("E066", message, hint))
+    if is_path(conf.HISTORY_MAILER) and not _is_function(conf.HISTORY_MAILER):
+        message = f"REDSESS['HISTORY_MAILER'], {conf.HISTORY_MAILER!r}, can't be imported or called: no mail is sent."
+        hint = "It must name a function that takes a django.core.mail.EmailMultiAlternatives."
+        found.append(problem("E067", message, hint))
+    if conf.HISTORY_NOTIFY is True and not apps.is_installed("django_redsess.history"):
+        message = "REDSESS['HISTORY_NOTIFY'] has no effect: the app 'django_redsess.history' is not in INSTALLED_APPS."
+        found.append(problem("W068", message, "Add the app and run manage.py migrate, or leave the setting out."))
     return found
 
 

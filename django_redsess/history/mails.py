@@ -20,7 +20,7 @@ from django.utils.translation import override
 
 from django_redsess.conf import conf
 from django_redsess.history.models import SignIn
-from django_redsess.online import labels
+from django_redsess.online import labels, places
 
 SECONDS_MAX = 5
 """How long a mail server may keep the process that has answered the sign-in."""
@@ -59,6 +59,7 @@ def _message(request: HttpRequest, user: AbstractBaseUser, sign_in: SignIn, addr
             "site": request.get_host(),
             "at": labels.exactly(sign_in.login_at),
             "browser": labels.browser_name(sign_in.user_agent),
+            "place": places.of([sign_in.address]).get(sign_in.address, ""),
             "sessions_url": _url(request, "django_redsess:sessions"),
             "password_url": _url(request, "password_change") or _url(request, "account_change_password"),
         }

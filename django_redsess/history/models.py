@@ -70,6 +70,7 @@ class SignIn(models.Model):
             models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
             models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
+            models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_new", condition=models.Q(is_new=True)),
         )
 
     def __str__(self) -> str:

@@ -139,7 +139,8 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
 
 @pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
 @pytest.mark.parametrize(
-    ("name", "number"), [("VIEWED_RESOLVE", "E016"), ("MAX_SESSIONS_PER_USER", "E017"), ("PLACES", "E066")]
+    ("name", "number"),
+    [("VIEWED_RESOLVE", "E016"), ("MAX_SESSIONS_PER_USER", "E017"), ("PLACES", "E066"), ("HISTORY_MAILER", "E067")],
 )
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str, name: str, number: str) -> None:
     settings.REDSESS = {name: path}
@@ -211,3 +212,10 @@ def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(settings, set
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = engine
     assert found() == ["W018"]
+
+
+def test_mails_without_the_app_that_sends_them_are_warned_of(settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+    assert found() == []
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.history"]
+    assert found() == ["W068"]

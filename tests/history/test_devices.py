@@ -147,7 +147,8 @@ def test_nobody_gets_a_mail_unless_the_site_asks_for_it(alice) -> None:
 
 
 @pytest.mark.usefixtures("notify")
-def test_the_mail_says_what_a_user_needs_and_no_session_key(alice) -> None:
+def test_the_mail_says_what_a_user_needs_and_no_session_key(alice, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "PLACES": f"{__name__}.in_lyon"}
     sign_in()
     thief = sign_in(address="203.0.113.9", **{"User-Agent": CHROME})
     [message] = mail.outbox
@@ -155,6 +156,7 @@ def test_the_mail_says_what_a_user_needs_and_no_session_key(alice) -> None:
     html, _ = message.alternatives[0]
     for text in (message.body, html):
         assert "203.0.113.9" in text
+        assert "Lyon, France" in text
         assert "Chrome 142 on Windows" in text
         assert "http://testserver/account/sessions/" in text
     key = thief.cookies["sessionid"].value
@@ -189,6 +191,10 @@ def test_a_function_of_the_site_may_queue_the_mail(alice, settings) -> None:
     sign_in()
     assert [message.to for message in queued] == [["alice@shop.example"]]
     assert mail.outbox == []
+
+
+def in_lyon(addresses: list[str]) -> dict[str, str]:
+    return dict.fromkeys(addresses, "Lyon, France")
 
 
 def queue(message: Any) -> None:
