@@ -48,11 +48,12 @@ def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
         write(partial(work, key, using), nothing, rows=1, using=using)
 
 
-def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
+def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
     """
     Block the users again whose blocks the server has forgotten. Make copies of blocks agree with what is there.
 
-    Yield 1 for each user who is blocked again, else 0. ``go_on`` is called before each, and False stops the work.
+    Yield for each copy without a block how many were blocked again, 1 or 0, and how many of rows and sessions were
+    looked at: none. ``go_on`` is called before each, and False stops the work.
     """
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
@@ -71,7 +72,7 @@ def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
         if done == "lifted":
             # The database failed when the block was lifted.
             copies.filter(pk=key, until=stored(block.until)).delete()
-        yield int(done == "restored")
+        yield int(done == "restored"), 0
 
 
 def existing(keys: Collection[Any]) -> set[Any]:

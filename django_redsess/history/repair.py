@@ -14,11 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, router
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.history.blocks import put_back
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.history.blocks import existing, put_back
 from django_redsess.history.models import SignIn
 from django_redsess.history.recording import FROM_CLIENT, ms_of, row_of_beginning, stored, upsert, user_key
 from django_redsess.history.writing import short_waits
@@ -33,12 +34,16 @@ logger = logging.getLogger("django_redsess")
 
 GoOn = Callable[[], bool]
 
+Batches = Iterator[tuple[int, int]]
+"""How many of each batch were changed, and how many were looked at."""
 
-def closed(go_on: GoOn = lambda: True) -> Iterator[int]:
+
+def closed(go_on: GoOn = lambda: True) -> Batches:
     """
-    Close the rows whose sessions are gone, without a reason: it was not recorded. Yield how many of each batch.
+    Close the rows whose sessions are gone, without a reason: it was not recorded. Yield two counts of each batch.
 
-    ``go_on`` is called before each batch, and False stops the work.
+    ``go_on`` is called before each batch, and False stops the work. In an outage of the server, nothing is closed.
+    Raises SessionStoreUnavailable then.
     """
     using = router.db_for_write(SignIn)
     after = (0, 0)
@@ -56,10 +61,10 @@ def closed(go_on: GoOn = lambda: True) -> Iterator[int]:
                 # If the end is recorded meanwhile, that is the better one.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
                 left_open.update(ended_at=stored(datetime.now(UTC)), ended_is_about=True)
-        yield len(gone)
+        yield len(gone), len(batch)
 
 
-def made_up(go_on: GoOn = lambda: True) -> Iterator[int]:
+def made_up(go_on: GoOn = lambda: True) -> Batches:
     """Insert the rows of living sessions that have none, and open those that were closed. Yield as :func:`closed`."""
     using = router.db_for_write(SignIn)
     offset = 0
@@ -68,55 +73,73 @@ def made_up(go_on: GoOn = lambda: True) -> Iterator[int]:
         if not sessions:
             return
         offset += len(sessions)
+        until = _until()
         living = {
             (key, ms_of(each.login_at)): each
             for each in sessions
             if each.login_at is not None and (key := user_key(each.user_id)) is not None
         }
-        times = [login_ms for _, login_ms in living if login_ms < _until()]
-        if not times:
-            return
-        rows = SignIn.objects.using(using).filter(login_ms__range=(min(times), max(times)))
+        old = [name for name in living if name[1] < until]
+        rows = SignIn.objects.using(using).filter(login_ms__in={login_ms for _, login_ms in old})
         there = {(user, login_ms): (pk, at) for user, login_ms, pk, at in rows.values_list(*_NAMED)}
-        wrong = [name for name in living if name[1] < _until() and there.get(name, (0, 0))[1] is not None]
+        wrong = [name for name in old if there.get(name, (0, 0))[1] is not None]
         # Some may have ended since they were listed, and their rows were closed rightly.
         lives = online.lives([(str(user), login_ms) for user, login_ms in wrong]) if wrong else []
         wrong = [name for name, is_alive in zip(wrong, lives, strict=True) if is_alive]
+        changed = 0
         if wrong:
             with short_waits(using):
-                _put_right(wrong, living, there, using)
-        yield len(wrong)
+                changed = _put_right(wrong, living, there, using)
+        yield changed, len(sessions)
 
 
 _NAMED = ("user_id", "login_ms", "pk", "ended_at")
 
 
-def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[Any, Any], using: str) -> None:
-    missing = [living[name] for name in wrong if name not in there]
-    new = list[SignIn]()
-    for each in missing:
-        assert each.login_at is not None  # noqa: S101
-        row = row_of_beginning(user_key(each.user_id), each.login_at, each.address, each.user_agent)
-        row.seen_at = stored(each.seen_at)
-        new.append(row)
+def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[Any, Any], using: str) -> int:
+    missing = [name for name in wrong if name not in there]
+    # The rows of a user go with the user. The sessions may end a little later.
+    users = existing([user for user, _ in missing])
+    new = [_row_of(name[0], living[name]) for name in missing if name[0] in users]
     upsert(new, FROM_CLIENT, using)
-    closed_rows = SignIn.objects.using(using).filter(pk__in=[there[name][0] for name in wrong if name in there])
-    closed_rows.update(ended_at=None, ended_is_about=False, reason="", by="", message="")
+    ends = dict(there[name] for name in wrong if name in there)
+    if not ends:
+        return len(new)
+    # An end that was recorded meanwhile is later, and stays.
+    closed_rows = SignIn.objects.using(using).filter(pk__in=ends, ended_at__lte=max(ends.values()))
+    return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", by="", message="")
 
 
-def pruned(go_on: GoOn = lambda: True) -> Iterator[int]:
+def _row_of(user_key: Any, session: online.Session) -> SignIn:
+    assert session.login_at is not None  # noqa: S101
+    row = row_of_beginning(user_key, session.login_at, session.address, session.user_agent)
+    row.seen_at = stored(session.seen_at)
+    return row
+
+
+def pruned(go_on: GoOn = lambda: True) -> Batches:
     """Delete rows that are older than ``HISTORY_DAYS``, except those of living sessions. Yield as :func:`closed`."""
-    if conf.HISTORY_DAYS is None:
-        return
-    using = router.db_for_write(SignIn)
-    before = ms_of(datetime.now(UTC) - timedelta(days=conf.HISTORY_DAYS))
-    old = SignIn.objects.using(using).filter(login_ms__lt=before, ended_at__isnull=False).order_by("login_ms")
+    old = to_prune().order_by("login_ms").values_list("pk", flat=True)
     while go_on():
-        keys = list(old.values_list("pk", flat=True)[:DELETED_AT_ONCE])
+        keys = list(old[:DELETED_AT_ONCE])
         if not keys:
             return
-        SignIn.objects.using(using).filter(pk__in=keys).delete()
-        yield len(keys)
+        SignIn.objects.using(old.db).filter(pk__in=keys).delete()
+        yield len(keys), len(keys)
+
+
+def to_prune() -> QuerySet[SignIn]:
+    """Return the rows that :func:`pruned` deletes."""
+    rows = SignIn.objects.using(router.db_for_write(SignIn))
+    if conf.HISTORY_DAYS is None:
+        return rows.none()
+    before = ms_of(datetime.now(UTC) - timedelta(days=conf.HISTORY_DAYS))
+    return rows.filter(login_ms__lt=before, ended_at__isnull=False)
+
+
+def to_look_at() -> int:
+    """Count what :func:`closed` and :func:`made_up` look at."""
+    return SignIn.objects.using(router.db_for_write(SignIn)).filter(ended_at=None).count() + online.count()
 
 
 def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
@@ -125,7 +148,7 @@ def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
         for work in (put_back, closed, made_up, pruned):
             for _ in work(go_on):
                 pass
-    except DatabaseError as error:
+    except (DatabaseError, SessionStoreUnavailable) as error:
         words = str(error).strip().partition("\n")[0]
         logger.error("Sign-ins are not repaired: %s: %s", type(error).__name__, words)
 

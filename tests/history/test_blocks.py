@@ -60,7 +60,7 @@ def test_a_block_that_is_lifted_while_it_is_put_back_stays_away(redis, alice, mo
         return restore_block(block)
 
     monkeypatch.setattr(online, "restore_block", lifted_meanwhile)
-    assert list(blocks.put_back()) == [0]
+    assert list(blocks.put_back()) == [(0, 0)]
     assert online.block_of(alice) is None
 
 

@@ -3,16 +3,23 @@
 import csv
 import io
 import json
+import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.test import override_settings
 
-from django_redsess import online
+from django_redsess import cleaning, online
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.history import recording, repair
 from django_redsess.history.models import SignIn
+from django_redsess.management import cleaning_command
 from django_redsess.management.commands import cleansessions
+from testproject.servers import free_port
+from tests.helpers.outages import caches, lines_of, our_errors
 from tests.helpers.sign_ins import sign_in
 
 pytestmark = [pytest.mark.usefixtures("history", "partitions")]
@@ -81,6 +88,80 @@ def test_the_closed_row_of_a_living_session_is_opened(alice) -> None:
     assert (row.ended_at, row.reason, row.by, row.message) == (None, "", "", "")
 
 
+def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_sign_in(alice, unrecorded) -> None:
+    session = sign_in(str(alice.pk))
+
+    def rotate() -> None:
+        session.cycle_key()
+        session.save()
+
+    unrecorded(rotate)
+    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    unrecorded(sign_in, str(alice.pk), session)
+    # With the row of the first sign-in, nothing more will happen. The second has none yet.
+    assert numbers("--repair") == {"closed": 1, "made_up": 1, "pruned": 0}
+    assert SignIn.objects.get(ended_at=None).login_at == online.of_user(alice)[0].login_at
+
+
+def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alice, monkeypatch) -> None:
+    session = sign_in(str(alice.pk))
+    SignIn.objects.update(ended_at=SignIn.objects.get().login_at, ended_is_about=True)
+    lives = online.lives
+
+    def ends_then(sign_ins: list[tuple[str, int]]) -> list[bool]:
+        found = lives(sign_ins)
+        online.end(session.sid)
+        return found
+
+    monkeypatch.setattr(online, "lives", ends_then)
+    assert sum(changed for changed, _ in repair.made_up()) == 0
+    row = SignIn.objects.get()
+    assert (row.ended_at is None, row.ended_is_about, row.reason) == (False, False, "kicked")
+
+
+def test_a_user_who_was_deleted_gets_no_row_for_a_session_that_still_lives(alice, unrecorded) -> None:
+    unrecorded(sign_in, str(alice.pk))
+    users = User.objects.filter(pk=alice.pk)
+    # As another program deletes a user: nobody is told.
+    users._raw_delete(users.db)
+    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    assert not SignIn.objects.exists()
+
+
+@pytest.fixture
+def out_of_reach(settings) -> dict[str, Any]:
+    """Settings with which nobody answers."""
+    return {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
+
+
+def test_an_outage_of_the_server_closes_nothing_and_opens_nothing(alice, monkeypatch, unrecorded, out_of_reach) -> None:
+    monkeypatch.setattr(repair, "READ_AT_ONCE", 1)
+    for _ in range(3):
+        sign_in(str(alice.pk))
+    unrecorded(sign_in, str(alice.pk))
+    works = (repair.closed(), repair.made_up())
+    for work in works:
+        assert next(work) == (0, 1)
+    with override_settings(CACHES=out_of_reach):
+        for work in works:
+            with pytest.raises(SessionStoreUnavailable):
+                list(work)
+    assert SignIn.objects.filter(ended_at=None).count() == SignIn.objects.count() == 3
+
+
+@pytest.mark.parametrize("hours", [1, 2])
+def test_in_an_outage_the_hourly_repair_says_one_line_and_the_command_fails(
+    alice, monkeypatch, caplog, out_of_reach, hours: int
+) -> None:
+    monkeypatch.setattr(cleaning_command, "PATIENCE_SECONDS", 0)
+    with override_settings(CACHES=out_of_reach):
+        for _ in range(hours):
+            repair.hourly(None, go_on=lambda: True)
+        assert len([line for line in our_errors(caplog) if "repaired" in line]) == hours
+        with pytest.raises(CommandError, match="run it again"):
+            run("--repair")
+
+
 def test_who_is_about_to_be_recorded_is_left_alone(alice, unrecorded, monkeypatch) -> None:
     monkeypatch.setattr(repair, "AGE_SECONDS", 300)
     unrecorded(sign_in, str(alice.pk))
@@ -101,6 +182,7 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
     monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
     monkeypatch.setattr(repair, "DELETED_AT_ONCE", 3)
     # Users of their own: two sign-ins of one in the same millisecond share a row.
+    User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
     sids = [new_session(str(number)).sid for number in range(1, 9)]
     for number in range(9, 17):
         unrecorded(new_session, str(number))
@@ -137,12 +219,33 @@ def test_the_cleaner_has_it_done(alice, unrecorded, monkeypatch) -> None:
     assert SignIn.objects.filter(ended_at=None).count() == 1
 
 
+def test_a_job_that_fails_does_not_stop_the_cleaner(alice, monkeypatch, caplog) -> None:
+    called = []
+
+    def fails(sender: object, **kwargs: object) -> None:
+        called.append(sender)
+        raise ArithmeticError
+
+    def rest(command: cleansessions.Command) -> None:
+        command.stop.asked = len(called) > 1
+
+    monkeypatch.setattr(cleansessions, "FIRST_JOBS_SECONDS", 0)
+    monkeypatch.setattr(cleansessions, "JOBS_SECONDS", 0)
+    monkeypatch.setattr(cleansessions.Command, "rest", rest)
+    cleaning.hourly.connect(fails)
+    try:
+        call_command("cleansessions", "--forever", verbosity=0)
+    finally:
+        cleaning.hourly.disconnect(fails)
+    assert len(lines_of(caplog, "django.dispatch", logging.ERROR)) == len(called) == 2
+
+
 def test_a_users_rows_are_exported(alice) -> None:
     bob = User.objects.create_user("bob")
     online.end(sign_in(str(alice.pk)).sid, message="=cmd()")
     sign_in(str(alice.pk))
     sign_in(str(bob.pk))
-    living, gone = json.loads(run("--export", "alice", "--json"))
+    living, gone = map(json.loads, run("--export", "alice", "--json").splitlines())
     assert (living["ended_at"], gone["reason"], gone["message"]) == (None, "kicked", "=cmd()")
     rows = list(csv.DictReader(io.StringIO(run("--export", "alice"))))
     assert [row["login_at"] for row in rows] == [living["login_at"], gone["login_at"]]

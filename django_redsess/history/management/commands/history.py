@@ -25,8 +25,8 @@ class Command(CleaningCommand):
         "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. Users "
         "whose blocks the server has forgotten are blocked again. With --prune, rows older than HISTORY_DAYS are "
         "deleted, except those of living sessions. cleansessions --forever does both each hour. With --export, all "
-        "rows of one user are printed, as CSV or with --json as JSON: an answer to whoever asks what is stored about "
-        "them. It can be stopped at any moment, and can run twice at once."
+        "rows of one user are printed, as CSV, or with --json each as one line of JSON: an answer to whoever asks what "
+        "is stored about them. It can be stopped at any moment, and can run twice at once."
     )
     examples = (
         "manage.py history --repair  # after an outage of the database, or a failover of Redis",
@@ -55,13 +55,14 @@ class Command(CleaningCommand):
         super().handle(*args, **options)
 
     def total(self) -> int | None:
-        return None
+        of_repair = repair.to_look_at() if self.options["repair"] else 0
+        return of_repair + (repair.to_prune().count() if self.options["prune"] else 0)
 
     def work(self) -> None:
         works = (blocks.put_back, repair.closed, repair.made_up) if self.options["repair"] else ()
         for work in (*works, *((repair.pruned,) if self.options["prune"] else ())):
-            for count in work(lambda: not self.stop.asked):
-                self.batch_done(work.__name__, count)
+            for changed, looked_at in work(lambda: not self.stop.asked):
+                self.batch_done(work.__name__, changed, looked_at)
 
     def sentence(self, counts: dict[str, int]) -> str:
         days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
@@ -77,7 +78,8 @@ class Command(CleaningCommand):
         rows = SignIn.objects.filter(user_id=user.pk).order_by("-login_ms", "-pk").iterator(chunk_size=1000)
         records = ({field: _text(getattr(row, field)) for field in EXPORTED} for row in rows)
         if as_json:
-            self.stdout.write(json.dumps(list(records), indent=1))
+            for record in records:
+                self.stdout.write(json.dumps(record))
             return
         writer = csv.writer(self.stdout, lineterminator="\n")
         writer.writerow(EXPORTED)
