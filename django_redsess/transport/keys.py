@@ -139,7 +139,11 @@ class Partition:
         return self._name("blocked")
 
     def block_of(self, user_id: str) -> str:
-        """Text: the message for one blocked user, and who has blocked the user. It goes with the block."""
+        """
+        Text: the message for one blocked user, and who has blocked the user. It goes with the block.
+
+        Or that the block was lifted. It goes when the block would have been over.
+        """
         return self._name(f"blocked:{user_id}")
 
     def viewed_by(self, sid: str) -> str:
