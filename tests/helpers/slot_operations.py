@@ -298,6 +298,10 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.block(User(pk=7), until=timezone.now() + timedelta(hours=1), message="Call us."),
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
+    "restore a block": (
+        lambda world: online.restore_block(online.Block("7", timezone.now() + timedelta(hours=1), "Call us.")),
+        lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
+    ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
     "end_above": (
         lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
