@@ -138,6 +138,8 @@ def test_an_asynchronous_site_tells_it_too(told, alice) -> None:
 @pytest.fixture
 def notify(settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+    if hasattr(mail, "mailers"):
+        settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 
 def test_nobody_gets_a_mail_unless_the_site_asks_for_it(alice) -> None:
