@@ -14,7 +14,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import history, pages
-from django_redsess.admin.users import is_superuser, users_admin
+from django_redsess.admin.users import is_in_reach, users_admin
 from django_redsess.online import labels
 from django_redsess.querysets import users_by_id
 
@@ -44,10 +44,8 @@ def may_block(request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
 
     Nobody blocks oneself. Only superusers block superusers.
     """
-    user = users_by_id({user_id}).get(user_id)
-    if user is None or user.pk == request.user.pk or not has_permission(request):
-        return None
-    return user if is_superuser(request.user) or not is_superuser(user) else None
+    user = users_by_id({user_id}).get(user_id) if has_permission(request) else None
+    return user if user is not None and is_in_reach(request, user) else None
 
 
 def choices(user_id: str, *, ends: bool) -> list[tuple[str, str]]:
@@ -79,7 +77,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
             "until": labels.exactly(each.until),
             "message": each.message,
             "by": _named(request, sessions, users, each.by) if each.by else "",
-            "may_lift": each.user_id != str(request.user.pk) and _may_lift(request, users.get(each.user_id)),
+            "may_lift": (user := users.get(each.user_id)) is not None and is_in_reach(request, user),
         }
         for each in found
     ]
@@ -96,8 +94,8 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     if not (has_permission(request) and sessions.has_view_permission(request)):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
-    user = users_by_id({user_id}).get(user_id)
-    if user is None or may_block(request, user_id) is None:
+    user = may_block(request, user_id)
+    if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
     if online.unblock(user):
@@ -109,10 +107,6 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
 
 
 TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
-
-
-def _may_lift(request: HttpRequest, user: AbstractBaseUser | None) -> bool:
-    return user is not None and (is_superuser(request.user) or not is_superuser(user))
 
 
 def _named(request: HttpRequest, sessions: Any, users: dict[str, AbstractBaseUser], user_id: str) -> SafeString:

@@ -172,6 +172,11 @@ def is_superuser(user: object) -> bool:
     return bool(getattr(user, "is_superuser", False))
 
 
+def is_in_reach(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    """Tell whether ``user`` is somebody else, and a superuser only if the administrator is one, too."""
+    return user.pk != request.user.pk and (is_superuser(request.user) or not is_superuser(user))
+
+
 def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
     """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
     users = site._registry.get(get_user_model())
@@ -187,9 +192,7 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
     """
     users = site._registry.get(get_user_model())
     user: Any = users.get_object(request, user_id) if users is not None else None
-    if users is None or user is None or user.pk == request.user.pk:
-        return None
-    if is_superuser(user) and not is_superuser(request.user):
+    if users is None or user is None or not is_in_reach(request, user):
         return None
     if not users.has_change_permission(request, user):
         return None
