@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.db import router
-from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.history.models import BlockCopy
-from django_redsess.history.recording import nothing, stored, user_key
+from django_redsess.history.recording import aware, existing, stored, user_key
 from django_redsess.history.writing import write
 from django_redsess.online.blocking import LISTED_MAX
 from django_redsess.signals import user_blocked, user_unblocked
@@ -45,7 +43,7 @@ def unblocked(sender: Any, user_id: str, **kwargs: Any) -> None:
 def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
     key, using = user_key(user_id), router.db_for_write(BlockCopy)
     if key is not None:
-        write(partial(work, key, using), nothing, rows=1, using=using)
+        write(partial(work, key, using), rows=1, using=using)
 
 
 def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
@@ -75,17 +73,10 @@ def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, in
         yield int(done == "restored"), 0
 
 
-def existing(keys: Collection[Any]) -> set[Any]:
-    """Return which of these primary keys are those of users."""
-    users = get_user_model()._base_manager.filter(pk__in=keys)
-    return set(users.values_list("pk", flat=True)) if keys else set()
-
-
 def _copy(key: Any, using: str, block: online.Block) -> None:
     copy = {"until": stored(block.until), "message": block.message, "by": block.by}
     BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
 
 
 def _block_of(copy: BlockCopy) -> online.Block:
-    until = timezone.make_aware(copy.until) if timezone.is_naive(copy.until) else copy.until
-    return online.Block(str(copy.pk), until, copy.message, copy.by)
+    return online.Block(str(copy.pk), aware(copy.until), copy.message, copy.by)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils import timezone
 
 from django_redsess.history.models import REASONS, SignIn
+from django_redsess.history.recording import aware
 from django_redsess.past import PastSignIn, UsersPast
 from django_redsess.querysets import user_keys
 
@@ -40,8 +39,8 @@ def past_of(row: SignIn) -> PastSignIn:
     return PastSignIn(
         user_id=str(row.user_id),
         login_at=row.login_at,
-        seen_at=_aware(row.seen_at),
-        ended_at=_aware(row.ended_at),
+        seen_at=row.seen_at and aware(row.seen_at),
+        ended_at=row.ended_at and aware(row.ended_at),
         is_about=row.ended_is_about,
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),
@@ -51,11 +50,6 @@ def past_of(row: SignIn) -> PastSignIn:
         user_agent=row.user_agent,
         is_new=row.is_new,
     )
-
-
-def _aware(at: datetime | None) -> datetime | None:
-    # Without USE_TZ the database has local times.
-    return timezone.make_aware(at) if at is not None and timezone.is_naive(at) else at
 
 
 def url_of(site: AdminSite, user_id: str) -> str:

@@ -8,7 +8,7 @@ user id that is no primary key of the user model, leave no row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -66,10 +66,12 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
             closed.append(
                 SignIn(user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
             )
-    compared = list[tuple[SignIn, bool]]()
+    using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
 
-    def compare() -> None:
-        compared[:] = [(row, devices.compare(row, request)) for row in rows]
+    def work() -> None:
+        compared.extend((row, devices.compare(row, request)) for row in rows)
+        upsert(rows, AT_BEGINNING, using)
+        upsert(closed, AT_END, using)
 
     def tell() -> None:
         for row, is_new_network in compared:
@@ -79,12 +81,12 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
                 facts = {"request": request, "user": found.user, "sign_in": found}
                 new_device.send_robust(SignIn, **facts, is_new_network=is_new_network)
 
-    save((rows, AT_BEGINNING), (closed, AT_END), first=compare, then=tell)
+    write(work, rows=len(rows) + len(closed), using=using, then=tell)
 
 
 def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
     """Receive the signal ``sessions_ended``."""
-    rows, invalidated = [], set[Any]()
+    rows, invalidated, using = list[SignIn](), set[Any](), router.db_for_write(SignIn)
     for each in sessions:
         key = user_key(each.user_id)
         if key is None or each.login_at is None:
@@ -102,39 +104,19 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
                 message=each.message[:MESSAGE_MAX],
             )
         )
-    save((rows, AT_END), unless_deleted=invalidated)
-
-
-def nothing() -> None:
-    """Do nothing."""
-
-
-def save(
-    *upserts: tuple[list[SignIn], tuple[str, ...]],
-    unless_deleted: Iterable[Any] = (),
-    first: Callable[[], None] = nothing,
-    then: Callable[[], None] = nothing,
-) -> None:
-    """
-    Write rows. Each upsert names the fields that it changes where a row is there.
-
-    Of the users ``unless_deleted`` it is looked up who exists. The rows of the others have gone with them. ``first`` is
-    called before the rows are written, and ``then`` once they are.
-    """
-    count = sum(len(rows) for rows, _ in upserts)
-    if not count:
-        return
-    using = router.db_for_write(SignIn)
 
     def work() -> None:
-        first()
-        gone = set(unless_deleted)
-        if gone:
-            gone.difference_update(get_user_model()._base_manager.filter(pk__in=gone).values_list("pk", flat=True))
-        for rows, fields in upserts:
-            upsert([row for row in rows if row.user_id not in gone] if gone else rows, fields, using)
+        # The account may have been deleted: then its rows have gone with it.
+        deleted = invalidated - existing(invalidated)
+        upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
 
-    write(work, then, rows=count, using=using)
+    write(work, rows=len(rows), using=using)
+
+
+def existing(keys: Collection[Any]) -> set[Any]:
+    """Return which of these primary keys are those of users."""
+    users = get_user_model()._base_manager.filter(pk__in=keys)
+    return set(users.values_list("pk", flat=True)) if keys else set()
 
 
 def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None:
@@ -205,3 +187,8 @@ def ms_of(at: datetime) -> int:
 def stored(at: datetime) -> datetime:
     """Return ``at`` as the site's database stores it."""
     return at if settings.USE_TZ else timezone.make_naive(at)
+
+
+def aware(at: datetime) -> datetime:
+    """Return a time from the site's database as an aware datetime. Without ``USE_TZ`` it has local times."""
+    return timezone.make_aware(at) if timezone.is_naive(at) else at

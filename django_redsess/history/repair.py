@@ -19,10 +19,18 @@ from django.db.models import Q, QuerySet
 from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.history.blocks import existing, put_back
+from django_redsess.history.blocks import put_back
 from django_redsess.history.models import SignIn
-from django_redsess.history.recording import FROM_CLIENT, ms_of, row_of_beginning, stored, upsert, user_key
-from django_redsess.history.writing import short_waits
+from django_redsess.history.recording import (
+    FROM_CLIENT,
+    existing,
+    ms_of,
+    row_of_beginning,
+    stored,
+    upsert,
+    user_key,
+)
+from django_redsess.history.writing import first_line, short_waits
 
 AGE_SECONDS = 300
 """A younger row, or a younger session, may be one whose other half is about to be written."""
@@ -149,8 +157,7 @@ def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
             for _ in work(go_on):
                 pass
     except (DatabaseError, SessionStoreUnavailable) as error:
-        words = str(error).strip().partition("\n")[0]
-        logger.error("Sign-ins are not repaired: %s: %s", type(error).__name__, words)
+        logger.error("Sign-ins are not repaired: %s: %s", type(error).__name__, first_line(error))
 
 
 def _until() -> int:

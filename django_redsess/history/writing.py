@@ -26,6 +26,11 @@ REST_SECONDS = 10
 logger = logging.getLogger("django_redsess")
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of the text of ``error``: the others may show what was to be written."""
+    return str(error).strip().partition("\n")[0]
+
+
 class _Losses:
     """What this process knows of a database that fails."""
 
@@ -59,9 +64,7 @@ class _Losses:
             self.rests_until = time.monotonic() + REST_SECONDS
             self._lose(rows)
         if begins:
-            # The first line: the others may show what was to be written.
-            words = str(error).strip().partition("\n")[0]
-            logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, words)
+            logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, first_line(error))
 
     def worked(self) -> None:
         if self.failed_at is None:
@@ -86,12 +89,14 @@ class _Losses:
 losses = _Losses()
 
 
-def write(work: Callable[[], object], then: Callable[[], None], *, rows: int, using: str) -> None:
+def write(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
     """
     Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
 
-    If that was done, call ``then``. In a transaction both are called when that is committed.
+    If that was done, call ``then``. In a transaction both are called when that is committed. Without rows, do nothing.
     """
+    if not rows:
+        return
     attempt = partial(_attempt, work, then, rows, using)
     if connections[using].in_atomic_block:
         transaction.on_commit(attempt, using=using, robust=True)
@@ -99,7 +104,7 @@ def write(work: Callable[[], object], then: Callable[[], None], *, rows: int, us
         attempt()
 
 
-def _attempt(work: Callable[[], object], then: Callable[[], None], rows: int, using: str) -> None:
+def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: int, using: str) -> None:
     if losses.rests(rows):
         return
     try:
@@ -113,7 +118,8 @@ def _attempt(work: Callable[[], object], then: Callable[[], None], rows: int, us
             connection.close()
     else:
         losses.worked()
-        then()
+        if then is not None:
+            then()
 
 
 @contextmanager
