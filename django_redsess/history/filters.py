@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -124,36 +124,39 @@ class ReasonFilter(SimpleListFilter):
         return queryset.filter(reason=self.value()) if self.value() in {str(each) for each in REASONS} else queryset
 
 
-class BrowserFilter(SimpleListFilter):
-    """Sign-ins with a browser."""
+class ClientFilter(SimpleListFilter):
+    """Sign-ins with a browser, or with an operating system: one of ``names``."""
 
+    names: Sequence[str] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(name, name) for name in self.names]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        name = self.value() or ""
+        return queryset.filter(client__in=[name, *self.clients_with(name)]) if name in self.names else queryset
+
+    def clients_with(self, name: str) -> list[str]:
+        """Return the clients with this name that have another one, too: see ``client_of``."""
+        raise NotImplementedError
+
+
+class BrowserFilter(ClientFilter):
     title = gettext_lazy("browser")
     parameter_name = filters.BROWSER
+    names = BROWSERS
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in BROWSERS]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        name = self.value()
-        if name not in BROWSERS:
-            return queryset
-        return queryset.filter(client__in=[name, *(f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS"))])
+    def clients_with(self, name: str) -> list[str]:
+        return [f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS")]
 
 
-class SystemFilter(SimpleListFilter):
-    """Sign-ins with an operating system."""
-
+class SystemFilter(ClientFilter):
     title = gettext_lazy("operating system")
     parameter_name = filters.SYSTEM
+    names = SYSTEMS
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in SYSTEMS]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        name = self.value()
-        if name not in SYSTEMS:
-            return queryset
-        return queryset.filter(client__in=[name, *(f"{browser} on {name}" for browser in BROWSERS)])
+    def clients_with(self, name: str) -> list[str]:
+        return [f"{browser} on {name}" for browser in BROWSERS]
 
 
 class DeviceFilter(SimpleListFilter):
